@@ -1,0 +1,49 @@
+# Everything runs in .venv, which the first target that needs it makes.
+#   make demo                       on a fresh machine: installs, then shows what Backprint does
+#   make clean test TORCH=2.12.0    another torch, in a new .venv
+#   make venv PYTHON=python3.12     another Python, 3.11 or newer
+PYTHON ?= python3
+TORCH  ?= 2.13.0
+
+BIN     := .venv/bin
+STAMP   := .venv/.installed
+PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
+BENCHES := $(sort $(wildcard benchmarks/*.py))
+
+.PHONY: venv demo test check tiny conformance bench clean
+
+venv: $(STAMP)
+
+# torch comes first and by exact version, so that nothing else chooses it.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(sys.version_info < (3, 11) and f"Backprint needs Python 3.11 or newer; $(PYTHON) is {v}. Try: make venv PYTHON=python3.12")'
+	@echo "Installing torch $(TORCH) and Backprint into .venv (the first time takes minutes)"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install torch==$(TORCH)
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/backprint demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2
+
+check: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+tiny: $(STAMP)
+	$(BIN)/python -m pytest tests/test_tiny.py
+
+conformance: $(STAMP)
+	$(BIN)/python -m pytest tests/conformance -n 2 --conformance=all
+
+bench: $(STAMP)
+	@test -n "$(BENCHES)" || { echo "make bench: there is no benchmarks/*.py to run" >&2; exit 1; }
+	@set -e; for script in $(BENCHES); do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis samples dump
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

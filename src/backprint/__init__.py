@@ -1,0 +1,43 @@
+"""Backprint: the forward and backward graphs that PyTorch really runs, captured, kept, replayed and proved."""
+
+import backprint.capture
+import backprint.replay  # the rooms first, so that the verbs of the same names below stay what `bp.capture` means
+from backprint.api import capture, load, replay, run, save, verify
+from backprint.errors import (
+    BackprintError,
+    CaptureError,
+    DataDependentError,
+    GraphError,
+    GuardError,
+    RefusedError,
+    ReplayError,
+    SampleError,
+    UsageError,
+)
+from backprint.graph.nouns import Capture, Graph, Guard, Pair, Port, Step
+from backprint.version import __version__
+
+__all__ = [
+    "BackprintError",
+    "Capture",
+    "CaptureError",
+    "DataDependentError",
+    "Graph",
+    "GraphError",
+    "Guard",
+    "GuardError",
+    "Pair",
+    "Port",
+    "RefusedError",
+    "ReplayError",
+    "SampleError",
+    "Step",
+    "UsageError",
+    "__version__",
+    "capture",
+    "load",
+    "replay",
+    "run",
+    "save",
+    "verify",
+]

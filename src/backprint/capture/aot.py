@@ -1,0 +1,346 @@
+"""Engine `aot`: AOTAutograd's joint graph, cut into forward and backward.
+
+The program is traced as a function of its named tensors that returns fresh copies of its outputs, so AOTAutograd sees
+no aliases; the copies are taken out again. Private torch APIs of this module, tried on torch 2.13:
+`torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, its descriptors, `torch._functorch.partitioners`,
+`torch._subclasses.FakeTensorMode`, `torch.fx.traceback`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch import Tensor, nn
+from torch._functorch._aot_autograd import descriptors
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from backprint.capture import frames
+from backprint.capture.program import Program, call, named_outputs, quiet_state, shielded, with_loss
+from backprint.capture.scout import Reading, module_paths, reads_values
+from backprint.errors import CaptureError, DataDependentError
+
+PARTITIONS: dict[str, Callable[..., Any]] = {
+    "min-cut": min_cut_rematerialization_partition,
+    "default": default_partition,
+}
+"""How the joint graph is cut: what is saved and what is computed again."""
+
+OURS = "backprint"
+"""The key under which a node's metadata carries our Source; True marks a copy to take out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A traced program: fx graphs, and what each of their inputs and outputs is."""
+
+    forward: torch.fx.GraphModule
+    backward: torch.fx.GraphModule | None
+    joint: torch.fx.GraphModule
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...]
+    gradients: tuple[str, ...]
+    tangents: tuple[str, ...]
+    readings: tuple[Reading, ...]
+    tree: Any
+    leaves: tuple[Any, ...]
+
+
+class RecordedMode(FakeTensorMode):
+    """Fake tensors that answer what only values can tell with what the scouting run read."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+        self.expected: Reading | None = None
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return super().dispatch(func, types, args, kwargs or {})
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            if self.expected is None or self.expected.operator != str(func):
+                raise
+            with self:
+                return pytree.tree_map(fake_like, self.expected.result)
+
+
+def fake_like(value: Any) -> Any:
+    """The shape of a recorded tensor; anything else itself."""
+    if not isinstance(value, Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+
+class Told(TorchDispatchMode):
+    """Meets the operators that read values in the order of the scouting run, and tells what they read there."""
+
+    def __init__(self, readings: Sequence[Reading], fake: RecordedMode, specialise: bool) -> None:
+        super().__init__()
+        self.waiting = list(readings)
+        self.fake, self.specialise = fake, specialise
+        self.guards: list[tuple[Tensor, Reading]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not reads_values(func):
+            return func(*args, **(kwargs or {}))
+        if not self.waiting or self.waiting[0].operator != str(func):
+            expected = self.waiting[0].operator if self.waiting else "none"
+            raise CaptureError(f"the program ran {func} where its first run had {expected}: it does not do the same twice")
+        reading = self.waiting.pop(0)
+        if reading.inputs and not self.specialise:
+            raise DataDependentError(refusal(reading))
+        if not pytree.tree_leaves(reading.result) or not isinstance(pytree.tree_leaves(reading.result)[0], Tensor):
+            if reading.inputs and func is torch.ops.aten._local_scalar_dense.default:
+                self.guards.append((args[0], reading))
+            return reading.result
+        self.fake.expected = reading
+        try:
+            result = func(*args, **(kwargs or {}))
+        finally:
+            self.fake.expected = None
+        if reading.inputs:
+            self.guards.append((pytree.tree_leaves(result)[0], reading))
+        return result
+
+
+def refusal(reading: Reading) -> str:
+    """Why a program that reads values is not traced, where it does, and what to do."""
+    where = reading.source
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    hangs = f" (it hangs on {', '.join(reading.inputs[:6])})"
+    return (
+        f"{reading.operator} reads values that tracing does not have{place}{hangs}. "
+        "Pass specialise=True to take this run's value and keep it as a guard"
+    )
+
+
+class Lines(TorchFunctionMode):
+    """While AOT traces, notes the user's line and module path on every node a torch call makes."""
+
+    def __init__(self, paths: Mapping[int, str]) -> None:
+        super().__init__()
+        self.paths = paths
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with noted(frames.here(self.paths)):
+            return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def noted(what: Any) -> Iterator[None]:
+    """Nodes made inside carry this note."""
+    meta = fx_traceback.current_meta
+    before = meta.get("custom")
+    meta["custom"] = {OURS: what}
+    try:
+        yield
+    finally:
+        if before is None:
+            meta.pop("custom", None)
+        else:
+            meta["custom"] = before
+
+
+class _Function(nn.Module):
+    """What AOTAutograd is given: a module without state, around a function of flat tensors."""
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        super().__init__()
+        self.__dict__["body"] = body
+
+    def forward(self, *flat: Tensor) -> list[Tensor]:
+        found: list[Tensor] = self.__dict__["body"](flat)
+        return found
+
+
+def trace(
+    program: Program,
+    readings: Sequence[Reading],
+    specialise: bool = False,
+    partition: str | Callable[..., Any] = "min-cut",
+    decompose: Mapping[Any, Callable[..., Any]] | None = None,
+) -> Traced:
+    """Trace a program with AOTAutograd and cut the joint graph."""
+    run = _Run(program, readings, specialise)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(quiet_state(program.target()))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(fx_traceback.preserve_node_meta())
+        try:
+            joint = aot_export_joint_with_descriptors(
+                stack, _Function(run), run.fakes(), decompositions=dict(decompose or {}), _disable_torch_fn_metadata_mode=True
+            )
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise DataDependentError(_late(program, error)) from error
+        except UnsupportedOperatorException as error:
+            raise CaptureError(f"{error.func} has no fake kernel, so it cannot be traced: register one with torch.library.register_fake") from error
+        graph_module = joint.graph_module
+        take_out_copies(graph_module)
+        return cut(run, graph_module, partition)
+
+
+def _late(program: Program, error: Any) -> str:
+    return (
+        f"{error.func} reads values that tracing does not have, in the backward of {program.title}. "
+        "Engine 'aot' cannot go through it: detach that part, or give it a backward without it"
+    )
+
+
+class _Run:
+    """The traced function: named tensors in, copies of the outputs out, and notes of what they are."""
+
+    def __init__(self, program: Program, readings: Sequence[Reading], specialise: bool) -> None:
+        self.program, self.specialise = program, specialise
+        self.readings = tuple(readings)
+        self.fake = RecordedMode()
+        self.paths = module_paths(program)
+        self.names = tuple(named.name for named in program.tensors)
+        self.outputs: list[tuple[str, str]] = []
+        self.guards: list[Reading] = []
+        self.tree: Any = None
+        self.leaves: tuple[Any, ...] = ()
+
+    def fakes(self) -> tuple[Tensor, ...]:
+        """Fake leaves for every named tensor; tensors that share memory get memory of their own."""
+        values = self.program.current()
+        apart = {name for group in self.program.assembled for name in group}
+        made = []
+        for named in self.program.tensors:
+            value = values[named.name].detach()
+            with self.fake:
+                fake = fake_like(value) if named.name in apart else self.fake.from_tensor(value, static_shapes=True)
+            made.append(fake.detach().requires_grad_(named.requires_grad))
+        return tuple(made)
+
+    def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
+        program = self.program
+        given = dict(zip(self.names, flat, strict=True))
+        told = Told(self.readings, self.fake, self.specialise)
+        ready = assemble(program, shielded(program, given, mark))
+        versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(Lines(self.paths))
+            if self.readings:
+                stack.enter_context(told)
+            result = with_loss(program, call(program, ready))
+        named, self.tree = named_outputs(program, result)
+        self.leaves = tuple(_still(leaf) for _, leaf in named)
+        produced = [(name, "output", mark(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]
+        for name, version in versions.items():
+            if ready[name]._version != version:
+                produced.append((name, "mutation", mark(ready[name].detach())))
+        for tensor, _ in told.guards:
+            produced.append(("guard", "guard", mark(tensor.detach())))
+        self.guards = [reading for _, reading in told.guards]
+        self.outputs = [(name, role) for name, role, _ in produced]
+        return [tensor for _, _, tensor in produced]
+
+
+def _still(leaf: Any) -> Any:
+    """A leaf of the result without its tensor."""
+    return Tensor if isinstance(leaf, Tensor) else leaf
+
+
+def mark(tensor: Tensor) -> Tensor:
+    """A copy that `take_out_copies` will find."""
+    with noted(True):
+        return tensor.clone()
+
+
+def _assembled(program: Program) -> tuple[str, ...]:
+    return tuple(name for group in program.assembled for name in group)
+
+
+def assemble(program: Program, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors that share memory in the caller's program share it here too: views of one base, filled from each."""
+    real = program.values
+    for group in program.assembled:
+        itemsize = real[group[0]].element_size()
+        if len({real[name].dtype for name in group}) > 1:
+            raise CaptureError(f"inputs {', '.join(group)} share memory under different dtypes and one is changed: pass copies")
+        extent = real[group[0]].untyped_storage().nbytes() // itemsize
+        base = values[group[0]].new_empty(extent)
+        views = {name: base.as_strided(real[name].shape, real[name].stride(), real[name].storage_offset()) for name in group}
+        for name in group:
+            views[name].copy_(values[name])
+        values.update(views)
+    return values
+
+
+# ------------------------------------------------------------------ the joint graph
+
+
+def take_out_copies(joint: torch.fx.GraphModule) -> None:
+    """Remove the copies that the traced function put around its inputs and outputs."""
+    for node in list(joint.graph.nodes):
+        note = (node.meta.get("custom") or {}).get(OURS)
+        if note is True and node.target is torch.ops.aten.clone.default and node.meta.get("partitioner_tag") != "is_backward":
+            node.replace_all_uses_with(node.args[0])
+            joint.graph.erase_node(node)
+    for node in reversed(list(joint.graph.nodes)):
+        note = (node.meta.get("custom") or {}).get(OURS)
+        if note is True and node.target is torch.ops.aten.detach.default and not node.users:
+            joint.graph.erase_node(node)
+    joint.recompile()
+
+
+def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., Any]) -> Traced:
+    """Split the joint graph, and say what every input and output is."""
+    output = joint.graph.output_node()
+    descs = output.meta["desc"]
+    outputs, gradients = [], []
+    for desc in descs:
+        match desc:
+            case descriptors.PlainAOTOutput(idx=index):
+                outputs.append(run.outputs[index])
+            case descriptors.InputMutationAOTOutput(mutated_input=descriptors.PlainAOTInput(idx=index)):
+                outputs.append((run.names[index], "mutation"))
+            case descriptors.GradAOTOutput(grad_of=descriptors.PlainAOTInput(idx=index)):
+                gradients.append(run.names[index])
+            case None:
+                gradients.append("")
+            case _:
+                raise CaptureError(f"the joint graph gives {desc.expr()}, which engine 'aot' does not know how to keep")
+    tangents = []
+    for node in joint.graph.find_nodes(op="placeholder"):
+        match node.meta["desc"]:
+            case descriptors.TangentAOTInput(output=descriptors.PlainAOTOutput(idx=index)):
+                tangents.append(run.outputs[index][0])
+            case descriptors.PlainAOTInput():
+                pass
+            case desc:
+                raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not know how to feed")
+    forward, backward = joint, None
+    if tangents:
+        split = PARTITIONS.get(partition) if isinstance(partition, str) else partition
+        if split is None:
+            raise CaptureError(f"partition={partition!r} is none of {', '.join(PARTITIONS)}, nor a callable")
+        forward, backward = split(joint, [], num_fwd_outputs=len(outputs))
+    return Traced(
+        forward,
+        backward,
+        joint,
+        run.names,
+        tuple(outputs),
+        tuple(gradients) if tangents else (),
+        tuple(tangents),
+        tuple(run.guards),
+        run.tree,
+        run.leaves,
+    )
+
+
+__all__ = ["PARTITIONS", "Traced", "trace"]

@@ -1,0 +1,317 @@
+"""From a traced program to a Pair: ports with the program's own names, steps with their lines, links between directions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint.capture.aot import OURS, Traced
+from backprint.capture.convert import Names, Side, spec_of, tensor_spec
+from backprint.capture.program import Program
+from backprint.capture.scout import Reading
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Graph, Guard, Link, Pair, Port, Ref, Source, Step, Value
+
+Notes = dict[str, tuple[Source | None, Link | None]]
+
+
+def build(program: Program, traced: Traced) -> tuple[Pair, dict[str, Tensor], tuple[Guard, ...]]:
+    """The Pair, the constant tensors its ports need, and the guards it took."""
+    notes = forward_notes(traced)
+    side, forward, guards, saved = build_forward(program, traced, notes)
+    constants = {name: tensor for name, tensor in side.constants.values()}
+    backward = None
+    if traced.backward is not None:
+        back = build_backward(program, traced, side, notes, saved)
+        backward = back[1]
+        constants |= {name: tensor for name, tensor in back[0].constants.values()}
+    return Pair("pair_0", forward, backward), constants, guards
+
+
+# ------------------------------------------------------------------ forward
+
+
+def build_forward(
+    program: Program, traced: Traced, notes: Notes
+) -> tuple[Side, Graph, tuple[Guard, ...], dict[str, tuple[str, str]]]:
+    """The forward Graph, and for each saved fx node its port name and local."""
+    side = Side(traced.forward, Names())
+    ports = input_ports(program, traced, side)
+    nodes = with_lost_draws(traced)
+    steps = side.steps(nodes, notes)
+    returned = traced.forward.graph.output_node().args[0]
+    count = len(traced.outputs)
+    plain, kept = returned[:count], returned[count:]
+    outputs: list[Port] = []
+    results: list[Value] = []
+    checks: list[tuple[Any, Reading]] = []
+    readings = iter(traced.readings)
+    for (name, role), node in sorted(zip(traced.outputs, plain, strict=True), key=lambda item: _ORDER[item[0][1]]):
+        if role == "guard":
+            checks.append((node, next(readings)))
+            continue
+        outputs.append(Port(name, role, spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None))
+        results.append(side.pack(node))
+    saved: dict[str, tuple[str, str]] = {}
+    own = {port.local: port.name for port in ports}
+    for node in kept:
+        local = side.locals[node.name]
+        saved[node.name] = (own.get(local, local), local)
+        if local not in {found for _, found in list(saved.values())[:-1]}:
+            outputs.append(Port(own.get(local, local), "saved", spec_of(node.meta.get("val"))))
+            results.append(Ref(local))
+    steps, guards = with_checks(side, steps, checks)
+    ports += [
+        Port(name, "constant", tensor_spec(tensor), local) for local, (name, tensor) in side.constants.items()
+    ]
+    graph = Graph(tuple(ports), tuple(steps), tuple(outputs), tuple(results), tuple(side.subgraphs.items()))
+    return side, graph, guards, saved
+
+
+_ORDER = {"output": 0, "mutation": 1, "guard": 2}
+
+
+def input_ports(program: Program, traced: Traced, side: Side) -> list[Port]:
+    """One port for each named tensor, then one for each further name of a tensor passed twice."""
+    ports, twins = [], []
+    placeholders = traced.forward.graph.find_nodes(op="placeholder")
+    present = {str(node.target): node for node in placeholders}
+    for node in traced.joint.graph.find_nodes(op="placeholder"):
+        index = getattr(node.meta["desc"], "idx", None)
+        if index is None:
+            continue
+        named = program.tensors[index]
+        local = side.names.free(named.name)
+        spec = spec_of(node.meta["val"])
+        side.locals[present.get(str(node.target), node).name] = side.locals[node.name] = local
+        ports.append(Port(named.name, named.role, spec, local))
+        twins += [(other, named.role, spec) for other in named.same]
+    return ports + [Port(name, role, spec, side.names.free(name)) for name, role, spec in twins]
+
+
+def with_lost_draws(traced: Traced) -> list[fx.Node]:
+    """The forward's nodes, and the random draws that cutting dropped because nothing uses them: they move the seed."""
+    nodes = list(traced.forward.graph.nodes)
+    present = {node.name for node in nodes}
+    order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
+    lost = [node for node in traced.joint.graph.nodes if is_draw(node) and not is_backward(node) and node.name not in present]
+    if traced.backward is None or not lost:
+        return nodes
+    for node in lost:
+        needed = [node]
+        for each in needed:
+            needed += [used for used in each.all_input_nodes if used.name not in present]
+        nodes += [each for each in needed if each.op != "placeholder" and each.name not in present]
+        present |= {each.name for each in needed}
+    last = {"placeholder": -1, "output": len(order)}
+    return sorted(nodes, key=lambda node: last.get(node.op, order.get(node.name, len(order))))
+
+
+def is_draw(node: fx.Node) -> bool:
+    """Whether a node draws random numbers."""
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def is_backward(node: fx.Node) -> bool:
+    """Whether AOT made the node while autograd ran."""
+    return bool(node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward"))
+
+
+def with_checks(side: Side, steps: list[Step], checks: Sequence[tuple[Any, Reading]]) -> tuple[list[Step], tuple[Guard, ...]]:
+    """Guard steps right after the values they check."""
+    guards, after = [], {}
+    for node, reading in checks:
+        local = side.locals[node.name]
+        added, text = check(side, local, reading)
+        after.setdefault(local, []).extend(added)
+        guards.append(Guard("shape" if isinstance(first(reading), Tensor) else "value", text, reading.inputs, reading.source))
+    made = [each for added in (after.pop(local) for local in list(after) if local not in {s.name for s in steps}) for each in added]
+    for step in steps:
+        made += [step, *after.get(step.name, ())]
+    numbered, count = [], 0
+    for step in made:
+        if step.is_guard:
+            step, count = replace(step, name=f"guard_{count}"), count + 1
+        numbered.append(step)
+    return numbered, tuple(guards)
+
+
+def first(reading: Reading) -> Any:
+    """The result that a reading's guard is about."""
+    return torch.utils._pytree.tree_leaves(reading.result)[0]
+
+
+def check(side: Side, local: str, reading: Reading) -> tuple[list[Step], str]:
+    """The steps that check one reading, and the guard in words."""
+    result = first(reading)
+    if isinstance(result, Tensor):
+        shape = tuple(result.shape)
+        return [Step("guard_0", "assert_shape", (Ref(local), shape), source=reading.source)], f"{local}.shape == {shape}"
+    name = side.names.free("item")
+    item = Step(name, "aten._local_scalar_dense.default", (Ref(local),), source=reading.source)
+    if result != result:
+        return [item, Step("guard_0", "assert_nan", (Ref(name),), source=reading.source)], f"{local} is nan"
+    return [item, Step("guard_0", "assert_equal", (Ref(name), result), source=reading.source)], f"{local} == {result!r}"
+
+
+# ------------------------------------------------------------------ backward
+
+
+def build_backward(
+    program: Program, traced: Traced, ahead: Side, notes: Notes, saved: Mapping[str, tuple[str, str]]
+) -> tuple[Side, Graph]:
+    """The backward Graph: saved values and tangents in, gradients out."""
+    assert traced.backward is not None
+    side = Side(traced.backward, Names())
+    ports: list[Port] = []
+    tangents = iter(traced.tangents)
+    held: dict[str, str] = {}
+    for node in traced.backward.graph.find_nodes(op="placeholder"):
+        spec = spec_of(node.meta.get("val"))
+        if node.name in saved:
+            name, wanted = saved[node.name]
+            if wanted in held:
+                side.locals[node.name] = held[wanted]
+                continue
+            side.locals[node.name] = held[wanted] = side.names.free(wanted)
+            ports.append(Port(name, "saved", spec, side.locals[node.name]))
+        elif isinstance(node.meta.get("desc"), torch._functorch._aot_autograd.descriptors.TangentAOTInput):
+            name = next(tangents)
+            side.locals[node.name] = side.names.free(f"tangent_{name}")
+            ports.append(Port(name, "tangent", spec, side.locals[node.name]))
+        else:
+            raise CaptureError(f"the backward takes {node.name}, which the forward does not give")
+    name_gradients(traced, side)
+    both = {**notes, **backward_notes(traced, ahead, notes)}
+    steps = side.steps(traced.backward.graph.nodes, both)
+    outputs, results = gradients(program, traced, side)
+    side.constants = {local: (f"backward.{name}", tensor) for local, (name, tensor) in side.constants.items()}
+    ports += [Port(name, "constant", tensor_spec(tensor), local) for local, (name, tensor) in side.constants.items()]
+    graph = Graph(tuple(ports), tuple(steps), tuple(outputs), tuple(results), tuple(side.subgraphs.items()))
+    return side, graph
+
+
+def name_gradients(traced: Traced, side: Side) -> None:
+    """A step that gives a gradient is called after it: `grad_layer1_0_conv1_weight`."""
+    assert traced.backward is not None
+    for name, node in zip(traced.gradients, traced.backward.graph.output_node().args[0], strict=True):
+        if isinstance(node, fx.Node) and node.name not in side.locals and node.op == "call_function":
+            side.locals[node.name] = side.names.free(f"grad_{name}")
+
+
+def gradients(program: Program, traced: Traced, side: Side) -> tuple[list[Port], list[Value]]:
+    """The gradient ports in input order; a tensor under two names gives its total under both."""
+    assert traced.backward is not None
+    twins = {named.name: named.same for named in program.tensors}
+    asking = {named.name for named in program.tensors if named.requires_grad}
+    outputs, results = [], []
+    for name, node in zip(traced.gradients, traced.backward.graph.output_node().args[0], strict=True):
+        if name not in asking:
+            continue
+        spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
+        for each in (name, *twins[name]):
+            outputs.append(Port(each, "gradient", spec))
+            results.append(side.pack(node))
+    return outputs, results
+
+
+# ------------------------------------------------------------------ sources and links
+
+
+def note_of(node: fx.Node) -> Source | None:
+    """The user's line that a node carries."""
+    found = (node.meta.get("custom") or {}).get(OURS)
+    return found if isinstance(found, Source) else None
+
+
+def forward_notes(traced: Traced) -> Notes:
+    """The source of each forward node."""
+    return {node.name: (note_of(node), None) for node in traced.joint.graph.nodes if node.op == "call_function"}
+
+
+def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
+    """What each backward node answers to in the forward, and that node's source."""
+    assert traced.backward is not None
+    heads = heads_by_seq(traced)
+    found: Notes = {}
+    links: dict[str, str] = {}
+    for node in traced.backward.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if not is_backward(node) and node.name in ahead.locals:
+            found[node.name] = (notes.get(node.name, (None, None))[0], Link("recomputes", (ahead.locals[node.name],)))
+            continue
+        if node.meta.get("is_gradient_acc"):
+            continue
+        head = heads.get(node.meta.get("seq_nr", -1))
+        if head is None or not is_backward(node):
+            continue
+        links[node.name] = head.name
+        if head.name in ahead.locals:
+            found[node.name] = (note_of(head), Link("gradient of", (ahead.locals[head.name],)))
+    for node in traced.backward.graph.nodes:
+        if node.op == "call_function" and node.meta.get("is_gradient_acc"):
+            names = summed(node, links, traced, ahead)
+            found[node.name] = (None, Link("sum of gradients of", names)) if names else (None, None)
+    return found
+
+
+def heads_by_seq(traced: Traced) -> dict[int, fx.Node]:
+    """For each autograd sequence number, the forward node that made it: the first one that is no getitem."""
+    heads: dict[int, fx.Node] = {}
+    for node in traced.joint.graph.nodes:
+        if node.op == "call_function" and not is_backward(node) and node.target is not operator.getitem:
+            heads.setdefault(node.meta.get("seq_nr", -1), node)
+    return heads
+
+
+PASSING = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor, torch.ops.aten.clone.default, torch.ops.aten.alias.default)
+"""Operators whose input's gradient is their output's, unchanged: autograd leaves no step for them."""
+
+
+def summed(node: fx.Node, links: Mapping[str, str], traced: Traced, ahead: Side) -> tuple[str, ...]:
+    """The forward value whose gradients a sum adds up: the last one that every term is a gradient of."""
+    order = {each.name: index for index, each in enumerate(traced.joint.graph.nodes)}
+    by_name = {each.name: each for each in traced.joint.graph.nodes}
+    shape = getattr(node.meta.get("val"), "shape", None)
+    common: set[str] | None = None
+    for term in terms(node):
+        head = by_name.get(links.get(term.name, ""))
+        if head is None:
+            continue
+        taken = reached(head, shape)
+        common = taken if common is None else common & taken
+    known = sorted((name for name in common or () if name in ahead.locals), key=order.__getitem__)
+    return (ahead.locals[known[-1]],) if known else ()
+
+
+def reached(head: fx.Node, shape: Any) -> set[str]:
+    """The values of this shape that a forward node takes, and those that came to it through passing operators."""
+    found: set[str] = set()
+    queue = list(head.all_input_nodes)
+    while queue:
+        node = queue.pop()
+        if node.name in found or getattr(node.meta.get("val"), "shape", None) != shape:
+            continue
+        found.add(node.name)
+        if node.target in PASSING:
+            queue += node.all_input_nodes
+    return found
+
+
+def terms(node: fx.Node) -> list[fx.Node]:
+    """The gradients that a chain of sums adds up, each traced to the node that computed it."""
+    found = []
+    for each in node.all_input_nodes:
+        if each.meta.get("is_gradient_acc"):
+            found += terms(each)
+        elif each.target is operator.getitem:
+            found += each.all_input_nodes
+        else:
+            found.append(each)
+    return found

@@ -1,0 +1,233 @@
+"""From fx to Graphs: names, specs, sources and links. The unknown (a node, an argument, an operator) is refused by name.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._ops`, `torch.SymInt.node`.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import operator
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint.errors import CaptureError
+from backprint.graph.nouns import (
+    HIGHER,
+    RESERVED,
+    Atom,
+    Device,
+    Dict,
+    Graph,
+    Link,
+    List,
+    Op,
+    Port,
+    Ref,
+    ScalarSpec,
+    Slice,
+    Source,
+    Spec,
+    Step,
+    Sub,
+    TensorSpec,
+    Value,
+    operators,
+)
+
+PLAIN = {
+    **{getattr(operator, name): f"operator.{name}" for name in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod")},
+    **{getattr(operator, name): f"operator.{name}" for name in ("pow", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge")},
+    **{getattr(operator, name): f"operator.{name}" for name in ("and_", "or_", "xor", "not_", "lshift", "rshift", "invert")},
+    **{getattr(torch, name): f"torch.{name}" for name in ("sym_max", "sym_min", "sym_float", "sym_int", "sym_not", "sym_ite", "sym_sum")},
+    **{getattr(math, name): f"math.{name}" for name in ("ceil", "floor", "trunc", "sqrt", "log2", "pow")},
+}
+"""Python functions that graphs of symbolic sizes call."""
+
+
+@dataclass(slots=True)
+class Names:
+    """Locals given so far in one graph: no two alike, none reserved."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def free(self, wanted: str) -> str:
+        """The wanted name, or it with a number."""
+        stem = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_") or "value"
+        stem = f"_{stem}" if stem[0].isdigit() else stem
+        name, count = stem[:200], 0
+        while name in self.taken or name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
+            count += 1
+            name = f"{stem[:200]}_{count}"
+        self.taken.add(name)
+        return name
+
+
+def target_name(target: Any) -> str:
+    """How a graph spells an operator."""
+    if isinstance(target, torch._ops.OpOverload):
+        name = str(target)
+        return name if name in operators() else f"torch.ops.{name}"
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        name = f"torch.ops.higher_order.{target._name}"
+        if name not in HIGHER:
+            raise CaptureError(f"the higher-order operator {target._name!r} is not one that a graph can hold")
+        return name
+    if target in PLAIN:
+        return PLAIN[target]
+    raise CaptureError(f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)} is no operator that a graph can hold")
+
+
+def spec_of(value: Any) -> Spec:
+    """What a node's example value is."""
+    match value:
+        case Tensor():
+            return tensor_spec(value)
+        case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+            return ScalarSpec(type(value).__name__, str(value.node.expr))
+        case bool() | int() | float() | complex() | str():
+            return ScalarSpec(type(value).__name__)
+        case list() | tuple():
+            return tuple(map(spec_of, value))
+    return None
+
+
+def tensor_spec(tensor: Tensor) -> TensorSpec:
+    """What a tensor is: shape, stride where not contiguous, dtype, device."""
+    dtype, device, layout = str(tensor.dtype)[6:], str(tensor.device), str(tensor.layout)[6:]
+    shape = tuple(map(size_of, tensor.shape))
+    if tensor.layout is not torch.strided:
+        return TensorSpec(dtype, shape, None, 0, device, layout)
+    stride = tuple(map(size_of, tensor.stride()))
+    return TensorSpec(dtype, shape, None if stride == contiguous(shape) else stride, 0, device)
+
+
+def contiguous(shape: tuple[int | str, ...]) -> tuple[int, ...] | None:
+    """The strides of a contiguous tensor of this shape; None where a size is symbolic."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        if not isinstance(size, int):
+            return None
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def size_of(size: Any) -> int | str:
+    """One size: a number, or a symbolic one's expression."""
+    return int(size) if isinstance(size, int) else str(size.node.expr)
+
+
+@dataclass(slots=True)
+class Side:
+    """One direction being converted: fx nodes to locals, and the tensors that its text cannot hold."""
+
+    module: fx.GraphModule
+    names: Names
+    locals: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, tuple[str, Tensor]] = field(default_factory=dict)
+    subgraphs: dict[str, Graph] = field(default_factory=dict)
+
+    def pack(self, value: Any) -> Value:
+        """An fx argument as a Value."""
+        match value:
+            case fx.Node():
+                if value.op == "get_attr" and value.target in self.subgraphs:
+                    return Sub(str(value.target))
+                return Ref(self.locals[value.name])
+            case None | bool() | int() | str():
+                return value
+            case float():
+                return math.nan if math.isnan(value) else value
+            case complex():
+                return value
+            case torch.dtype() | torch.layout() | torch.memory_format():
+                return Atom(str(value)[6:])
+            case torch.device():
+                return Device(str(value))
+            case slice():
+                return Slice(self.pack(value.start), self.pack(value.stop), self.pack(value.step))
+            case list():
+                return List(tuple([self.pack(item) for item in value]))
+            case tuple():
+                return tuple([self.pack(item) for item in value])
+            case dict():
+                return Dict(tuple([(self.pack(key), self.pack(item)) for key, item in value.items()]))
+            case torch._ops.OpOverload() | torch._ops.HigherOrderOperator():
+                return Op(target_name(value))
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise CaptureError(f"a {kind} stands among an operator's arguments, which a graph cannot hold: {value!r:.80}")
+
+    def fetch(self, node: fx.Node) -> Any:
+        """What a get_attr node stands for."""
+        found: Any = self.module
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        return found
+
+    def attribute(self, node: fx.Node) -> None:
+        """A get_attr node: a subgraph, or a constant that becomes a port."""
+        found = self.fetch(node)
+        if isinstance(found, fx.GraphModule):
+            node.target = name = re.sub(r"\W", "_", str(node.target))
+            if name not in self.subgraphs:
+                setattr(self.module, name, found)
+                self.subgraphs[name] = subgraph(found)
+        elif isinstance(found, Tensor):
+            local = self.names.free(node.name.lstrip("_"))
+            self.locals[node.name] = local
+            self.constants[local] = (local, found)
+        else:
+            raise CaptureError(f"the graph holds a {type(found).__name__} ({node.target}), which a sample cannot keep")
+
+    def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Link | None]]) -> list[Step]:
+        """The calls among these nodes, in order."""
+        made = []
+        for node in nodes:
+            if node.op == "get_attr":
+                self.attribute(node)
+            elif node.op == "call_function":
+                made.append(self.step(node, *notes.get(node.name, (None, None))))
+            elif node.op not in ("placeholder", "output"):
+                raise CaptureError(f"{node.op} {node.target} is no call of an operator")
+        return made
+
+    def step(self, node: fx.Node, source: Source | None, link: Link | None) -> Step:
+        target = target_name(node.target)
+        args = tuple([self.pack(argument) for argument in node.args])
+        kwargs = tuple([(key, self.pack(value)) for key, value in node.kwargs.items()])
+        if node.name not in self.locals:
+            self.locals[node.name] = self.names.free(self.wish(node, args))
+        return Step(self.locals[node.name], target, args, kwargs, spec_of(node.meta.get("val")), source, link)
+
+    def wish(self, node: fx.Node, args: tuple[Value, ...]) -> str:
+        """The name a step would like: fx's own, or for an item of a tuple the tuple's with the index."""
+        if node.target is operator.getitem and isinstance(args[0], Ref) and type(args[1]) is int and args[1] >= 0:
+            return f"{args[0].name}_{args[1]}"
+        return node.name.lstrip("_") or node.name
+
+
+def subgraph(module: fx.GraphModule) -> Graph:
+    """A higher-order operator's body as a Graph."""
+    side = Side(module, Names())
+    ports = []
+    for node in module.graph.find_nodes(op="placeholder"):
+        side.locals[node.name] = side.names.free(node.name)
+        ports.append(Port(str(node.target), "input", spec_of(node.meta.get("val")), side.locals[node.name]))
+    steps = side.steps(module.graph.nodes, {})
+    returned = module.graph.output_node().args[0]
+    results = side.pack(tuple(returned) if isinstance(returned, (tuple, list)) else (returned,))
+    specs = [spec_of(part.meta.get("val")) if isinstance(part, fx.Node) else None for part in _flat(returned)]
+    outputs = tuple(Port(f"output.{index}", "output", spec) for index, spec in enumerate(specs))
+    if side.constants:
+        raise CaptureError(f"a subgraph holds the constant tensor {next(iter(side.constants))}, which a sample cannot keep")
+    return Graph(tuple(ports), tuple(steps), outputs, results, tuple(side.subgraphs.items()))  # type: ignore[arg-type]  # a tuple packs to a tuple
+
+
+def _flat(returned: Any) -> tuple[Any, ...]:
+    return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)

@@ -1,0 +1,202 @@
+"""`capture`: from a call to a Capture, with everything of the caller's left as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from backprint.capture import aot
+from backprint.capture.build import build
+from backprint.capture.program import Outcome, Program, is_slot, quiet_random, read_call, step
+from backprint.capture.scout import scout
+from backprint.errors import CaptureError, UsageError
+from backprint.graph.nouns import Capture, Guard, Signature
+
+ENGINES = ("auto", "aot")
+MODES = (None, "train", "eval")
+
+
+def capture_call(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    engine: str = "auto",
+    partition: str | Callable[..., Any] = "min-cut",
+    decompose: Mapping[Any, Callable[..., Any]] | None = None,
+    mode: str | None = None,
+    loss: Callable[[Any], Any] | None = None,
+    requires_grad: Any = None,
+    specialise: bool = False,
+    name: str | None = None,
+    seed: int = 0,
+) -> Capture:
+    """Capture the forward and backward of `target(*args, **kwargs)`."""
+    check_options(target, engine, mode, partition)
+    program = read_call(target, args, kwargs, requires_grad, mode, loss)
+    with quiet_random(), outside_modes():
+        program, seen = scout(program)
+        traced = aot.trace(program, seen.readings, specialise, partition, decompose)
+        pair, constants, guards = build(program, traced)
+    title = name or program.title
+    same = tuple((named.name, other) for named in program.tensors for other in named.same)
+    signature = Signature(
+        arguments=program.arguments,
+        leaves=constant_leaves(program),
+        output=output_tree(traced.tree, traced.leaves, [n for n, role in traced.outputs if role == "output"], bool(loss)),
+        differentiable=traced.tangents,
+        same=same,
+        loss="loss" if loss else "",
+    )
+    return Capture(
+        name=title,
+        engine="aot",
+        pairs=(pair,),
+        signature=signature,
+        guards=(*guards, *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same)),
+        opaque=tuple(dict.fromkeys(seen.opaque)),
+        environment=environment(),
+        requires=requirements(pair),
+        seed=seed,
+        origin=Origin(program, traced, constants),
+    )
+
+
+def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
+    """Refuse by name what cannot be asked for."""
+    if engine not in ENGINES:
+        raise UsageError(f"engine={engine!r} is none of {', '.join(ENGINES)}")
+    if mode not in MODES:
+        raise UsageError(f"mode={mode!r} is none of None (as it is), 'train', 'eval'")
+    if mode is not None and not isinstance(target, nn.Module):
+        raise UsageError(f"mode={mode!r} needs a module; {describe_target(target)} is none")
+    if isinstance(partition, str) and partition not in aot.PARTITIONS:
+        raise UsageError(f"partition={partition!r} is none of {', '.join(map(repr, aot.PARTITIONS))}, nor a callable")
+    if not callable(target):
+        raise UsageError(f"{describe_target(target)} cannot be called")
+    if isinstance(target, torch.jit.ScriptModule | torch.jit.ScriptFunction):
+        raise CaptureError(f"{describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from")
+    if isinstance(target, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
+    if isinstance(target, nn.Module):
+        lazy = [name for name, p in (*target.named_parameters(), *target.named_buffers()) if nn.parameter.is_lazy(p)]
+        if lazy:
+            raise CaptureError(f"{lazy[0]} has no shape yet: run the module once, so that its lazy parameters are made")
+
+
+def describe_target(target: Any) -> str:
+    """A callable in a few words."""
+    return getattr(target, "__name__", None) or type(target).__name__
+
+
+@contextlib.contextmanager
+def outside_modes() -> Any:
+    """Gradients on and inference off, whatever the caller has; and the caller's modes back."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
+class Origin:
+    """The live side of a Capture: the program it came from, and the constants its ports need."""
+
+    def __init__(self, program: Program, traced: Any, constants: Mapping[str, Tensor]) -> None:
+        self.program = program
+        self.constants = {name: tensor.detach() for name, tensor in constants.items()}
+        self.structure, self.leaves = traced.tree, traced.leaves
+        self.names = [name for name, role in traced.outputs if role == "output"]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the captured program still exists."""
+        return self.program.alive
+
+    def values(self) -> dict[str, Tensor]:
+        """Every named tensor: live state, inputs as captured, constants."""
+        found = {name: tensor.detach() for name, tensor in self.program.current().items()}
+        found |= self.constants
+        for named in self.program.tensors:
+            found |= {other: found[named.name] for other in named.same}
+        return found
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """One eager step of the original program on these values."""
+        names = {named.name for named in self.program.tensors}
+        return step(self.program, {name: tensor for name, tensor in values.items() if name in names}, tangents)
+
+    def rebuild(self, named: Mapping[str, Tensor]) -> Any:
+        """The program's own containers around these outputs."""
+        names = iter(self.names)
+        loss = bool(self.program.loss)
+        leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
+        return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
+
+
+def constant_leaves(program: Program) -> tuple[tuple[str, str], ...]:
+    """The non-tensor leaves of the call, by name: the capture took them as they are."""
+    return tuple((name, repr(leaf)[:200]) for name, leaf in zip(program.leaf_names, program.leaves, strict=True) if not is_slot(leaf))
+
+
+def output_tree(tree: Any, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
+    """A result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects."""
+    ports = iter(names)
+    marked = [{"port": next(ports)} if leaf is Tensor else {"value": repr(leaf)[:200]} for leaf in leaves]
+    if loss:
+        marked = marked[1:]
+    wrapped = pytree.tree_unflatten([_Leaf(item) for item in marked], tree)
+    return _plain_tree(wrapped)
+
+
+class _Leaf:
+    """Wraps a leaf's description, so that it is no container while the tree is walked."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _plain_tree(value: Any) -> Any:
+    if isinstance(value, _Leaf):
+        return value.value
+    if isinstance(value, Mapping):
+        return {"dict": {str(key): _plain_tree(item) for key, item in value.items()}}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {"dict": {key: _plain_tree(item) for key, item in zip(value._fields, value, strict=True)}}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__ if type(value) in (list, tuple) else "tuple": [_plain_tree(item) for item in value]}
+    children = pytree.tree_flatten_with_path(value)[0]
+    if len(children) == 1 and children[0][1] is value:
+        return {"value": repr(value)[:200]}
+    return {"dict": {".".join(map(str, path)): _plain_tree(leaf) for path, leaf in children}}
+
+
+def environment() -> tuple[tuple[str, str], ...]:
+    """What a replay's bits depend on."""
+    from backprint.version import __version__
+
+    return (
+        ("backprint", __version__),
+        ("torch", torch.__version__),
+        ("python", platform.python_version()),
+        ("machine", platform.machine()),
+        ("cpu_capability", torch.backends.cpu.get_cpu_capability()),
+        ("threads", str(torch.get_num_threads())),
+        ("deterministic", str(torch.are_deterministic_algorithms_enabled())),
+        ("float32_matmul_precision", torch.get_float32_matmul_precision()),
+        ("default_dtype", str(torch.get_default_dtype())[6:]),
+        ("flash_sdp", str(torch.backends.cuda.flash_sdp_enabled())),
+        ("mkldnn", str(torch.backends.mkldnn.enabled)),
+    )
+
+
+def requirements(pair: Any) -> tuple[str, ...]:
+    """The operators of libraries that running these graphs needs."""
+    from backprint.graph.nouns import is_custom
+
+    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    found = {step.target for graph in graphs for step in graph.steps if is_custom(step.target)}
+    return tuple(sorted(found))

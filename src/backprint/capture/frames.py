@@ -1,0 +1,61 @@
+"""Where in the user's program we are: the line, the function and the module path, read off Python's own frames."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import sys
+from collections.abc import Mapping
+from types import FrameType
+
+import torch
+
+from backprint.graph.nouns import Source
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+@functools.cache
+def is_users(file: str) -> bool:
+    """Whether a file is neither torch's, nor ours, nor made up."""
+    return not (file.startswith((_TORCH, _OURS, "<frozen")) or file in ("<string>", "<stdin>", "<eval_with_key>"))
+
+
+def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
+    """The innermost line of the user's, and the innermost module whose forward is running."""
+    frame = frame or sys._getframe(1)
+    module, user = None, None
+    while frame is not None and (user is None or module is None):
+        code = frame.f_code
+        if code.co_filename.startswith(_OURS) and code.co_name == "call":
+            break
+        if module is None and code.co_argcount and code.co_varnames[0] == "self":
+            module = paths.get(id(frame.f_locals.get("self")))
+        if user is None and is_users(code.co_filename):
+            user = (code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return source(*user, module or "") if user else None
+
+
+@functools.lru_cache(maxsize=65536)
+def source(file: str, line: int, function: str, module: str) -> Source:
+    """A Source as the text can hold it: one line, no machine's paths."""
+    code = linecache.getline(file, line).strip()
+    code = "".join(c if c.isprintable() else " " for c in code)[:160]
+    function = function.replace(":", "_")
+    return Source(short(file), line, function, code, module.replace("]", ")"))
+
+
+@functools.cache
+def short(file: str) -> str:
+    """A file's path relative to where Python found it, or to here; else its name."""
+    file = os.path.abspath(file)
+    for root in sorted((p for p in map(os.path.abspath, sys.path) if p != os.sep), key=len, reverse=True):
+        if file.startswith(root + os.sep):
+            file = file[len(root) + 1 :]
+            break
+    else:
+        file = os.path.basename(file)
+    return "".join(c if c.isprintable() and c != ":" else "_" for c in file)

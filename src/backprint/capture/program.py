@@ -1,0 +1,427 @@
+"""The program as the user has it: a callable, its named tensors, and one eager step of it.
+
+A Program is what every engine traces and what every proof compares with. It knows each tensor by the program's own
+name, can run a step on other values without touching the caller's, and says what a run took from outside. It holds a
+module weakly, so that a Capture does not keep a model alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import random
+import sys
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import stateless
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from backprint.errors import CaptureError, ReplayError, UsageError
+from backprint.tree import alias_groups, bind, copy_values, name_of, outputs_of
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One tensor of a program: its own name, its role, and whether it asks for a gradient."""
+
+    name: str
+    role: str
+    requires_grad: bool
+    same: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step gave: outputs by name, gradients and mutations by the program's own names."""
+
+    outputs: dict[str, Tensor]
+    gradients: dict[str, Tensor | None]
+    mutations: dict[str, Tensor]
+    tree: Any = None
+    leaves: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A callable with its named tensors. `values` are the captured inputs and outside tensors; a module's state is live."""
+
+    target: Callable[[], Any]
+    arguments: tuple[str, ...]
+    structure: Any
+    leaves: tuple[Any, ...]
+    leaf_names: tuple[str, ...]
+    tensors: tuple[Named, ...]
+    values: dict[str, Tensor]
+    outside: dict[str, Tensor] = field(default_factory=dict)
+    shields: frozenset[str] = frozenset()
+    hooks: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    mode: str | None = None
+    loss: Callable[[Any], Any] | None = None
+    assembled: tuple[tuple[str, ...], ...] = ()
+    defaulted: bool = False
+    title: str = "program"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the captured module still exists."""
+        return self.target() is not None
+
+    def state(self) -> dict[str, Tensor]:
+        """The live parameters and buffers, by name."""
+        target = self.target()
+        if target is None:
+            raise ReplayError("the captured module is gone: pass `state`, or keep the module alive")
+        return state_of(target) if isinstance(target, nn.Module) else {}
+
+    def current(self) -> dict[str, Tensor]:
+        """Every named tensor as it is now: live state, outside tensors, and the inputs as captured."""
+        found = {**self.state(), **self.outside, **self.values}
+        return {named.name: found[named.name] for named in self.tensors if named.name in found}
+
+
+# ------------------------------------------------------------------ reading a call
+
+
+def read_call(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    requires_grad: Any = None,
+    mode: str | None = None,
+    loss: Callable[[Any], Any] | None = None,
+) -> Program:
+    """The Program of `target(*args, **kwargs)`."""
+    bound, arguments = bind(target, args, kwargs)
+    paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
+    names = [name_of(path, bound) for path, _ in paths]
+    leaves, tensors, values, seen = [], [], {}, {}
+    state = state_of(target) if isinstance(target, nn.Module) else {}
+    buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
+    by_id = {id(tensor): name for name, tensor in state.items()}
+    for name, tensor in state.items():
+        tensors.append(Named(name, "buffer" if name in buffers else "parameter", tensor.requires_grad))
+    for name, (_, leaf) in zip(names, paths, strict=True):
+        if not isinstance(leaf, Tensor):
+            leaves.append(leaf)
+            continue
+        _check_tensor(name, leaf)
+        first = seen.get(id(leaf)) or by_id.get(id(leaf))
+        if first is not None:
+            index = next(i for i, named in enumerate(tensors) if named.name == first)
+            tensors[index] = replace(tensors[index], same=(*tensors[index].same, free_name(name, tensors)))
+            leaves.append(_Slot(first))
+            continue
+        name = free_name(name, tensors)
+        seen[id(leaf)] = name
+        leaves.append(_Slot(name))
+        tensors.append(Named(name, "input", leaf.requires_grad))
+        values[name] = leaf
+    chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
+    return Program(
+        target=weakref.ref(target) if isinstance(target, nn.Module) else (lambda: target),
+        arguments=arguments,
+        structure=structure,
+        leaves=tuple(leaves),
+        leaf_names=tuple(names),
+        tensors=tuple(chosen),
+        values=copy_values(values),
+        hooks={name: tuple(found) for name, tensor in {**state, **values}.items() if (found := hooks_of(tensor))},
+        mode=mode,
+        loss=loss,
+        defaulted=requires_grad is None and not any(named.requires_grad for named in tensors),
+        title=getattr(target, "__name__", type(target).__name__),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """The place of a tensor among a call's leaves."""
+
+    name: str
+
+
+def is_slot(leaf: Any) -> bool:
+    """Whether a leaf is the place of a tensor."""
+    return isinstance(leaf, _Slot)
+
+
+def hooks_of(tensor: Tensor) -> list[Any]:
+    """The hooks that a user has put on a leaf tensor's gradient."""
+    return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
+
+
+def _check_tensor(name: str, tensor: Tensor) -> None:
+    if tensor.layout not in (torch.strided,):
+        raise CaptureError(
+            f"input {name!r} is {str(tensor.layout)[6:]}: engine 'aot' takes strided tensors; pass a dense one, "
+            "or its values and indices as inputs and build the sparse tensor inside"
+        )
+    if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
+        kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+        raise CaptureError(f"input {name!r} is a {kind}: tensor subclasses are not captured by engine 'aot'; pass plain tensors")
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters, then buffers, by name; a tied weight once, under its first name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def free_name(name: str, tensors: Sequence[Named]) -> str:
+    """The name, or with a number where another tensor has it."""
+    taken = {known for named in tensors for known in (named.name, *named.same)}
+    name = "".join(c if c.isprintable() else "_" for c in name) or "input"
+    numbered, count = name, 1
+    while numbered in taken:
+        count += 1
+        numbered = f"{name}~{count}"
+    return numbered
+
+
+def choose_gradients(tensors: Sequence[Named], values: Mapping[str, Tensor], asked: Any) -> list[Named]:
+    """Which tensors ask for gradients: as asked, else as they say, else every floating-point input."""
+    able = {named.name: values[named.name].dtype.is_floating_point or values[named.name].dtype.is_complex for named in tensors}
+    inputs = [named.name for named in tensors if named.role == "input"]
+    if asked is None:
+        if any(named.requires_grad for named in tensors):
+            return list(tensors)
+        wanted = {name for name in inputs if able[name]}
+    elif isinstance(asked, bool):
+        wanted = {name for name in inputs if able[name]} if asked else set()
+        return [replace(n, requires_grad=n.name in wanted if n.role == "input" else n.requires_grad and asked) for n in tensors]
+    elif isinstance(asked, Mapping):
+        wanted = {named.name for named in tensors if asked.get(named.name, named.requires_grad)}
+        asked = tuple(asked)
+    elif all(isinstance(item, bool) for item in asked):
+        if len(asked) != len(inputs):
+            raise UsageError(
+                f"requires_grad has {len(asked)} entries for {len(inputs)} tensor inputs ({', '.join(inputs) or 'none'}): "
+                "give one True or False for each"
+            )
+        wanted = {name for name, on in zip(inputs, asked, strict=True) if on}
+        wanted |= {named.name for named in tensors if named.role != "input" and named.requires_grad}
+        asked = ()
+    else:
+        wanted = set(asked)
+    known = {alias: named.name for named in tensors for alias in (named.name, *named.same)}
+    for name in (*wanted, *(asked or ())):
+        if name not in known:
+            raise UsageError(f"requires_grad names {name!r}, which is no tensor of this call; there are: {', '.join(known)}")
+        if known[name] in wanted and not able[known[name]]:
+            raise UsageError(f"requires_grad names {name!r}, a {str(values[known[name]].dtype)[6:]} tensor: only floating-point and complex tensors have gradients")
+    wanted = {known[name] for name in wanted}
+    return [replace(named, requires_grad=named.name in wanted) for named in tensors]
+
+
+# ------------------------------------------------------------------ calling it
+
+
+class Substitute(TorchFunctionMode):
+    """While a program runs, puts other tensors in the place of those it takes from outside."""
+
+    def __init__(self, table: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self.table = table
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        swap = functools.partial(_swapped, self.table)
+        return func(*_mapped(swap, args), **_mapped(swap, kwargs or {}))
+
+
+def _swapped(table: Mapping[int, Tensor], value: Any) -> Any:
+    return table.get(id(value), value)
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply to the leaves of plain nested arguments."""
+    kind = type(value)
+    if kind in (tuple, list):
+        return kind([_mapped(function, item) for item in value])
+    if kind is dict:
+        return {key: _mapped(function, item) for key, item in value.items()}
+    return function(value)
+
+
+@contextlib.contextmanager
+def training_mode(module: Any, mode: str | None) -> Iterator[None]:
+    """The module in train or eval mode, and every flag back afterwards."""
+    if mode is None or not isinstance(module, nn.Module):
+        yield
+        return
+    before = [(child, child.training) for child in module.modules()]
+    module.train(mode == "train")
+    try:
+        yield
+    finally:
+        for child, flag in before:
+            child.training = flag
+
+
+def call(program: Program, values: Mapping[str, Tensor]) -> Any:
+    """The program's result on these values. Grad mode, seeds and aliasing are the caller's business."""
+    target = program.target()
+    leaves = [values[leaf.name] if isinstance(leaf, _Slot) else leaf for leaf in program.leaves]
+    args, kwargs = pytree.tree_unflatten(leaves, program.structure)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(training_mode(target, program.mode))
+        if isinstance(target, nn.Module):
+            state = {named.name: values[named.name] for named in program.tensors if named.role in ("parameter", "buffer")}
+            stack.enter_context(stateless._reparametrize_module(target, state, tie_weights=True))
+        swapped = {id(tensor): values[name] for name, tensor in program.outside.items() if name in values}
+        if swapped:
+            stack.enter_context(Substitute(swapped))
+        return target(*args, **kwargs)
+
+
+def shielded(program: Program, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """Copies in front of the tensors that the program changes in place or that carry hooks, so that leaves stay leaves."""
+    ready = dict(values)
+    for name in program.shields:
+        ready[name] = mark(values[name])
+        for hook in program.hooks.get(name, ()):
+            if ready[name].requires_grad:
+                ready[name].register_hook(hook)
+    return ready
+
+
+def with_loss(program: Program, result: Any) -> Any:
+    """The loss first and the result, cut off from it, second; without a loss, the result."""
+    if program.loss is None:
+        return result
+    loss = program.loss(result)
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        raise UsageError(f"loss must give one number as a tensor, not {describe(loss)}")
+    cut = pytree.tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, result)
+    return {"loss": loss, "output": cut}
+
+
+def describe(value: Any) -> str:
+    """A value in a few words, for messages."""
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def named_outputs(program: Program, result: Any) -> tuple[list[tuple[str, Any]], Any]:
+    """`outputs_of` for a program's result; a loss is called `loss`."""
+    if program.loss is None:
+        return outputs_of(result)
+    named, structure = outputs_of(result["output"])
+    return [("loss", result["loss"]), *named], structure
+
+
+def leaf_values(program: Program, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Fresh leaves with these values, asking for gradients as the program's tensors do."""
+    copies = copy_values(values)
+    for named in program.tensors:
+        if named.name in copies and named.requires_grad:
+            copies[named.name].requires_grad_(True)
+    return copies
+
+
+def step(
+    program: Program,
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor] | None = None,
+    watch: Callable[[dict[str, Tensor]], Any] | None = None,
+) -> Outcome:
+    """One eager step on copies of these values: the oracle of every proof. The caller's tensors stay as they are.
+
+    `watch` is given the leaves and returns a mode in which the forward runs; it sees the outputs before their backward.
+    """
+    leaves = leaf_values(program, values)
+    with torch.enable_grad():
+        ready = shielded(program, leaves, lambda tensor: tensor.clone())
+    versions = {name: tensor._version for name, tensor in ready.items()}
+    silent = {named.name for named in program.tensors if named.role == "buffer" or named.name in program.outside}
+    before = {name: tensor.detach().clone() for name, tensor in ready.items() if name in silent}
+    mode = watch(ready) if watch else contextlib.nullcontext()
+    with quiet_state(program.target()), torch.enable_grad(), mode:
+        result = with_loss(program, call(program, ready))
+    named, structure = named_outputs(program, result)
+    mutated = {
+        name: tensor.detach()
+        for name, tensor in ready.items()
+        if tensor._version != versions[name] or (name in before and not _identical(before[name], tensor))
+    }
+    tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+    if watch:
+        mode.judge_outputs(tensors)
+    gradients = {} if watch else pull_back(program, leaves, tensors, tangents)
+    outputs = {name: tensor.detach() for name, tensor in tensors.items()}
+    return Outcome(outputs, gradients, mutated, structure, tuple(leaf for _, leaf in named))
+
+
+def _identical(left: Tensor, right: Tensor) -> bool:
+    return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())
+
+
+def pull_back(
+    program: Program, leaves: Mapping[str, Tensor], outputs: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None
+) -> dict[str, Tensor | None]:
+    """Autograd's own gradients of the outputs that have any, with these tangents (None: ones)."""
+    wanted = [named for named in program.tensors if named.requires_grad]
+    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
+    if not roots or not wanted:
+        return {}
+    given = [torch.ones_like(tensor) if tangents is None else tangents[name] for name, tensor in roots.items()]
+    found = torch.autograd.grad(list(roots.values()), [leaves[named.name] for named in wanted], given, allow_unused=True)
+    gradients = {}
+    for named, gradient in zip(wanted, found, strict=True):
+        for name in (named.name, *named.same):
+            gradients[name] = gradient.detach() if gradient is not None else None
+    return gradients
+
+
+# ------------------------------------------------------------------ leaving all as it was
+
+
+@contextlib.contextmanager
+def quiet_state(target: Any) -> Iterator[None]:
+    """Every attribute of every submodule as it was, lists and dictionaries among them with their content."""
+    modules = list(target.modules()) if isinstance(target, nn.Module) else []
+    before = [(module, dict(module.__dict__)) for module in modules]
+    held = [(box, copy.copy(box)) for _, attributes in before for box in attributes.values() if type(box) in _BOXES]
+    try:
+        yield
+    finally:
+        for module, attributes in before:
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+        for box, content in held:
+            box.clear()
+            _BOXES[type(box)](box, content)
+
+
+_BOXES: dict[type, Callable[[Any, Any], None]] = {
+    dict: lambda box, content: box.update(content),
+    OrderedDict: lambda box, content: box.update(content),
+    list: lambda box, content: box.extend(content),
+    set: lambda box, content: box.update(content),
+    deque: lambda box, content: box.extend(content),
+}
+"""How a container that a module holds gets its content back."""
+
+
+@contextlib.contextmanager
+def quiet_random() -> Iterator[None]:
+    """Every random state as it was: torch's on every device, numpy's, Python's."""
+    cpu = torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    python = random.getstate()
+    numpy = sys.modules.get("numpy")
+    state = numpy.random.get_state() if numpy is not None else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(state)

@@ -1,0 +1,269 @@
+"""One eager run, watched: what the program takes from outside, what it changes, and where tracing has to be told.
+
+The watcher is a dispatch mode, so it sees the operators that really run. A tensor whose memory nobody made during the
+run comes from outside (a closure, a global, a plain attribute); if the program writes to it, its bytes are put back.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from backprint.capture import frames
+from backprint.capture.program import Named, Program, free_name, hooks_of, quiet_random, step
+from backprint.errors import CaptureError
+from backprint.graph.nouns import OpaqueEdge, Source
+from backprint.tree import alias_groups
+
+SILENT_WRITERS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
+"""Kernels that change running statistics although their schema does not say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A place where the program read values: an operator whose result's value or size is not known from shapes."""
+
+    operator: str
+    source: Source | None
+    inputs: tuple[str, ...]
+    result: Any
+
+
+@dataclass(slots=True)
+class Sighting:
+    """What a watched run showed."""
+
+    outside: list[Tensor] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    opaque: list[OpaqueEdge] = field(default_factory=list)
+    random: bool = False
+
+
+class Watch(TorchDispatchMode):
+    """Sees every operator of a run. `known` are the program's tensors by storage, with their names."""
+
+    def __init__(self, paths: Mapping[int, str]) -> None:
+        super().__init__()
+        self.seen = Sighting()
+        self.paths = paths
+        self.taint: dict[int, frozenset[str]] = {}
+        self.alive: list[StorageWeakRef] = []
+        self.undo: list[tuple[Tensor, Tensor]] = []
+        self.outside: dict[int, Tensor] = {}
+
+    def know(self, named: Mapping[str, Tensor]) -> Watch:
+        """These are the program's own tensors."""
+        for name, tensor in named.items():
+            self.learn(tensor, frozenset((name,)))
+        return self
+
+    def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
+        """Remember a tensor's memory, and the inputs it hangs on."""
+        storage = tensor.untyped_storage()
+        self.alive.append(StorageWeakRef(storage))
+        self.taint[storage._cdata] = self.taint.get(storage._cdata, frozenset()) | names
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        for tensor in given:
+            self.meet(func, tensor)
+        names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
+        self.judge(func, given)
+        result = func(*args, **kwargs)
+        for leaf in pytree.tree_leaves(result):
+            if isinstance(leaf, Tensor) and _dense(leaf):
+                self.learn(leaf, names)
+        if reads_values(func):
+            self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
+        return result
+
+    def meet(self, func: Any, tensor: Tensor) -> None:
+        """A tensor of unknown memory comes from outside; keep its bytes if they are about to change."""
+        if not _dense(tensor):
+            return
+        if tensor.untyped_storage()._cdata not in self.taint:
+            self.outside[id(tensor)] = tensor
+            self.seen.outside.append(tensor)
+            self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
+        if id(tensor) in self.outside and (func._schema.is_mutable or func._schema.name in SILENT_WRITERS):
+            self.undo.append((tensor, tensor.detach().clone()))
+
+    def judge(self, func: Any, given: list[Tensor]) -> None:
+        """Note random draws, and edges that autograd of the plain forward would not have."""
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.seen.random = True
+        if not torch.is_grad_enabled() and func._schema.name != "aten::detach":
+            if any(t.requires_grad for t in given) and not func._schema.is_mutable and not self.seen.opaque:
+                where = frames.here(self.paths)
+                self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
+
+    def judge_outputs(self, outputs: Mapping[str, Tensor]) -> None:
+        """Custom autograd Functions among the nodes behind the outputs are opaque edges."""
+        queue = [tensor.grad_fn for tensor in outputs.values() if tensor.grad_fn is not None]
+        visited = set()
+        while queue:
+            node = queue.pop()
+            if node in visited:
+                continue
+            visited.add(node)
+            queue += [following for following, _ in node.next_functions if following is not None]
+            if isinstance(node, torch.autograd.function.BackwardCFunction):
+                self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
+
+    def restore(self) -> None:
+        """Put back the bytes of outside tensors that the run changed."""
+        with torch.no_grad():
+            for tensor, before in reversed(self.undo):
+                tensor.data.copy_(before)
+
+
+class HookWatch(TorchFunctionMode):
+    """Sees a program put hooks on its tensors: what they do to gradients is not in the plain forward."""
+
+    def __init__(self, seen: Sighting, paths: Mapping[int, str]) -> None:
+        super().__init__()
+        self.seen, self.paths = seen, paths
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.register_hook:
+            self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        return func(*args, **(kwargs or {}))
+
+
+def _dense(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided
+
+
+@functools.cache
+def reads_values(func: Any) -> bool:
+    """Whether an operator's result is not known from its arguments' shapes."""
+    return torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
+
+
+def scout(program: Program) -> tuple[Program, Sighting]:
+    """Run the program once on copies of its own values; the Program with its outside tensors, and what was seen."""
+    paths = module_paths(program)
+    watch = Watch(paths)
+    cautious = replace(program, shields=frozenset(n.name for n in program.tensors if n.role == "input" and n.requires_grad))
+    try:
+        with quiet_random(), HookWatch(watch.seen, paths):
+            outcome = step(cautious, program.current(), watch=watch.know)
+    finally:
+        watch.restore()
+    found = with_outside(program, watch.seen.outside)
+    watch.seen.opaque += [OpaqueEdge("hook", f"{name} has a gradient hook") for name in found.hooks]
+    asking = {named.name for named in found.tensors if named.requires_grad}
+    shared = {name for group in alias_groups(program.values) if set(group) & set(outcome.mutations) for name in group}
+    if shared & asking:
+        raise CaptureError(
+            f"inputs {', '.join(sorted(shared))} share memory, one is changed in place and one asks for a gradient: "
+            "pass copies, or leave requires_grad off for them"
+        )
+    changed = frozenset(name for name in outcome.mutations if name in asking)
+    return replace(found, shields=changed | frozenset(found.hooks), assembled=_groups(program, shared)), watch.seen
+
+
+def _groups(program: Program, names: set[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(group for group in alias_groups(program.values) if set(group) & names)
+
+
+def with_outside(program: Program, outside: list[Tensor]) -> Program:
+    """The Program with these tensors among its named ones."""
+    tensors, held = list(program.tensors), dict(program.outside)
+    if program.defaulted and any(tensor.requires_grad for tensor in outside):
+        tensors = [replace(named, requires_grad=False) for named in tensors]
+    names = names_of_outside(program)
+    modules = [value for _, value in roots(program.target()) if isinstance(value, nn.Module)]
+    buffers = {id(buffer) for module in modules for buffer in module.buffers()}
+    for tensor in outside:
+        name = free_name(names.get(id(tensor), f"constant_{len(held)}"), tensors)
+        role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer" if id(tensor) in buffers else "constant"
+        tensors.append(Named(name, role, tensor.requires_grad))
+        held[name] = tensor
+    hooks = {**program.hooks, **{name: tuple(hooks_of(tensor)) for name, tensor in held.items() if hooks_of(tensor)}}
+    return replace(program, tensors=tuple(tensors), outside=held, hooks=hooks)
+
+
+# ------------------------------------------------------------------ names of what stands outside
+
+
+def module_paths(program: Program) -> dict[int, str]:
+    """The path of every submodule that the program can run, by identity."""
+    found: dict[int, str] = {}
+    for root, value in roots(program.target()):
+        if isinstance(value, nn.Module):
+            for path, module in value.named_modules():
+                found.setdefault(id(module), ".".join(part for part in (root, path) if part))
+    return found
+
+
+def roots(target: Any) -> Iterator[tuple[str, Any]]:
+    """What a callable can reach by a name: itself, its closure, the globals it mentions, its defaults."""
+    while isinstance(target, functools.partial):
+        yield from target.keywords.items()
+        target = target.func
+    if isinstance(target, nn.Module):
+        yield "", target
+        return
+    if inspect.ismethod(target):
+        yield ("" if isinstance(target.__self__, nn.Module) else "self"), target.__self__
+        target = target.__func__
+    if not inspect.isfunction(target):
+        yield "", target
+        return
+    for name, cell in zip(target.__code__.co_freevars, target.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            continue
+    for name in target.__code__.co_names:
+        if name in target.__globals__:
+            yield name, target.__globals__[name]
+    yield from (target.__kwdefaults__ or {}).items()
+
+
+def names_of_outside(program: Program) -> dict[int, str]:
+    """A name for every tensor that the program's roots lead to, by identity."""
+    found: dict[int, str] = {}
+    visited: set[int] = set()
+    queue: list[tuple[str, Any, int]] = [(name, value, 0) for name, value in roots(program.target())]
+    while queue and len(visited) < 100_000:
+        name, value, depth = queue.pop(0)
+        if isinstance(value, Tensor):
+            found.setdefault(id(value), name)
+            continue
+        if id(value) in visited or depth > 6:
+            continue
+        visited.add(id(value))
+        for key, child in _children(value):
+            queue.append((".".join(part for part in (name, key) if part), child, depth + 1))
+    return found
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, nn.Module):
+        yield from value.named_parameters()
+        yield from value.named_buffers()
+        for path, module in value.named_modules():
+            for key, child in module.__dict__.items():
+                if not key.startswith("_") and isinstance(child, (Tensor, list, tuple, dict)):
+                    yield ".".join(part for part in (path, key) if part), child
+    elif isinstance(value, (list, tuple)):
+        yield from ((str(index), child) for index, child in enumerate(value[:1000]))
+    elif isinstance(value, dict):
+        yield from ((str(key), child) for key, child in list(value.items())[:1000])
+    elif inspect.isfunction(value):
+        yield from roots(value)
+    elif hasattr(value, "__dict__") and not inspect.ismodule(value) and not inspect.isclass(value):
+        yield from vars(value).items()

@@ -1,0 +1,52 @@
+"""Every error Backprint raises, as one tree.
+
+    BackprintError
+    ├── UsageError       the call itself is wrong                    (also a ValueError)
+    ├── CaptureError     this program cannot be captured, and why
+    │   └── DataDependentError   it reads values that tracing does not have
+    ├── GraphError       a graph is malformed, or text is not a graph
+    │   └── RefusedError         a name, operator or construct outside the known ones
+    ├── SampleError      a folder is not a whole, readable sample
+    └── ReplayError      a graph cannot run on these inputs
+        └── GuardError           these inputs break what the capture took for granted
+
+A measured difference is not an error: it is a Verdict.
+"""
+
+from __future__ import annotations
+
+
+class BackprintError(Exception):
+    """The root of the tree: catch this to catch all of ours."""
+
+
+class UsageError(BackprintError, ValueError):
+    """The call is wrong: an unknown option, a mask of the wrong length, an ambiguous name."""
+
+
+class CaptureError(BackprintError):
+    """The program cannot be captured; the message names the construct and what to do."""
+
+
+class DataDependentError(CaptureError):
+    """The program reads a tensor's values while it is traced without values."""
+
+
+class GraphError(BackprintError):
+    """A graph breaks its own rules, or a text is not the text of a graph."""
+
+
+class RefusedError(GraphError):
+    """A name, operator or construct that the format does not know; nothing of it was run."""
+
+
+class SampleError(BackprintError):
+    """A folder is not a readable sample: missing, truncated, forged or of a newer format."""
+
+
+class ReplayError(BackprintError):
+    """A graph could not run on the inputs it was given."""
+
+
+class GuardError(ReplayError):
+    """The inputs break a guard: a value or a shape that the capture took for granted."""

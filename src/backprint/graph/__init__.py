@@ -1,0 +1,1 @@
+"""Floor 0: the nouns, their text, their canonical form. Needs no torch."""

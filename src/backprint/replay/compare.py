@@ -1,0 +1,113 @@
+"""Two tensors, compared: bit for bit, else by how far apart they are against how large they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+WORST = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
+"""Verdicts from best to worst."""
+
+GOOD = frozenset({"bitwise", "close", "undifferentiable"})
+
+TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
+"""How far a port may be from its oracle, relative to its largest value, and still be `close`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortVerdict:
+    """One output, mutation or gradient against its oracle. `power` is how far it moves, in tolerances, on a redraw."""
+
+    name: str
+    role: str
+    verdict: str
+    detail: str = ""
+    error: float = 0.0
+    power: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of checking one Pair: the worst of its ports. `vacuous` names ports that redrawn inputs do not move."""
+
+    verdict: str
+    name: str
+    detail: str = ""
+    ports: tuple[PortVerdict, ...] = ()
+    power: float | None = None
+    vacuous: tuple[str, ...] = field(default=())
+
+    @property
+    def good(self) -> bool:
+        """Whether the Pair is proven, or has nothing to prove."""
+        return self.verdict in GOOD
+
+
+def worst(verdicts: list[str]) -> str:
+    """The worst of several verdicts; no comparison made is never a pass."""
+    return max(verdicts, key=WORST.index, default="unproven")
+
+
+def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -> PortVerdict:
+    """A port against its oracle."""
+    if found is None or wanted is None:
+        same = found is None and wanted is None
+        said = "None where the program gives a tensor" if found is None else "a tensor where the program gives None"
+        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else said)
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return PortVerdict(name, role, "wrong", f"{_kind(found)} where the program gives {_kind(wanted)}")
+    found, wanted = found.detach().resolve_conj().resolve_neg(), wanted.detach().resolve_conj().resolve_neg()
+    if same_bits(found, wanted):
+        return PortVerdict(name, role, "bitwise")
+    error = distance(found, wanted)
+    tolerance = TOLERANCE.get(str(wanted.dtype)[6:], 0.0)
+    verdict = "close" if error <= tolerance else "wrong"
+    return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+
+
+def same_bits(left: Tensor, right: Tensor) -> bool:
+    """Equal to the bit; a NaN equals a NaN in the same place."""
+    if left.is_complex():
+        return same_bits(torch.view_as_real(left), torch.view_as_real(right))
+    if not left.is_floating_point():
+        return bool(torch.equal(left, right))
+    if torch.equal(left, right):
+        return bool(torch.equal(torch.signbit(left), torch.signbit(right)))
+    nan = torch.isnan(left) & torch.isnan(right)
+    return bool((((left == right) & (torch.signbit(left) == torch.signbit(right))) | nan).all())
+
+
+def distance(left: Tensor, right: Tensor) -> float:
+    """The largest difference over the largest value; infinite where NaN or inf stand in different places."""
+    if left.numel() == 0:
+        return 0.0
+    if not (left.is_floating_point() or left.is_complex()):
+        return 0.0 if torch.equal(left, right) else float("inf")
+    if left.is_complex():
+        left, right = torch.view_as_real(left), torch.view_as_real(right)
+    left, right = left.double(), right.double()
+    odd = ~(torch.isfinite(left) & torch.isfinite(right))
+    if odd.any():
+        matched = (left == right) | (torch.isnan(left) & torch.isnan(right))
+        if not matched[odd].all():
+            return float("inf")
+        left, right = left[~odd], right[~odd]
+        if left.numel() == 0:
+            return 0.0
+    scale = max(float(right.abs().max()), 1e-30)
+    return float((left - right).abs().max()) / scale
+
+
+def movement(first: Tensor | None, second: Tensor | None) -> float | None:
+    """How far a port moved between two draws, in tolerances; None where it has no floating-point values to move."""
+    if first is None or second is None or not (first.is_floating_point() or first.is_complex()) or first.numel() == 0:
+        return None
+    if first.shape != second.shape:
+        return float("inf")
+    return distance(second, first) / TOLERANCE.get(str(first.dtype)[6:], 1.0)

@@ -1,0 +1,226 @@
+"""One Graph, run: an environment, and a loop over its steps. Values are dropped after their last use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from backprint.errors import GuardError, ReplayError
+from backprint.graph.nouns import (
+    Atom,
+    Device,
+    Dict,
+    Graph,
+    List,
+    Op,
+    Port,
+    Ref,
+    Slice,
+    Step,
+    Sub,
+    TensorSpec,
+    Value,
+    refs,
+)
+from backprint.graph.text import show_spec, show_step
+from backprint.replay.operators import resolve
+
+
+def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = True) -> tuple[Any, ...]:
+    """The results of a Graph on these inputs: by port name or local, or in port order. Gradients are off.
+
+    `strict` refuses an input whose dtype or shape is not the port's.
+    """
+    env = feed(graph, inputs, strict)
+    make = maker(env, subgraphs(graph))
+    last = last_uses(graph)
+    with torch.no_grad():
+        for index, step in enumerate(graph.steps):
+            perform(step, env, make)
+            for name in last.get(index, ()):
+                del env[name]
+        return tuple(make(result) for result in graph.results)
+
+
+def trace_through(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """`run` with gradients on, for a second opinion from autograd."""
+    env = feed(graph, inputs, True)
+    make = maker(env, subgraphs(graph))
+    for step in graph.steps:
+        perform(step, env, make)
+    return tuple(make(result) for result in graph.results)
+
+
+def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> None:
+    """One step: its value into the environment, or its guard held."""
+    if step.is_guard:
+        hold(step, *map(make, step.args))
+        return
+    try:
+        env[step.name] = resolve(step.target)(*map(make, step.args), **{key: make(value) for key, value in step.kwargs})
+    except ReplayError:
+        raise
+    except Exception as error:
+        where = f" ({step.source.file}:{step.source.line})" if step.source else ""
+        raise ReplayError(f"while running `{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}") from error
+
+
+def hold(step: Step, value: Any, expected: Any = None) -> None:
+    """Raise unless the guard holds."""
+    match step.target:
+        case "assert_nan":
+            good, found, wanted = value != value, value, "nan"
+        case "assert_shape":
+            good, found, wanted = tuple(value.shape) == tuple(expected), tuple(value.shape), expected
+        case _:
+            good, found, wanted = value == expected, value, expected
+    if not good:
+        where = f" at {step.source.file}:{step.source.line}: {step.source.code!r}" if step.source else ""
+        raise GuardError(
+            f"guard `{show_step(step)}` does not hold{where}: the capture took {wanted}, these inputs give {found}. "
+            "Capture again on inputs like these"
+        )
+
+
+def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool) -> dict[str, Any]:
+    """The environment that a graph starts from."""
+    if not isinstance(inputs, Mapping):
+        if len(inputs) != len(graph.inputs):
+            raise ReplayError(f"the graph takes {len(graph.inputs)} inputs, not {len(inputs)}: {', '.join(p.name for p in graph.inputs)}")
+        inputs = {port.local: value for port, value in zip(graph.inputs, inputs, strict=True)}
+    env: dict[str, Any] = {}
+    for port in graph.inputs:
+        found = next((inputs[key] for key in (key_of(port), port.name, port.local) if key in inputs), _MISSING)
+        if found is _MISSING:
+            raise ReplayError(f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}")
+        if strict:
+            check(port, found, env)
+        env[port.local] = found
+    return env
+
+
+_MISSING = object()
+
+
+def key_of(port: Port) -> str:
+    """The key of a port among inputs of several roles: `tangent output` where a saved value may have the same name."""
+    return f"{port.role} {port.name}"
+
+
+def check(port: Port, value: Any, env: dict[str, Any]) -> None:
+    """Raise unless a value is what the port says; symbolic sizes take their value here."""
+    spec = port.spec
+    if not isinstance(spec, TensorSpec):
+        return
+    if not isinstance(value, Tensor):
+        raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {type(value).__name__}")
+    same = len(value.shape) == len(spec.shape)
+    for given, size in zip(value.shape, spec.shape, strict=False):
+        if isinstance(size, int):
+            same = same and given == size
+        elif size.isidentifier():
+            same = same and env.setdefault(size, given) == given
+    if not same or str(value.dtype)[6:] != spec.dtype:
+        shape = ", ".join(map(str, value.shape))
+        raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {str(value.dtype)[6:]}[{shape}]")
+
+
+def last_uses(graph: Graph) -> dict[int, list[str]]:
+    """For each step, the values that nothing needs after it."""
+    kept = {name for result in graph.results for name in refs(result)}
+    last: dict[str, int] = {}
+    for index, step in enumerate(graph.steps):
+        for value in (step.args, *(value for _, value in step.kwargs)):
+            for name in refs(value):
+                last[name] = index
+        if not step.is_guard:
+            last[step.name] = index
+    symbols = {symbol.name for symbol in graph.symbols}
+    found: dict[int, list[str]] = {}
+    for name, index in last.items():
+        if name not in kept and name not in symbols:
+            found.setdefault(index, []).append(name)
+    return found
+
+
+def maker(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable[[Value], Any]:
+    """A function from Values to what they stand for."""
+
+    def make(value: Value) -> Any:
+        match value:
+            case Ref(name):
+                return env[name]
+            case List(items):
+                return [make(item) for item in items]
+            case tuple():
+                return tuple([make(item) for item in value])
+            case Atom(name):
+                return getattr(torch, name)
+            case Device(name):
+                return torch.device(name)
+            case Slice(start, stop, step):
+                return slice(make(start), make(stop), make(step))
+            case Dict(pairs):
+                return {make(key): make(item) for key, item in pairs}
+            case Op(target):
+                return resolve(target)
+            case Sub(name):
+                return subs[name]
+        return value
+
+    return make
+
+
+def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
+    """The bodies of higher-order operators, as modules."""
+    return {name: to_fx(sub) for name, sub in graph.subgraphs}
+
+
+def to_fx(graph: Graph) -> fx.GraphModule:
+    """A torch.fx.GraphModule that computes the same, node by node."""
+    root, made = nn.Module(), fx.Graph()
+    subs = {}
+    for name, sub in graph.subgraphs:
+        setattr(root, name, to_fx(sub))
+    env: dict[str, Any] = {}
+    for port in graph.inputs:
+        node = made.create_node("placeholder", port.local, name=port.local)
+        node.meta["port"] = port
+        env[port.local] = node
+    for name, _ in graph.subgraphs:
+        subs[name] = made.create_node("get_attr", name)
+    make = maker(env, subs)
+    for step in graph.steps:
+        if step.is_guard:
+            made.create_node("call_function", _GUARDS[step.target], make(step.args), name=step.name)
+            continue
+        node = made.create_node(
+            "call_function", resolve(step.target), make(step.args), {k: make(v) for k, v in step.kwargs}, name=step.name
+        )
+        node.meta |= {"spec": step.spec, "source": step.source, "link": step.link}
+        env[step.name] = node
+    made.output(make(graph.results))
+    return fx.GraphModule(root, made)
+
+
+def assert_equal(value: Any, expected: Any) -> None:
+    """A guard step inside an fx graph."""
+    hold(Step("guard", "assert_equal", (0, 0)), value, expected)
+
+
+def assert_nan(value: Any) -> None:
+    """A guard step inside an fx graph."""
+    hold(Step("guard", "assert_nan", (0,)), value)
+
+
+def assert_shape(value: Any, expected: Any) -> None:
+    """A guard step inside an fx graph."""
+    hold(Step("guard", "assert_shape", (0, 0)), value, expected)
+
+
+_GUARDS = {"assert_equal": assert_equal, "assert_nan": assert_nan, "assert_shape": assert_shape}
+for _function in _GUARDS.values():
+    fx.node._side_effectful_functions.add(_function)

@@ -1,0 +1,335 @@
+"""Proofs: a Capture's own results against the original program's, on the captured inputs, the recipe's, and fresh ones.
+
+The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms and
+leading values of its results on the recipe's inputs) stands for it. Autograd of the saved forward is a second opinion,
+asked only where no opaque edge lies in the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import BackprintError, GuardError, ReplayError
+from backprint.graph.nouns import Capture, Graph
+from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
+from backprint.replay.run import key_of, trace_through
+from backprint.replay.whole import replay_values
+from backprint.sample.recipes import digest
+
+DRAWS = ("captured", "recipe", "fresh")
+FRESH = 0x5EED
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything one step gives, by `role name`."""
+
+    ports: dict[str, Tensor | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One set of inputs: what it is called, the values, the tangents, and the seed of the program's own draws."""
+
+    name: str
+    values: dict[str, Tensor]
+    tangents: dict[str, Tensor] | None
+    seed: int
+
+
+def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
+    """A Verdict for each Pair: the worst of its ports over all inputs that could be tried."""
+    unknown = set(draws) - set(DRAWS)
+    if unknown:
+        raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
+    with torch.random.fork_rng(devices=[]):
+        return [prove(capture, draws)]
+
+
+def prove(capture: Capture, draws: tuple[str, ...]) -> Verdict:
+    """The Verdict of a Capture of one Pair."""
+    found: dict[str, PortVerdict] = {}
+    said: list[str] = []
+    seen: dict[str, Results] = {}
+    try:
+        for draw in inputs(capture, draws):
+            outcome = one(capture, draw, said)
+            if outcome is None:
+                continue
+            seen[draw.name], verdicts = outcome
+            for verdict in verdicts:
+                key = f"{verdict.role} {verdict.name}"
+                verdict = replace(verdict, detail=f"{draw.name} inputs: {verdict.detail}" if verdict.detail else "")
+                if key not in found or worst([found[key].verdict, verdict.verdict]) != found[key].verdict:
+                    found[key] = verdict
+    except BackprintError as error:
+        return Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
+    return summed_up(capture, found, said, seen)
+
+
+def summed_up(capture: Capture, found: Mapping[str, PortVerdict], said: list[str], seen: Mapping[str, Results]) -> Verdict:
+    """One Verdict from those of the ports."""
+    ports = tuple(with_power(port, seen) for port in found.values())
+    verdict = worst([port.verdict for port in ports])
+    backward = capture.pairs[0].backward
+    powers = [port.power for port in ports if port.power is not None]
+    still = tuple(f"{port.role} {port.name}" for port in ports if port.power is not None and port.power < 1)
+    if backward is None and verdict in ("bitwise", "close"):
+        said = ["no output asks for a gradient; the forward is " + verdict, *said]
+        verdict = "undifferentiable"
+    bad = [f"{port.role} {port.name}: {port.detail}" for port in ports if port.verdict == verdict and port.detail]
+    detail = "; ".join([*bad[:3], *(["…"] if len(bad) > 3 else []), *dict.fromkeys(said)])
+    if not ports and not detail:
+        detail = "nothing was compared"
+    return Verdict(verdict, capture.name, detail, ports, min(powers, default=None), still)
+
+
+def with_power(port: PortVerdict, seen: Mapping[str, Results]) -> PortVerdict:
+    """A port's verdict with how far the port moved when inputs were redrawn."""
+    if "recipe" not in seen or "fresh" not in seen:
+        return port
+    key = f"{port.role} {port.name}"
+    return replace(port, power=movement(seen["recipe"].ports.get(key), seen["fresh"].ports.get(key)))
+
+
+# ------------------------------------------------------------------ inputs to try
+
+
+def inputs(capture: Capture, draws: tuple[str, ...]) -> Iterator[Draw]:
+    """The inputs that a Capture can be tried on."""
+    alive = capture.origin is not None and capture.origin.alive
+    if "captured" in draws and alive:
+        yield Draw("captured", capture.origin.values(), None, capture.seed)
+    if capture.recipes is None or (capture.recipes.missing and not alive):
+        return
+    if "recipe" in draws and not capture.recipes.missing:
+        yield drawn(capture, "recipe", None)
+    if "fresh" in draws and not capture.recipes.missing:
+        yield drawn(capture, "fresh", FRESH)
+
+
+def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
+    """A draw of the recipes: as they are, or fresh."""
+    values = capture.recipes.make(seed)
+    tangents = {key.removeprefix("tangent "): values.pop(key) for key in list(values) if key.startswith("tangent ")}
+    values |= {right: values[left] for left, right in capture.signature.same}
+    return Draw(name, values, tangents, capture.seed)
+
+
+# ------------------------------------------------------------------ one set of inputs
+
+
+def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[PortVerdict]] | None:
+    """The results on one set of inputs, with their verdicts; None where these inputs prove nothing, and why in `said`."""
+    try:
+        results = replayed(capture, draw)
+    except GuardError as error:
+        if draw.name == "captured":
+            raise
+        said.append(f"{draw.name} inputs break a guard ({error})")
+        return None
+    except ReplayError as error:
+        if draw.name == "captured" or not program_fails(capture, draw):
+            raise
+        said.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
+        return None
+    if capture.origin is not None and capture.origin.alive:
+        return results, against_program(capture, draw, results, said)
+    if draw.name == "recipe" and capture.witness is not None:
+        return results, against_witness(capture, results)
+    if draw.name == "recipe" or capture.witness is None:
+        return results, against_autograd(capture, draw, results, said)
+    return results, []
+
+
+def program_fails(capture: Capture, draw: Draw) -> bool:
+    """Whether the original program raises on these inputs too; without the program, whether they are a fresh draw."""
+    if capture.origin is None or not capture.origin.alive:
+        return draw.name == "fresh"
+    try:
+        eager(capture, draw)
+    except Exception:  # noqa: BLE001  # whatever the program raises, it raises: the inputs prove nothing
+        return True
+    return False
+
+
+def replayed(capture: Capture, draw: Draw) -> Results:
+    """The Capture's own results."""
+    torch.manual_seed(draw.seed)
+    got = replay_values(capture, draw.values, draw.tangents)
+    return keyed(got.named, got.mutations, got.gradients)
+
+
+def eager(capture: Capture, draw: Draw) -> Results:
+    """The original program's results."""
+    torch.manual_seed(draw.seed)
+    outcome = capture.origin.step(draw.values, draw.tangents)
+    return keyed(outcome.outputs, outcome.mutations, outcome.gradients)
+
+
+def keyed(outputs: Mapping[str, Any], mutations: Mapping[str, Any], gradients: Mapping[str, Any]) -> Results:
+    """Results by `role name`."""
+    named = {f"output {name}": value for name, value in outputs.items()}
+    named |= {f"mutation {name}": value for name, value in mutations.items()}
+    return Results(named | {f"gradient {name}": value for name, value in gradients.items()})
+
+
+def against_program(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
+    """Every port against the original program, run now."""
+    try:
+        wanted = eager(capture, draw)
+    except Exception as error:  # noqa: BLE001  # the user's program may raise anything on redrawn inputs
+        if draw.name == "captured":
+            raise ReplayError(f"the original program failed on its captured inputs: {type(error).__name__}: {error}") from error
+        said.append(f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})")
+        return []
+    verdicts = against(capture, results, wanted)
+    if all(port.verdict == "bitwise" for port in verdicts):
+        return verdicts
+    again = eager(capture, draw)
+    return [unsteady(port, wanted, again) for port in verdicts]
+
+
+def unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
+    """A port that the program itself does not repeat is unproven, not wrong."""
+    key = f"{port.role} {port.name}"
+    left, right = wanted.ports.get(key), again.ports.get(key)
+    if port.verdict == "bitwise" or left is None or right is None or compare("", "", left, right).verdict == "bitwise":
+        return port
+    if port.verdict == "close":
+        return port
+    return replace(port, verdict="unproven", detail="the program does not give the same twice under one seed")
+
+
+def against(capture: Capture, results: Results, wanted: Results) -> list[PortVerdict]:
+    """Each port that either side has; a mutation that only one side has is compared as a value that is not there."""
+    return [
+        compare(key.partition(" ")[2], key.partition(" ")[0], results.ports.get(key), wanted.ports.get(key))
+        for key in dict.fromkeys([*results.ports, *wanted.ports])
+        if not unchanged(key, results, wanted)
+    ]
+
+
+def unchanged(key: str, results: Results, wanted: Results) -> bool:
+    """A mutation that writes back what stood there before: one side may leave it out."""
+    return key.startswith("mutation ") and key not in results.ports and wanted.ports[key] is None
+
+
+def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
+    """The second opinion: gradients against autograd of the saved forward. Outputs have no oracle left."""
+    if capture.opaque:
+        edge = capture.opaque[0]
+        said.append(f"no oracle: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})")
+        return [PortVerdict(key.partition(" ")[2], key.partition(" ")[0], "unproven", "no oracle") for key in results.ports]
+    pair = capture.pairs[0]
+    said.append("the program is gone: checked against autograd of the saved forward alone")
+    wanted = second_opinion(pair.forward, capture, draw)
+    return [port for port in against(capture, results, wanted) if port.role == "gradient" or pair.backward is None]
+
+
+def second_opinion(forward: Graph, capture: Capture, draw: Draw) -> Results:
+    """Autograd of the saved forward on these inputs."""
+    torch.manual_seed(draw.seed)
+    same = dict((right, left) for left, right in capture.signature.same)
+    backward = capture.pairs[0].backward
+    asking = {port.name for port in backward.outputs} if backward is not None else set()
+    leaves = {name: tensor.detach().clone().requires_grad_(name in asking and name not in same) for name, tensor in draw.values.items()}
+    with torch.enable_grad():
+        results = dict(zip(map(key_of, forward.outputs), trace_through(forward, leaves), strict=True))
+    outputs = {name: results[f"output {name}"] for name in capture.signature.differentiable}
+    given = [torch.ones_like(o) if draw.tangents is None else draw.tangents[n] for n, o in outputs.items()]
+    wanted = [name for name in leaves if leaves[name].requires_grad]
+    gradients = torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True) if wanted else ()
+    named = dict(zip(wanted, gradients, strict=True))
+    named |= {right: named[left] for right, left in same.items() if left in named}
+    plain = {key.partition(" ")[2]: value.detach() for key, value in results.items() if key.startswith("output ")}
+    return keyed(plain, {}, named)
+
+
+# ------------------------------------------------------------------ witnesses
+
+Row = dict[str, Any]
+
+
+def witness(capture: Capture) -> dict[str, Row] | None:
+    """What the original program gives on the recipe's inputs, in a few numbers a port; None where it is gone or fails."""
+    if capture.origin is None or not capture.origin.alive or capture.recipes is None or capture.recipes.missing:
+        return None
+    with torch.random.fork_rng(devices=[]):
+        results = eager(capture, drawn(capture, "recipe", None))
+    return {key: row(value) for key, value in results.ports.items()}
+
+
+def row(value: Tensor | None) -> Row:
+    """One port's digest, norm, largest value and leading values."""
+    if value is None:
+        return {"none": True}
+    value = value.detach().resolve_conj().resolve_neg()
+    flat = torch.view_as_real(value).flatten() if value.is_complex() else value.flatten()
+    wide = flat.double()
+    return {
+        "digest": digest(canonical_nan(value)),
+        "dtype": str(value.dtype)[6:],
+        "shape": list(value.shape),
+        "norm": safe(float(wide.norm())),
+        "max": safe(float(wide.abs().max())) if wide.numel() else 0.0,
+        "leading": [safe(float(x)) for x in wide[:8]],
+    }
+
+
+def canonical_nan(value: Tensor) -> Tensor:
+    """The tensor with every NaN the same NaN."""
+    if not value.is_floating_point() or not torch.isnan(value).any():
+        return value
+    return torch.where(torch.isnan(value), torch.full_like(value, math.nan), value)
+
+
+def safe(number: float) -> float | str:
+    """A number that JSON can hold."""
+    return number if math.isfinite(number) else str(number)
+
+
+def against_witness(capture: Capture, results: Results) -> list[PortVerdict]:
+    """Every port against the numbers kept of the original program's."""
+    verdicts = []
+    for key in dict.fromkeys([*results.ports, *capture.witness]):
+        role, _, name = key.partition(" ")
+        kept, value = capture.witness.get(key), results.ports.get(key)
+        verdicts.append(judge(name, role, value, kept))
+    return verdicts
+
+
+def judge(name: str, role: str, value: Tensor | None, kept: Row | None) -> PortVerdict:
+    """One port against its witness row."""
+    if kept is None or value is None or kept.get("none"):
+        same = value is None and kept is not None and bool(kept.get("none"))
+        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else "only one side has it")
+    now = row(value)
+    if now["digest"] == kept["digest"]:
+        return PortVerdict(name, role, "bitwise")
+    if (now["dtype"], now["shape"]) != (kept["dtype"], kept["shape"]):
+        return PortVerdict(name, role, "wrong", f"{now['dtype']}{now['shape']} where the program gives {kept['dtype']}{kept['shape']}")
+    pairs = [(float(now[k]), float(kept[k])) for k in ("norm", "max")]
+    pairs += [(float(a), float(b)) for a, b in zip(now["leading"], kept["leading"], strict=True)]
+    scale = max(float(kept["max"]), 1e-30)
+    scales = [max(float(kept["norm"]), 1e-30), *[scale] * (len(pairs) - 1)]
+    error = max(abs(a - b) / s if not _both_nan(a, b) else 0.0 for (a, b), s in zip(pairs, scales, strict=True))
+    verdict = port_from_error(name, role, error, now["dtype"])
+    return replace(verdict, detail=f"digest {now['digest']} is not {kept['digest']}; {verdict.detail}")
+
+
+def _both_nan(left: float, right: float) -> bool:
+    return left == right or (math.isnan(left) and math.isnan(right))
+
+
+def port_from_error(name: str, role: str, error: float, dtype: str) -> PortVerdict:
+    """The verdict of a port whose distance from its oracle is known."""
+    tolerance = TOLERANCE.get(dtype, 0.0)
+    verdict = "close" if error <= tolerance else "wrong"
+    return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)

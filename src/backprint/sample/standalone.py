@@ -1,0 +1,118 @@
+"""FOOTER: the end of every `model.py`, so that `python model.py` makes its own inputs and prints a digest an output.
+
+It needs torch and nothing else: the text of `generator`, then the few lines of MAIN, which read the sample's
+`capture.json` and `tensors.safetensors`. A backward loads the forward beside it, runs that on the same recipes, and
+takes its saved values from there. What is left out: nothing is compared with the digests of the capture, that is
+`verify`; and nothing in the footer is checked by `read`, which looks at the text above MARKER alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from importlib.resources import files
+
+MARKER = "# --- Below: runs this graph alone, with torch and nothing else: python model.py " + "-" * 38
+
+MAIN = '''
+# What follows finds this graph's inputs in the sample's folder, runs it, and prints a digest for each output.
+
+SAFE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+               "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "C64": "complex64", "U16": "uint16",
+               "U32": "uint32", "U64": "uint64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|output|mutation|gradient) (.*)", re.DOTALL)
+
+
+def ports(annotations):
+    """(spec, role, name) of each annotation."""
+    return [PORT.fullmatch(text).groups() for text in annotations]
+
+
+def read_safetensors(path):
+    """Name -> tensor: 8 bytes of header size, a JSON header, then the bytes that its offsets count from."""
+    if not path.exists():
+        return {}
+    raw = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, row in header.items():
+        (begin, end), dtype = row["data_offsets"], getattr(torch, SAFE_DTYPES[row["dtype"]])
+        count = math.prod(row["shape"])
+        if not 0 <= begin <= end <= len(raw) - start or end - begin != count * dtype.itemsize:
+            raise ValueError(f"{path.name} is damaged: {name!r} lies outside of it or has the wrong length")
+        place = dict(dtype=dtype, count=count, offset=start + begin)
+        flat = torch.frombuffer(raw, **place) if count else torch.empty(0, dtype=dtype)
+        tensors[name] = flat.reshape(row["shape"])
+    return tensors
+
+
+def make_inputs(recipes, names, exact):
+    """Name -> tensor for the names asked for; a view's base is made with it, and they share storage."""
+    wanted = [*names, *(recipes[name]["facts"]["of"] for name in names if recipes[name]["kind"] == "view")]
+    made = {}
+    for name in sorted(dict.fromkeys(wanted), key=lambda name: recipes[name]["kind"] == "view"):
+        try:
+            made[name] = make(parse(recipes[name]), exact.get(name), made)
+        except ValueError as cause:
+            raise SystemExit(f"input {name!r} cannot be made: {cause}") from None
+    return made
+
+
+def load_forward():
+    """The forward's model.py as a module."""
+    path = pathlib.Path(__file__).resolve().parent.parent / "forward" / "model.py"
+    spec = importlib.util.spec_from_file_location("forward_model", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def results():
+    """(role, name, value) of each output, on the sample's own inputs."""
+    folder = pathlib.Path(__file__).resolve().parents[2]
+    capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    annotations = dict(GraphModule.forward.__annotations__)
+    outputs = ports(annotations.pop("return"))
+    inputs = ports(annotations.values())
+    saved = {}
+    if any(role == "saved" for _, role, _ in inputs):
+        saved = {name: value for role, name, value in load_forward().results() if role == "saved"}
+    keys = [f"tangent {name}" if role == "tangent" else name for _, role, name in inputs]
+    fresh = [key for key, (_, role, _) in zip(keys, inputs, strict=True) if role != "saved"]
+    missing = [key for key in fresh if key not in capture["recipes"]]
+    missing += [name for _, role, name in inputs if role == "saved" and name not in saved]
+    if missing:
+        raise SystemExit(f"capture.json and the forward say nothing of the inputs {', '.join(map(repr, missing))}")
+    made = make_inputs(capture["recipes"], fresh, read_safetensors(folder / "tensors.safetensors"))
+    values = []
+    for key, (spec, role, _) in zip(keys, inputs, strict=True):
+        value = saved[key] if role == "saved" else made[key]
+        values.append(value.item() if spec.startswith("Sym") and isinstance(value, torch.Tensor) else value)
+    torch.manual_seed(capture["seed"])
+    return [(role, name, value) for (_, role, name), value in zip(outputs, GraphModule()(*values), strict=True)]
+
+
+def main():
+    for role, name, value in results():
+        if isinstance(value, torch.Tensor):
+            print(role, name, f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}", digest(value))
+        else:
+            print(role, name, type(value).__name__, value)
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def core() -> str:
+    """The text of generator.py after its docstring."""
+    text = files("backprint.sample").joinpath("generator.py").read_text(encoding="utf-8")
+    end = ast.parse(text).body[0].end_lineno or 0
+    return "\n".join(text.splitlines()[end:]).strip() + "\n"
+
+
+IMPORTS = "import importlib.util\nimport json\nimport pathlib\nimport re\n"
+
+FOOTER = f"{MARKER}\n\n{IMPORTS}{core()}\n{MAIN}"

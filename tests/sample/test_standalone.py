@@ -1,0 +1,204 @@
+"""`python model.py` in a sample's folder needs torch alone and gives the bits that Backprint gives."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from backprint.sample.recipes import Recipe, digest, exact_data, fit, fit_all, make_all, to_json
+from backprint.sample.standalone import FOOTER, MARKER
+
+HEADER = "import torch\nfrom torch import inf, nan\naten = torch.ops.aten\n\n\n"
+
+FORWARD = """class GraphModule(torch.nn.Module):
+    def forward(
+        self,
+        w: "f32[3, 4] parameter lin.weight",
+        x: "f32[2, 4] stride=[1, 2] input x",
+        odd: "f32[5] constant my input.saved name",
+    ) -> (
+        "f32[2, 3] output output",
+        "f32[5] mutation bn1.running_mean",
+        "f32[2, 3] saved mm",
+        "SymInt(s0) saved size",
+    ):
+        mm = x @ w.t()
+        noise = torch.rand(2, 3)
+        return (mm + noise, odd * 2, mm, 3)
+
+
+"""
+BACKWARD = """class GraphModule(torch.nn.Module):
+    def forward(
+        self,
+        x: "f32[2, 4] input x",
+        mm: "f32[2, 3] saved mm",
+        size: "SymInt(s0) saved size",
+        tangent_output: "f32[2, 3] tangent output",
+    ) -> ("f32[3, 4] gradient lin.weight",):
+        return ((tangent_output * mm * size).t() @ x,)
+
+
+"""
+
+
+def write(folder: Path, recipes: dict[str, Recipe], exact: dict[str, torch.Tensor], **graphs: str) -> None:
+    """A sample's folder, as far as the footer looks at it."""
+    rows = {name: to_json(recipe) for name, recipe in recipes.items()}
+    (folder / "capture.json").write_text(json.dumps({"seed": 7, "recipes": rows}, allow_nan=False))
+    if exact:
+        save_file(exact, folder / "tensors.safetensors")
+    for direction, graph in graphs.items():
+        (folder / "pair_0" / direction).mkdir(parents=True)
+        (folder / "pair_0" / direction / "model.py").write_text(HEADER + graph + FOOTER)
+
+
+def play(folder: Path, direction: str = "forward") -> Any:
+    """`python -I model.py`, elsewhere: no path, no environment and no package of ours helps it."""
+    path = folder / "pair_0" / direction / "model.py"
+    return subprocess.run([sys.executable, "-I", str(path)], cwd="/", capture_output=True, text=True, timeout=300)
+
+
+def identity(recipes: dict[str, Recipe]) -> str:
+    """A forward whose outputs are its inputs, one for each recipe."""
+    ports = "".join(f'        a{i}: "? input {name}",\n' for i, name in enumerate(recipes))
+    results = "".join(f'        "? output {name}",\n' for name in recipes)
+    values = ", ".join(f"a{i}" for i in range(len(recipes)))
+    return (
+        "class GraphModule(torch.nn.Module):\n"
+        f"    def forward(\n        self,\n{ports}    ) -> (\n{results}    ):\n        return ({values},)\n\n\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def tensors() -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    base = torch.randn(100)
+    return {
+        "lin.weight": torch.randn(30, 40),
+        "half": torch.randn(30, 40).bfloat16(),
+        "uniform": torch.rand(77, dtype=torch.float64),
+        "complex": torch.randn(9, dtype=torch.complex128),
+        "ids": torch.randint(0, 50_000, (2, 64)),
+        "mask": torch.where(torch.rand(9, 9) < 0.5, -math.inf, math.nan),
+        "causal": torch.full((16, 16), -math.inf).triu(1).expand(2, 16, 16),
+        "positions": torch.arange(128).expand(2, 128),
+        "shuffled": torch.randperm(100),
+        "step": torch.tensor(3),
+        "few": torch.tensor([2**62, -1]),
+        "image": torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+        "empty": torch.empty(0, 3),
+        "tail": base[40:],
+        "head": base[:60],
+        "kept": torch.randn(4, 5).t(),
+        "kept complex": torch.randn(3, dtype=torch.complex64),
+        "kept eight": torch.randn(4).to(torch.float8_e4m3fn),
+        "kept bool": torch.rand(5) < 0.5,
+        "kept none": torch.empty(0, dtype=torch.int64),
+        "kept one": torch.tensor(1.5).half(),
+    }
+
+
+def test_a_sample_alone_makes_the_same_bits_as_backprint(tensors, tmp_path):
+    recipes = fit_all(tensors, 0, exact=[name for name in tensors if name.startswith("kept")])
+    exact = exact_data(tensors, recipes)
+    write(tmp_path, recipes, exact, forward=identity(recipes))
+    done = play(tmp_path)
+    assert (done.stderr, done.returncode) == ("", 0)
+    expected = [
+        f"output {name} {str(made.dtype).removeprefix('torch.')}{list(made.shape)} {digest(made)}"
+        for name, made in make_all(recipes, exact).items()
+    ]
+    assert done.stdout.splitlines() == expected
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A sample of two directions, its inputs, and what its forward's random numbers are."""
+    torch.manual_seed(0)
+    tensors = {
+        "lin.weight": torch.randn(3, 4),
+        "x": torch.randn(4, 2).t(),
+        "my input.saved name": torch.randn(5),
+        "tangent output": torch.randn(2, 3),
+    }
+    recipes = fit_all(tensors, 0)
+    write(tmp_path, recipes, {}, forward=FORWARD, backward=BACKWARD)
+    made = make_all(recipes, {})
+    torch.manual_seed(7)
+    return tmp_path, made, torch.rand(2, 3)
+
+
+def test_a_forward_runs_under_the_seed_and_prints_a_line_for_each_output(pair):
+    folder, made, noise = pair
+    mm = made["x"] @ made["lin.weight"].t()
+    assert play(folder).stdout.splitlines() == [
+        f"output output float32[2, 3] {digest(mm + noise)}",
+        f"mutation bn1.running_mean float32[5] {digest(made['my input.saved name'] * 2)}",
+        f"saved mm float32[2, 3] {digest(mm)}",
+        "saved size int 3",
+    ]
+
+
+def test_a_backward_takes_its_saved_values_from_the_forward_beside_it(pair):
+    folder, made, _ = pair
+    mm = made["x"] @ made["lin.weight"].t()
+    gradient = (made["tangent output"] * mm * 3).t() @ made["x"]
+    done = play(folder, "backward")
+    assert (done.stderr, done.stdout) == ("", f"gradient lin.weight float32[3, 4] {digest(gradient)}\n")
+
+
+def test_an_input_without_a_recipe_is_named(tmp_path):
+    recipes = {"x": fit(torch.randn(3), 0), "the state": fit(torch.empty(2, device="meta"), 0)}
+    write(tmp_path, recipes, {}, forward=identity(recipes))
+    done = play(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "input 'the state' cannot be made: no recipe: captured without values\n"
+
+
+def test_an_input_that_nothing_speaks_of_is_named(tmp_path):
+    write(tmp_path, {"x": fit(torch.randn(3), 0)}, {}, forward=identity(dict.fromkeys(("x", "y z"))))
+    done = play(tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "say nothing of the inputs 'y z'" in done.stderr
+
+
+def test_a_view_is_made_with_its_base_even_if_the_graph_has_only_the_view(tmp_path):
+    base = torch.randn(100)
+    recipes = fit_all({"base": base, "view": base[10:20]}, 0)
+    write(tmp_path, recipes, {}, forward=identity({"view": recipes["view"]}))
+    assert play(tmp_path).stdout.split()[-1] == digest(make_all(recipes, {})["view"])
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "forged"])
+def test_damaged_exact_data_is_refused(damage, tmp_path):
+    tensors = {"w": torch.randn(100)}
+    recipes = fit_all(tensors, 0, exact=["w"])
+    write(tmp_path, recipes, exact_data(tensors, recipes), forward=identity(recipes))
+    path = tmp_path / "tensors.safetensors"
+    whole = path.read_bytes()
+    broken = {"missing": None, "short": whole[:-4], "forged": whole.replace(b"[0,400]", b"[0,396]")}[damage]
+    path.unlink() if broken is None else path.write_bytes(broken)
+    done = play(tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'w'" in done.stderr
+    assert ("its exact data is not there" if broken is None else "tensors.safetensors is damaged") in done.stderr
+
+
+def test_the_footer_is_python_that_imports_torch_and_the_standard_library_alone():
+    assert FOOTER.startswith(MARKER + "\n")
+    assert FOOTER.count(MARKER) == 1
+    tree = ast.parse(FOOTER)
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) == {"torch"}
+    assert all(len(line) <= 120 for line in FOOTER.splitlines())

@@ -1,0 +1,146 @@
+"""The plan of the house: who may import whom, and that the front door is light.
+
+Import statements are read, wherever they stand: at the top, inside a function, under TYPE_CHECKING. Modules named in
+strings (importlib) are not; only the public face has reason to use those.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "backprint"
+
+GROUND = ("errors", "version")
+ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "version": (),
+    "graph": ("errors",),
+    "capture": (*GROUND, "graph"),
+    "sample": (*GROUND, "graph"),
+    "replay": (*GROUND, "graph", "sample.read", "sample.recipes"),
+    "api": ROOMS,
+    "__init__": (*ROOMS, "api"),
+    "cli": (*ROOMS, "api", "__init__"),
+    "__main__": ("cli",),
+}
+
+
+def allows(entries: tuple[str, ...], target: str) -> bool:
+    """Whether a dotted name inside the package is, or is in, one of the entries; what is in no room is the face's."""
+    if target.split(".")[0] not in MAY_IMPORT:
+        target = "__init__"
+    return any(f"{target}.".startswith(f"{entry}.") for entry in entries)
+
+
+def imported(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Line and dotted name, inside backprint, of everything a module imports from it."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                targets = [alias.name for alias in names]
+            case ast.ImportFrom(module=module, names=names, level=level):
+                start = package[: len(package) - level + 1] if level else ()
+                base = ".".join((*start, *([module] if module else [])))
+                targets = [f"{base}.{alias.name}" for alias in names]
+            case _:
+                continue
+        for target in targets:
+            root, _, inside = target.partition(".")
+            if root == "backprint":
+                yield node.lineno, inside
+
+
+def violations(source: Path) -> list[str]:
+    """One line for each import in the package at `source` that goes up or sideways."""
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        place = path.relative_to(source)
+        room = place.parts[0].removesuffix(".py")
+        if room not in MAY_IMPORT:
+            found.append(f"{place}: no floor is known for {room}; give it a row in MAY_IMPORT")
+            continue
+        allowed = (room, *MAY_IMPORT[room])
+        for line, target in imported(ast.parse(path.read_text()), ("backprint", *place.parts[:-1])):
+            if not allows(allowed, target):
+                found.append(f"{place}:{line}: imports backprint.{target}; {room} may import {', '.join(allowed)}")
+    return found
+
+
+def test_rooms_import_only_from_floors_below() -> None:
+    assert list(SOURCE.rglob("*.py")), f"no module found under {SOURCE}"
+    assert violations(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "culprit"),
+    [
+        ("errors.py", "from backprint.graph import Graph", "backprint.graph.Graph"),
+        ("graph/text.py", "import backprint.capture.aot", "backprint.capture.aot"),
+        ("graph/text.py", "from ..sample.write import save", "backprint.sample.write.save"),
+        ("graph/__init__.py", "from .. import replay", "backprint.replay"),
+        ("graph/text.py", "import backprint as bp", "backprint."),
+        ("graph/text.py", "from backprint import load", "backprint.load"),
+        ("capture/aot.py", "def f():\n    from backprint.sample import recipes", "backprint.sample.recipes"),
+        ("sample/read.py", "if TYPE_CHECKING:\n    from backprint.replay import run", "backprint.replay.run"),
+        ("replay/verify.py", "from backprint.sample.write import save", "backprint.sample.write.save"),
+        ("replay/verify.py", "from backprint.sample import recipes, write", "backprint.sample.write"),
+        ("replay/verify.py", "from backprint.sample.reader import load", "backprint.sample.reader.load"),
+        ("api.py", "from backprint.cli import main", "backprint.cli.main"),
+    ],
+)
+def test_an_import_upwards_or_sideways_is_caught(tmp_path: Path, place: str, text: str, culprit: str) -> None:
+    plant(tmp_path, place, text)
+    [violation] = violations(tmp_path)
+    assert violation.startswith(f"{place}:{text.count(chr(10)) + 1}: imports {culprit};")
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("graph/text.py", "import ast, torch.fx\nfrom backprint.errors import GraphError\nfrom .port import Port"),
+        ("replay/verify.py", "from backprint.sample import read, recipes\nfrom backprint.sample.read import load"),
+        ("api.py", "from backprint import capture, errors, graph, replay, sample"),
+        ("cli/show.py", "import backprint as bp\nfrom backprint import load\nfrom backprint.api import save"),
+    ],
+)
+def test_imports_from_below_are_let_be(tmp_path: Path, place: str, text: str) -> None:
+    plant(tmp_path, place, text)
+    assert violations(tmp_path) == []
+
+
+def test_a_room_without_a_floor_is_named(tmp_path: Path) -> None:
+    plant(tmp_path, "attic/box.py", "")
+    assert violations(tmp_path) == ["attic/box.py: no floor is known for attic; give it a row in MAY_IMPORT"]
+
+
+def plant(source: Path, place: str, text: str) -> None:
+    path = source / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+HELP = "from backprint.cli import main; main(['--help'], standalone_mode=False)"
+
+
+def loads_torch(statement: str) -> bool:
+    """Whether a fresh Python that runs this statement ends with torch imported."""
+    code = f"import sys\n{statement}\nsys.exit(3 if 'torch' in sys.modules else 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 3), done.stderr
+    return done.returncode == 3
+
+
+@pytest.mark.parametrize("statement", ["import backprint", HELP], ids=["import", "help"])
+def test_the_front_door_is_light(statement: str) -> None:
+    assert not loads_torch(statement)
+
+
+def test_a_heavy_front_door_is_noticed() -> None:
+    assert loads_torch("import torch")
