@@ -99,11 +99,61 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None) -> list[Any]:
     return prove(capture, draws or DRAWS)
 
 
-def save(capture: Capture, path: Any, data: str = "seed", allow: Sequence[str] = (), overwrite: bool = False) -> Any:
-    """Write a Capture as a sample: readable, self-contained, with its verdict."""
-    from backprint.sample.save import save as write
+def save(
+    capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str] = (), overwrite: bool = False
+) -> Any:
+    """Write a Capture as a sample: readable, self-contained, with its verdict. Gives the path.
 
-    return write(capture, path, data, allow, overwrite)
+    `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither.
+    """
+    from backprint.replay.verify import verdict_json, verify as prove
+    from backprint.sample.save import check_custom, check_data, check_place, write
+
+    check_data(data)
+    check_place(path, overwrite)
+    check_custom(capture, allow)
+    if data == "none":
+        kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[0])}
+        return write(capture, path, _inputs(capture, data), kept, {})
+    inputs, proof = _attested(capture, data)
+    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict)}
+    return write(capture, path, inputs, kept, proof.values)
+
+
+def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:
+    """Recipes as `data` asks for them."""
+    from backprint.errors import SampleError
+    from backprint.sample.inputs import Inputs, fit_inputs
+
+    if capture.origin is not None and capture.origin.alive:
+        return fit_inputs(capture, capture.origin.values(), data, exact)
+    found = capture.recipes
+    if data == "exact" and any(recipe.kind != "exact" for name, recipe in found.recipes.items() if " " not in name):
+        raise SampleError("data='exact' needs the captured module, which is gone: keep it alive until save, or use data='seed'")
+    return Inputs(found.recipes, found.exact, found.seed)
+
+
+def _attested(capture: Capture, data: str) -> tuple[Any, Any]:
+    """Recipes on which the program runs, and its proof on them: inputs that redrawn break it are kept exact."""
+    from dataclasses import replace
+
+    from backprint.errors import SampleError
+    from backprint.replay.verify import attest
+
+    roles = [(port.name, port.role) for port in capture.pairs[0].forward.inputs]
+    twins = {right for _, right in capture.signature.same}
+    names = [name for name, _ in roles if name not in twins]
+    tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in twins], names]
+    causes = []
+    for exact in tries:
+        inputs = _inputs(capture, data, exact)
+        try:
+            return inputs, attest(replace(capture, recipes=inputs))
+        except Exception as error:  # noqa: BLE001  # the user's program may raise anything on redrawn inputs
+            causes.append(error)
+            if capture.origin is None or not capture.origin.alive:
+                break
+    raise SampleError(f"the program does not run on inputs made again: {type(causes[-1]).__name__}: {causes[-1]}") from causes[-1]
 
 
 def load(path: Any, allow: Sequence[str] = ()) -> Capture:

@@ -9,6 +9,7 @@ no aliases; the copies are taken out again. Private torch APIs of this module, t
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,14 @@ from torch._functorch.partitioners import default_partition, min_cut_remateriali
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
 )
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
 from backprint.capture.program import Program, call, named_outputs, quiet_state, shielded, with_loss
@@ -56,25 +59,62 @@ class Traced:
     gradients: tuple[str, ...]
     tangents: tuple[str, ...]
     readings: tuple[Reading, ...]
+    unforeseen: tuple[str, ...]
     tree: Any
     leaves: tuple[Any, ...]
 
 
-class RecordedMode(FakeTensorMode):
-    """Fake tensors that answer what only values can tell with what the scouting run read."""
+class Recorded:
+    """Fake tensors that answer what only values can tell with what the scouting run read.
 
-    def __init__(self) -> None:
-        super().__init__(allow_non_fake_inputs=True)
+    The mode stays a plain FakeTensorMode with its `dispatch` wrapped: higher-order operators know modes by their type.
+    """
+
+    def __init__(self, real: bool) -> None:
         self.expected: Reading | None = None
+        self.reals: Any = WeakIdKeyDictionary() if real else None
+        self.unforeseen: list[str] = []
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.plain = self.mode.dispatch
+        self.mode.dispatch = self.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
-            return super().dispatch(func, types, args, kwargs or {})
+            result = self.plain(func, types, args, kwargs or {})
         except (DataDependentOutputException, DynamicOutputShapeException):
-            if self.expected is None or self.expected.operator != str(func):
+            if self.expected is not None and self.expected.operator == str(func):
+                with self.mode:
+                    return pytree.tree_map(fake_like, self.expected.result)
+            known, real = self.really(func, args, kwargs or {})
+            if not known:
                 raise
-            with self:
-                return pytree.tree_map(fake_like, self.expected.result)
+            self.unforeseen.append(str(func))
+            with self.mode:
+                result = pytree.tree_map(fake_like, real)
+            self.follow(result, real)
+            return result
+        if self.reals is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
+            known, real = self.really(func, args, kwargs or {})
+            if known:
+                self.follow(result, real)
+        return result
+
+    def really(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
+        """The operator on the real values behind these fake tensors, where all are known."""
+        if self.reals is None:
+            return False, None
+        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+        if any(leaf not in self.reals for leaf in given):
+            return False, None
+        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.reals[leaf], (args, kwargs))
+        with _disable_current_modes(), torch.no_grad():
+            return True, func(*args, **kwargs)
+
+    def follow(self, fake: Any, real: Any) -> None:
+        """Remember the real values behind a result."""
+        for left, right in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
+            if isinstance(left, FakeTensor) and isinstance(right, Tensor):
+                self.reals[left] = right
 
 
 def fake_like(value: Any) -> Any:
@@ -87,7 +127,7 @@ def fake_like(value: Any) -> Any:
 class Told(TorchDispatchMode):
     """Meets the operators that read values in the order of the scouting run, and tells what they read there."""
 
-    def __init__(self, readings: Sequence[Reading], fake: RecordedMode, specialise: bool) -> None:
+    def __init__(self, readings: Sequence[Reading], fake: Recorded, specialise: bool) -> None:
         super().__init__()
         self.waiting = list(readings)
         self.fake, self.specialise = fake, specialise
@@ -174,8 +214,33 @@ def trace(
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
 ) -> Traced:
     """Trace a program with AOTAutograd and cut the joint graph."""
-    run = _Run(program, readings, specialise)
+    try:
+        return trace_once(_Run(program, readings, specialise, real=False), partition, decompose)
+    except DataDependentError as error:
+        if not specialise or error.__cause__ is None:
+            raise
+    return trace_once(_Run(program, readings, specialise, real=True), partition, decompose)
+
+
+@contextlib.contextmanager
+def without_effects() -> Iterator[None]:
+    """Error checks of linear algebra are no effects to keep: as ordered effects they would thread tokens through the graph."""
+    holder = torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect
+    before = holder.effect
+    holder.register(None)
+    try:
+        yield
+    finally:
+        holder.register(before)
+
+
+def trace_once(run: _Run, partition: str | Callable[..., Any], decompose: Mapping[Any, Callable[..., Any]] | None) -> Traced:
+    """One try at tracing."""
+    program = run.program
     with contextlib.ExitStack() as stack:
+        stack.enter_context(without_effects())
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="Error detected in")
         stack.enter_context(quiet_state(program.target()))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
@@ -193,19 +258,25 @@ def trace(
 
 
 def _late(program: Program, error: Any) -> str:
+    frame, where = error.__traceback__, None
+    paths = module_paths(program)
+    while frame is not None:
+        where = frames.here(paths, frame.tb_frame) or where if frames.is_users(frame.tb_frame.f_code.co_filename) else where
+        frame = frame.tb_next
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     return (
-        f"{error.func} reads values that tracing does not have, in the backward of {program.title}. "
-        "Engine 'aot' cannot go through it: detach that part, or give it a backward without it"
+        f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
+        "Pass specialise=True to take this run's values and keep them as guards"
     )
 
 
 class _Run:
     """The traced function: named tensors in, copies of the outputs out, and notes of what they are."""
 
-    def __init__(self, program: Program, readings: Sequence[Reading], specialise: bool) -> None:
+    def __init__(self, program: Program, readings: Sequence[Reading], specialise: bool, real: bool) -> None:
         self.program, self.specialise = program, specialise
         self.readings = tuple(readings)
-        self.fake = RecordedMode()
+        self.fake = Recorded(real)
         self.paths = module_paths(program)
         self.names = tuple(named.name for named in program.tensors)
         self.outputs: list[tuple[str, str]] = []
@@ -220,9 +291,12 @@ class _Run:
         made = []
         for named in self.program.tensors:
             value = values[named.name].detach()
-            with self.fake:
-                fake = fake_like(value) if named.name in apart else self.fake.from_tensor(value, static_shapes=True)
-            made.append(fake.detach().requires_grad_(named.requires_grad))
+            with self.fake.mode:
+                fake = fake_like(value) if named.name in apart else self.fake.mode.from_tensor(value, static_shapes=True)
+            fake = fake.detach().requires_grad_(named.requires_grad)
+            if self.fake.reals is not None:
+                self.fake.reals[fake] = value
+            made.append(fake)
         return tuple(made)
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
@@ -338,6 +412,7 @@ def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., A
         tuple(gradients) if tangents else (),
         tuple(tangents),
         tuple(run.guards),
+        tuple(dict.fromkeys(run.fake.unforeseen)),
         run.tree,
         run.leaves,
     )

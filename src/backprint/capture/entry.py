@@ -59,13 +59,19 @@ def capture_call(
         engine="aot",
         pairs=(pair,),
         signature=signature,
-        guards=(*guards, *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same)),
+        guards=(*guards, *unforeseen(program, traced.unforeseen), *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         environment=environment(),
         requires=requirements(pair),
         seed=seed,
         origin=Origin(program, traced, constants),
     )
+
+
+def unforeseen(program: Program, operators: Sequence[str]) -> list[Guard]:
+    """Values that operators read where no step of the graph can check them: a guard on every input."""
+    inputs = tuple(named.name for named in program.tensors if named.role in ("input", "constant"))
+    return [Guard("value", f"{operator} read values inside an operator or its backward", inputs) for operator in operators]
 
 
 def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:

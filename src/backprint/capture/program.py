@@ -67,6 +67,7 @@ class Program:
     loss: Callable[[Any], Any] | None = None
     assembled: tuple[tuple[str, ...], ...] = ()
     defaulted: bool = False
+    silent: bool = False
     title: str = "program"
 
     @property
@@ -338,7 +339,7 @@ def step(
     with torch.enable_grad():
         ready = shielded(program, leaves, lambda tensor: tensor.clone())
     versions = {name: tensor._version for name, tensor in ready.items()}
-    silent = {named.name for named in program.tensors if named.role == "buffer" or named.name in program.outside}
+    silent = {named.name for named in program.tensors if program.silent and not named.requires_grad}
     before = {name: tensor.detach().clone() for name, tensor in ready.items() if name in silent}
     mode = watch(ready) if watch else contextlib.nullcontext()
     with quiet_state(program.target()), torch.enable_grad(), mode:

@@ -6,6 +6,7 @@ run comes from outside (a closure, a global, a plain attribute); if the program 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,9 @@ from backprint.capture.program import Named, Program, free_name, hooks_of, quiet
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.tree import alias_groups
+
+RANDOM = "the random seed"
+"""What a value hangs on when it comes from a random draw."""
 
 SILENT_WRITERS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
 """Kernels that change running statistics although their schema does not say so."""
@@ -47,6 +51,7 @@ class Sighting:
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
     random: bool = False
+    silent: bool = False
 
 
 class Watch(TorchDispatchMode):
@@ -79,6 +84,8 @@ class Watch(TorchDispatchMode):
         for tensor in given:
             self.meet(func, tensor)
         names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            names |= {RANDOM}
         self.judge(func, given)
         result = func(*args, **kwargs)
         for leaf in pytree.tree_leaves(result):
@@ -103,6 +110,8 @@ class Watch(TorchDispatchMode):
         """Note random draws, and edges that autograd of the plain forward would not have."""
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.seen.random = True
+        if func._schema.name in SILENT_WRITERS:
+            self.seen.silent = True
         if not torch.is_grad_enabled() and func._schema.name != "aten::detach":
             if any(t.requires_grad for t in given) and not func._schema.is_mutable and not self.seen.opaque:
                 where = frames.here(self.paths)
@@ -157,11 +166,16 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     watch = Watch(paths)
     cautious = replace(program, shields=frozenset(n.name for n in program.tensors if n.role == "input" and n.requires_grad))
     try:
-        with quiet_random(), HookWatch(watch.seen, paths):
+        with quiet_random(), HookWatch(watch.seen, paths), no_seeding(program):
             outcome = step(cautious, program.current(), watch=watch.know)
     finally:
         watch.restore()
     found = with_outside(program, watch.seen.outside)
+    refuse_layouts(program, outcome.outputs)
+    called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
+    watch.seen.readings = [
+        replace(reading, inputs=tuple(called.get(name, name) for name in reading.inputs)) for reading in watch.seen.readings
+    ]
     watch.seen.opaque += [OpaqueEdge("hook", f"{name} has a gradient hook") for name in found.hooks]
     asking = {named.name for named in found.tensors if named.requires_grad}
     shared = {name for group in alias_groups(program.values) if set(group) & set(outcome.mutations) for name in group}
@@ -171,7 +185,33 @@ def scout(program: Program) -> tuple[Program, Sighting]:
             "pass copies, or leave requires_grad off for them"
         )
     changed = frozenset(name for name in outcome.mutations if name in asking)
-    return replace(found, shields=changed | frozenset(found.hooks), assembled=_groups(program, shared)), watch.seen
+    return replace(found, shields=changed | frozenset(found.hooks), assembled=_groups(program, shared), silent=watch.seen.silent), watch.seen
+
+
+def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
+    """Refuse outputs that are no plain strided tensors."""
+    for name, tensor in outputs.items():
+        if tensor.layout is not torch.strided or type(tensor) not in (Tensor, nn.Parameter):
+            kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
+            raise CaptureError(f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; return its values")
+
+
+@contextlib.contextmanager
+def no_seeding(program: Program) -> Iterator[None]:
+    """Refuse a program that seeds random numbers itself: its graph draws from the caller's seed."""
+
+    def refuse(seed: int) -> None:
+        raise CaptureError(
+            f"{program.title} calls torch.manual_seed({seed}) while it runs: a graph draws from its caller's seed. "
+            "Seed outside of the captured call"
+        )
+
+    before = torch.manual_seed, torch.random.manual_seed
+    torch.manual_seed = torch.random.manual_seed = refuse
+    try:
+        yield
+    finally:
+        torch.manual_seed, torch.random.manual_seed = before
 
 
 def _groups(program: Program, names: set[str]) -> tuple[tuple[str, ...], ...]:

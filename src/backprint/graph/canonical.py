@@ -14,36 +14,39 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from backprint.graph.nouns import (
+    HIGHER,
     Dict,
     Graph,
     List,
     Port,
     Ref,
     ScalarSpec,
+    Size,
     Slice,
     Spec,
     Step,
     Sub,
     TensorSpec,
     Value,
+    is_custom,
+    leaves,
     operators,
     refs,
 )
-from backprint.graph.text import show, show_spec
+from backprint.graph.text import show
 
 EFFECTFUL_HIGHER = ("run_and_save_rng_state", "run_with_rng_state", "with_effects", "auto_functionalized")
 
-SIZED = frozenset(
-    (
-        "view _unsafe_view reshape expand as_strided full empty zeros ones rand randn new_empty new_zeros new_full "
-        "new_ones new_empty_strided empty_strided slice slice_backward select_backward repeat split split_with_sizes "
-        "sum_to_size broadcast_to unflatten arange narrow constant_pad_nd as_strided_scatter slice_scatter randint "
-        "embedding_dense_backward native_layer_norm native_layer_norm_backward unsafe_split chunk broadcast_in_dim "
-        "unfold_backward index_select_backward diagonal_backward trace_backward native_group_norm "
-        "native_group_norm_backward _adaptive_avg_pool2d adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d "
-        "cudnn_batch_norm avg_pool2d_backward resize layer_norm group_norm empty_permuted"
-    ).split()
+_SIZED = (
+    "view _unsafe_view reshape expand as_strided full empty zeros ones rand randn new_empty new_zeros new_full "
+    "new_ones new_empty_strided empty_strided slice slice_backward select_backward repeat split split_with_sizes "
+    "sum_to_size broadcast_to unflatten arange narrow constant_pad_nd as_strided_scatter slice_scatter randint "
+    "embedding_dense_backward native_layer_norm native_layer_norm_backward unsafe_split chunk broadcast_in_dim "
+    "unfold_backward index_select_backward diagonal_backward trace_backward native_group_norm "
+    "native_group_norm_backward _adaptive_avg_pool2d adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d "
+    "cudnn_batch_norm avg_pool2d_backward resize layer_norm group_norm empty_permuted"
 )
+SIZED = frozenset(_SIZED.split())
 """Operators whose integer arguments are sizes: the hash without sizes leaves their integers out."""
 
 
@@ -73,41 +76,44 @@ def graph_hash(graph: Graph, sizes: bool = True) -> str:
 
 def is_effect(step: Step) -> bool:
     """Whether a step does more than compute its result: its place among the other effects then counts."""
-    if step.is_guard:
-        return True
-    if step.target.startswith("torch.ops.higher_order."):
-        return step.target.split(".")[3].startswith(EFFECTFUL_HIGHER)
-    flags = operators().get(step.target)
-    return flags is None and step.target.startswith("torch.ops.") or any(flag in "rm" for flag in flags or "")
+    if step.target in HIGHER:
+        return step.target.rpartition(".")[2].startswith(EFFECTFUL_HIGHER)
+    return step.is_guard or is_custom(step.target) or any(flag in "rm" for flag in operators().get(step.target, ""))
+
+
+def mutated(step: Step) -> list[str]:
+    """The names whose memory a step may change. A custom operator may change whatever it is given."""
+    if "m" not in operators().get(step.target, ""):
+        return list(_names(step)) if is_custom(step.target) else []
+    name = step.target.split(".")[-2]
+    if name.endswith("_") and not name.startswith("_fused_") and step.args:
+        return list(refs(step.args[0]))
+    return [name for _, value in step.kwargs for name in refs(value)] or list(_names(step))
 
 
 def versions(graph: Graph) -> dict[tuple[int, str], int]:
     """For each (step index, name it reads): how many mutations of that value's memory came before. Zeros left out."""
-    owner: dict[str, str] = {}
-    count: dict[str, int] = {}
+    changes = [mutated(step) for step in graph.steps]
     found: dict[tuple[int, str], int] = {}
-
-    def root(name: str) -> str:
-        while owner.get(name, name) != name:
-            name = owner[name]
-        return name
-
-    if not any("m" in operators().get(step.target, "") for step in graph.steps):
+    if not any(changes):
         return found
-    for index, step in enumerate(graph.steps):
-        flags = operators().get(step.target, "")
-        names = list(_names(step))
+    owner: dict[str, str] = {port.local: port.local for port in graph.inputs}
+    count: dict[str, int] = {}
+
+    def read(index: int, names: Iterator[str]) -> None:
         for name in names:
-            if count.get(root(name)):
-                found[index, name] = count[root(name)]
-        if ("v" in flags or "m" in flags) and names:
-            owner[step.name] = root(names[0])
-        if "m" in flags and names:
-            count[root(names[0])] = count.get(root(names[0]), 0) + 1
+            if times := count.get(owner[name], 0):
+                found[index, name] = times
+
+    for index, (step, changed) in enumerate(zip(graph.steps, changes, strict=True)):
+        read(index, _names(step))
+        for name in {owner[name] for name in changed}:
+            count[name] = count.get(name, 0) + 1
+        shares = "v" in operators().get(step.target, "") or step.target == "operator.getitem"
+        shared = changed or (list(_names(step)) if shares else [])
+        owner[step.name] = owner[shared[0]] if shared else step.name
     for result in graph.results:
-        for name in refs(result):
-            if count.get(root(name)):
-                found[len(graph.steps), name] = count[root(name)]
+        read(len(graph.steps), refs(result))
     return found
 
 
@@ -121,52 +127,64 @@ class _Walk:
 
     def __init__(self, graph: Graph, sizes: bool) -> None:
         self.graph, self.sizes = graph, sizes
-        self.steps = {step.name: index for index, step in enumerate(graph.steps)}
-        self.numbers: dict[str, str] = {port.local: f"%in{index}" for index, port in enumerate(graph.inputs)}
+        self.steps = {step.name: index for index, step in enumerate(graph.steps) if not step.is_guard}
+        self.numbers = {port.local: f"%in{index}" for index, port in enumerate(graph.inputs)}
         self.subs = {name: graph_hash(sub, sizes) for name, sub in graph.subgraphs}
-        self.symbols: dict[str, str] = {symbol.name: "" for symbol in graph.symbols}
+        self.symbols = dict.fromkeys((symbol.name for symbol in graph.symbols), "")
         self.versions = versions(graph)
-        self.numbers.update({symbol.name: f"%{symbol.name}" for symbol in graph.symbols})
 
     def lines(self) -> Iterator[str]:
-        for index, port in enumerate(self.graph.inputs):
+        graph = self.graph
+        for index, port in enumerate(graph.inputs):
             yield f"%in{index} = {self.port(port)}"
-        effects = [step for step in self.graph.steps if is_effect(step)]
-        for order, step in enumerate(effects):
-            yield from self.visit(step.name, f"effect {order} ")
-        for result in self.graph.results:
+        for order, index in enumerate(effects(graph)):
+            yield from self.visit(index, f"effect {order} ")
+        for result in graph.results:
             for name in refs(result):
-                yield from self.visit(name)
-        end = len(self.graph.steps)
-        for port, result in zip(self.graph.outputs, self.graph.results, strict=True):
-            yield f"return {self.port(port)} {self.value(result, end, False)}"
-        dead = [step.name for step in self.graph.steps if step.name not in self.numbers]
-        for name in dead:
-            yield from self.visit(name, "dead ")
+                if name not in self.numbers:
+                    yield from self.visit(self.steps[name])
+        for port, result in zip(graph.outputs, graph.results, strict=True):
+            yield f"return {self.port(port)} {self.value(result, len(graph.steps), False)}"
+        yield from sorted(self.dead())
 
-    def visit(self, name: str, prefix: str = "") -> Iterator[str]:
-        """Number a value after the values it needs; a loop with its own stack, for graphs deeper than Python's."""
-        stack = [(name, False)]
+    def visit(self, root: int, prefix: str = "") -> Iterator[str]:
+        """Number a step after the steps it needs; a loop with its own stack, for graphs deeper than Python's."""
+        stack = [(root, False)]
         while stack:
-            current, ready = stack.pop()
-            if current in self.numbers:
-                continue
-            index = self.steps[current]
+            index, ready = stack.pop()
             step = self.graph.steps[index]
-            if ready:
-                self.numbers[current] = f"%{len(self.numbers)}"
-                yield (prefix if current == name else "") + self.line(step, index)
+            if step.name in self.numbers and not step.is_guard:
                 continue
-            stack.append((current, True))
-            stack += [(used, False) for used in reversed(list(_names(step))) if used not in self.numbers]
+            if not ready:
+                stack.append((index, True))
+                waiting = [self.steps[name] for name in _names(step) if name not in self.numbers]
+                stack += [(used, False) for used in reversed(waiting)]
+                continue
+            call = self.call(step, index)
+            if not step.is_guard:
+                self.numbers[step.name] = f"%{len(self.numbers)}"
+                call = f"{self.numbers[step.name]} = {call}"
+            yield prefix + call if index == root else call
 
-    def line(self, step: Step, index: int) -> str:
-        sized = not self.sizes and step.target.split(".")[1:2] and step.target.split(".")[1] in SIZED
-        args = ", ".join(self.value(value, index, bool(sized)) for value in step.args)
-        kwargs = "".join(f", {key}={self.value(value, index, bool(sized))}" for key, value in step.kwargs)
-        return f"{self.numbers[step.name]} = {step.target}({args}{kwargs}) {self.spec(step.spec)}"
+    def dead(self) -> Iterator[str]:
+        """The steps that nothing needs have no order of their own, so each is called by a digest of its call."""
+        self.symbols = {name: said or "$?" for name, said in self.symbols.items()}
+        for index, step in enumerate(self.graph.steps):
+            if step.name not in self.numbers and not step.is_guard:
+                call = self.call(step, index)
+                self.numbers[step.name] = "#" + hashlib.sha256(call.encode()).hexdigest()
+                yield f"dead {call}"
+
+    def call(self, step: Step, index: int) -> str:
+        sized = not self.sizes and step.target.split(".")[1:2] != [] and step.target.split(".")[1] in SIZED
+        args = [self.value(value, index, sized) for value in step.args]
+        kwargs = [f"{key}={self.value(value, index, sized)}" for key, value in step.kwargs]
+        return f"{step.target}({', '.join(args + kwargs)}) {self.spec(step.spec)}"
 
     def value(self, value: Value, index: int, sized: bool) -> str:
+        def several(values: tuple[Value, ...]) -> str:
+            return ", ".join([self.value(item, index, sized) for item in values])
+
         match value:
             case Ref(name):
                 version = self.versions.get((index, name), 0)
@@ -174,40 +192,49 @@ class _Walk:
             case Sub(name):
                 return f"sub:{self.subs[name]}"
             case List(items):
-                return "[" + ", ".join(self.value(item, index, sized) for item in items) + "]"
+                return f"[{several(items)}]"
             case tuple():
-                return "(" + ", ".join(self.value(item, index, sized) for item in value) + ")"
+                return f"({several(value)})"
             case Dict(pairs):
-                return "{" + ", ".join(f"{self.value(k, index, sized)}: {self.value(v, index, sized)}" for k, v in pairs) + "}"
+                return f"{{{several(pairs)}}}"
             case Slice(start, stop, step):
-                return f"slice({', '.join(self.value(part, index, sized) for part in (start, stop, step))})"
-            case int() if sized and type(value) is int:
-                return "_"
-        return show(value)
+                return f"slice({several((start, stop, step))})"
+        return "_" if sized and type(value) is int else show(value)
 
     def port(self, port: Port) -> str:
         return f"{port.role} {self.spec(port.spec)}"
 
     def spec(self, spec: Spec) -> str:
         match spec:
-            case TensorSpec() if not self.sizes:
-                return f"{spec.dtype}[{len(spec.shape)}] {spec.device} {spec.layout}"
-            case tuple() if not self.sizes:
-                return "(" + ", ".join(map(self.spec, spec)) + ")"
-            case ScalarSpec() if not self.sizes:
-                return spec.kind
-        return self.renamed(show_spec(spec)) if self.symbols else show_spec(spec)
+            case tuple():
+                return f"({', '.join(map(self.spec, spec))})"
+            case ScalarSpec(kind, expression):
+                return f"{kind}({self.size(expression)})" if self.sizes else kind
+            case TensorSpec(dtype, shape, _, _, device, layout) if not self.sizes:
+                return f"{dtype}[{len(shape)}] {device} {layout}"
+            case TensorSpec(dtype, shape, stride, offset, device, layout):
+                strides = "" if stride is None else f" stride=[{', '.join(map(self.size, stride))}]"
+                return f"{dtype}[{', '.join(map(self.size, shape))}]{strides} +{self.size(offset)} {device} {layout}"
+        return "?"
 
-    def renamed(self, text: str) -> str:
-        """The text with symbols called by the order in which the walk meets them."""
+    def size(self, size: Size) -> str:
+        """A size with symbols called by the order in which the walk meets them."""
 
         def rename(found: re.Match[str]) -> str:
             name = found[0]
-            if name not in self.symbols:
-                return name
-            if not self.symbols[name]:
-                self.symbols[name] = f"S{sum(map(bool, self.symbols.values()))}"
-            return self.symbols[name]
+            if self.symbols.get(name) == "":
+                self.symbols[name] = f"${sum(map(bool, self.symbols.values()))}"
+            return self.symbols.get(name, name)
 
-        return re.sub(r"[A-Za-z_]\w*", rename, text)
+        return re.sub(r"[A-Za-z_]\w*", rename, size) if isinstance(size, str) else str(size)
 
+
+def effects(graph: Graph) -> list[int]:
+    """Which steps have effects, as they run; a step that is given a subgraph has that subgraph's."""
+    stirring = {name for name, sub in graph.subgraphs if effects(sub)}
+
+    def stirs(step: Step) -> bool:
+        values = (step.args, *(value for _, value in step.kwargs)) if stirring else ()
+        return any(type(leaf) is Sub and leaf.name in stirring for value in values for leaf in leaves(value))
+
+    return [index for index, step in enumerate(graph.steps) if is_effect(step) or stirs(step)]

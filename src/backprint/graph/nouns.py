@@ -95,8 +95,8 @@ class Dict:
 Leaf: TypeAlias = "bool | int | float | complex | str | Ref | Op | Sub | Atom | Device | None"
 Value: TypeAlias = "Leaf | Slice | List | Dict | tuple[Value, ...]"
 LEAVES = frozenset({type(None), bool, int, float, complex, str, Ref, Op, Sub, Atom, Device})
-MAX_DEPTH = 40
-"""How deep a value may nest lists, tuples, dictionaries and slices; a spec, tuples."""
+MAX_DEPTH = 32
+"""How deep a value may nest lists, tuples, dictionaries and slices."""
 
 # ------------------------------------------------------------------ specs: what a value is
 
@@ -220,7 +220,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where in the user's program a step came from. It is said in a comment, so what could end or blur one is replaced."""
+    """Where in the user's program a step came from. It stands in a comment, so what could end one is replaced."""
 
     file: str
     line: int
@@ -282,7 +282,9 @@ class Step:
         if not self.is_guard:
             check_target(self.target)
         elif not self.args or type(self.args[0]) is not Ref or len(self.args) != GUARDS[self.target] or self.kwargs:
-            raise GraphError(f"guard {self.name}: {self.target} takes a value by name and {GUARDS[self.target] - 1} more")
+            raise GraphError(
+                f"guard {self.name}: {self.target} takes a value by name and {GUARDS[self.target] - 1} more"
+            )
         elif self.spec is not None:
             raise GraphError(f"guard {self.name}: a guard has no value, so no spec: {self.spec!r:.80}")
         for key, _ in self.kwargs:
@@ -405,19 +407,20 @@ class Pair:
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a Pair is never edited in place (setting {key!r}): make a new one")
 
-    if TYPE_CHECKING:
-        name: str
+    name: str
+    _forward: Graph | Later[Graph]
+    _backward: Graph | Later[Graph] | Later[Graph | None] | None
 
     @property
     def forward(self) -> Graph:
         """What runs on the way in."""
-        side = self._forward  # type: ignore[attr-defined]  # set through object.__setattr__, the class being frozen
+        side = self._forward
         return side.get() if isinstance(side, Later) else side
 
     @property
     def backward(self) -> Graph | None:
         """What runs on the way back; None where no output asks for a gradient."""
-        side = self._backward  # type: ignore[attr-defined]  # as above
+        side = self._backward
         return side.get() if isinstance(side, Later) else side
 
     @property
@@ -426,9 +429,10 @@ class Pair:
         return tuple(port for port in self.forward.outputs if port.role == "saved")
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Pair)
-            and (self.name, self.forward, self.backward) == (other.name, other.forward, other.backward)
+        return isinstance(other, Pair) and (self.name, self.forward, self.backward) == (
+            other.name,
+            other.forward,
+            other.backward,
         )
 
     def __hash__(self) -> int:
@@ -544,7 +548,7 @@ _CUSTOM = re.compile(r"torch\.ops\.([A-Za-z][A-Za-z0-9_]*)\.[A-Za-z0-9_]+\.[A-Za
 _LOCAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _DEVICE = re.compile(r"[a-z]{1,32}(:\d{1,4})?")
 _NUMBER = re.compile(r"-?\d{1,19}")
-_EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*|\d+(?:\.\d+)?|[ +\-*/%(),<>=!&|~])+", re.ASCII)
+_EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*+|\d++(?:\.\d++)?+|[ +\-*/%(),<>=!&|~])++", re.ASCII)
 MAX_SIZE = 2**63
 MAX_INTEGER = 2**128
 MAX_EXPRESSION = 4096
@@ -654,14 +658,14 @@ def check_graph(graph: Graph) -> None:
 
     def check_use(value: Value, user: Step | Port) -> None:
         for leaf in leaves(value):
-            kind, odd = type(leaf), ""
-            if kind is Ref:
+            odd = ""
+            if isinstance(leaf, Ref):
                 if leaf.name not in defined:
                     odd = f"uses {leaf.name!r} before it is defined"
-            elif kind is Sub:
+            elif isinstance(leaf, Sub):
                 if leaf.name not in attributes:
                     odd = f"uses the subgraph {leaf.name!r}, which is not here"
-            elif kind is int and abs(leaf) > MAX_INTEGER:
+            elif isinstance(leaf, int) and abs(leaf) > MAX_INTEGER:
                 odd = f"holds an integer of {leaf.bit_length()} bits"
             if odd:
                 who = f"step {user.name!r} ({user.target})" if isinstance(user, Step) else f"output {user.name!r}"

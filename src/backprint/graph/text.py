@@ -12,17 +12,20 @@ line. The grammar, one step a line:
 from __future__ import annotations
 
 import ast
+import functools
 import keyword
 import math
 import re
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias, TypeVar
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.nouns import (
     DTYPES,
     LINKS,
+    MAX_DEPTH,
+    MAX_INTEGER,
     ROLES,
     Atom,
     Device,
@@ -56,7 +59,11 @@ aten, prims = torch.ops.aten, torch.ops.prims
 """What stands above the class in every text; the reader knows it by heart."""
 
 MAX_CHARACTERS = 24 * 2**20
-MAX_DEPTH = 40
+MAX_MARKS = 1_500_000
+"""How many of MARKS a text may hold: about 50,000 steps. Python's tree takes up to 1.4 kB for each, so the cap bounds
+what reading a hostile text can take to about 2 GB."""
+MARKS = ",([{=:;.\n<>+-*/%|&^~!@"
+MAX_SPEC_DEPTH = 4
 
 # ------------------------------------------------------------------ values and specs as text
 
@@ -66,7 +73,9 @@ def show(value: Value) -> str:
     match value:
         case float():
             return "nan" if math.isnan(value) else repr(value)
-        case None | bool() | int() | str():
+        case None | bool() | str():
+            return repr(value)
+        case int() if abs(value) <= MAX_INTEGER:
             return repr(value)
         case complex():
             return f"complex({show(value.real)}, {show(value.imag)})"
@@ -88,7 +97,7 @@ def show(value: Value) -> str:
             return "(" + ", ".join(map(show, value)) + ("," if len(value) == 1 else "") + ")"
         case Dict(pairs):
             return "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in pairs) + "}"
-    raise GraphError(f"a {type(value).__name__} cannot stand in a graph: {value!r:.120}")
+    raise GraphError(f"this {type(value).__name__} cannot stand in a graph")
 
 
 def show_spec(spec: Spec) -> str:
@@ -109,34 +118,35 @@ def show_spec(spec: Spec) -> str:
 
 _SHORT = {short: name for name, short in DTYPES.items()}
 _TENSOR = re.compile(
-    r"(?P<dtype>[a-z]\w*)\[(?P<shape>[^\]]*)\](?: stride=\[(?P<stride>[^\]]*)\])?(?: offset=(?P<offset>[^ ]+))?"
-    r"(?: (?P<layout>sparse_\w+|jagged|_mkldnn))?(?: @(?P<device>[a-z]+(?::\d+)?))?"
+    r"(?P<dtype>[a-z]\w*)\[(?P<shape>[^\]]*)\](?: stride=\[(?P<stride>[^\]]*)\])?(?: offset=(?P<offset>.+?))?"
+    r"(?: (?P<layout>sparse_\w+|jagged|_mkldnn))?(?: @(?P<device>[a-z]+(?::\d{1,4})?))?"
 )
-_SIZE = re.compile(r"[A-Za-z0-9_ +\-*/().,]{1,400}")
+_NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 def read_size(text: str) -> int | str:
     """One size: a number, or the expression of a symbolic one."""
     text = text.strip()
-    if re.fullmatch(r"-?\d{1,19}", text):
-        return int(text)
-    if not _SIZE.fullmatch(text):
-        raise RefusedError(f"{text!r:.80} is no size of a tensor")
-    return text
+    return int(text) if _NUMBER.fullmatch(text) else text
 
 
 def _sizes(text: str) -> tuple[int | str, ...]:
     return tuple(map(read_size, _split(text))) if text.strip() else ()
 
 
+_BREAK = re.compile(r"[(\[\]),]")
+
+
 def _split(text: str) -> list[str]:
     """Split at the commas that stand outside all brackets."""
     parts, depth, start = [], 0, 0
-    for index, character in enumerate(text):
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
+    for found in _BREAK.finditer(text):
+        mark = found[0]
+        if mark != ",":
+            depth += 1 if mark in "([" else -1
+        elif depth == 0:
+            parts.append(text[start : found.start()])
+            start = found.end()
     return [*parts, text[start:]]
 
 
@@ -145,20 +155,20 @@ def read_spec(text: str, depth: int = 0) -> Spec:
     text = text.strip()
     if text == "?":
         return None
-    if depth > MAX_DEPTH:
+    if depth > MAX_SPEC_DEPTH:
         raise RefusedError("a spec is nested too deeply")
     if found := _TENSOR.fullmatch(text):
         dtype = _SHORT.get(found["dtype"])
         if dtype is None:
-            raise RefusedError(f"{found['dtype']!r} is no dtype; known are {', '.join(_SHORT)}")
-        stride = _sizes(found["stride"]) if found["stride"] is not None else None
+            raise RefusedError(f"{found['dtype']!r:.80} is no dtype; known are {', '.join(_SHORT)}")
+        shape, stride = _sizes(found["shape"]), _sizes(found["stride"]) if found["stride"] is not None else None
         offset = read_size(found["offset"]) if found["offset"] else 0
-        return TensorSpec(dtype, _sizes(found["shape"]), stride, offset, found["device"] or "cpu", found["layout"] or "strided")
+        return TensorSpec(dtype, shape, stride, offset, found["device"] or "cpu", found["layout"] or "strided")
     if text.startswith("(") and text.endswith(")"):
         inner = text[1:-1].strip().removesuffix(",")
         return tuple(read_spec(part, depth + 1) for part in _split(inner)) if inner else ()
     kind, bracket, rest = text.partition("(")
-    if bracket and not (rest.endswith(")") and _SIZE.fullmatch(rest[:-1])):
+    if bracket and not (len(rest) > 1 and rest.endswith(")")):
         raise RefusedError(f"{text!r:.80} is no spec")
     return ScalarSpec(kind, rest[:-1])
 
@@ -168,7 +178,7 @@ def show_port(port: Port) -> str:
     return f"{show_spec(port.spec)} {port.role} {port.name}"
 
 
-_PORT = re.compile(rf"(?P<spec>.+?) (?P<role>{'|'.join(sorted(ROLES))}) (?P<name>.+)", re.DOTALL)
+_PORT = re.compile(rf"(?P<spec>.+?) (?P<role>{'|'.join(sorted(ROLES))}) (?P<name>.+)")
 
 
 def read_port(text: str, local: str = "") -> Port:
@@ -270,49 +280,76 @@ def parse(text: str) -> Graph:
     """The Graph that a text says. Raises RefusedError or GraphError with the line; runs nothing."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
+    if (marks := sum(map(text.count, MARKS))) > MAX_MARKS:
+        raise RefusedError(f"the text has {marks:,} commas, brackets and the like; at most {MAX_MARKS:,} are read")
+    lines = text.replace("\r\n", "\n").split("\n")
+    for number, line in enumerate(lines, 1):
+        _check_characters(number, line)
+    try:
+        return _module(_tree("\n".join(lines)), lines)
+    except (RecursionError, MemoryError) as error:
+        raise RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})") from None
+
+
+def _tree(text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
-            tree = ast.parse(text)
+            return ast.parse(text)
     except (SyntaxError, ValueError) as error:
         raise GraphError(f"line {getattr(error, 'lineno', None) or 0}: not Python: {error}") from None
-    except (RecursionError, MemoryError) as error:
-        raise RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})") from None
-    return _module(tree, text.split("\n"))
+
+
+_STRING = re.compile(r""""[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|$)|'[^'\\]*+(?:\\.[^'\\]*+)*+(?:'|$)""")
+
+
+def _check_characters(number: int, line: str) -> None:
+    """Raise at what makes a line read differently from what it does: Python normalises names, editors obey marks."""
+    if not line.isprintable():
+        odd = next(character for character in line if not character.isprintable())
+        raise RefusedError(f"line {number}: the character U+{ord(odd):04X} cannot stand in a graph's text")
+    if (line.isascii() and "#" not in line) or line.lstrip().startswith("#"):
+        return
+    bare = _STRING.sub("", line)
+    if "#" in bare:
+        raise RefusedError(f"line {number}: a comment beside code: a graph's comments have their own lines")
+    if not bare.isascii():
+        odd = next(character for character in bare if not character.isascii())
+        raise RefusedError(f"line {number}: {odd!r} (U+{ord(odd):04X}) outside a string: names are ASCII")
+
+
+_HEADER = [line for line in HEADER.split("\n") if line]
 
 
 def _module(tree: ast.Module, lines: list[str]) -> Graph:
-    body, title = list(tree.body), ""
-    if body and type(body[0]) is ast.Expr and type(body[0].value) is ast.Constant and type(body[0].value.value) is str:
-        title = body.pop(0).value.value  # type: ignore[attr-defined]  # checked to be an Expr on the line above
-    expected = [ast.dump(node) for node in ast.parse(HEADER).body]
-    for node in body[: len(expected)]:
-        if ast.dump(node) not in expected:
-            _refuse(node, f"{_source(node)} is not the header of a graph")
-    rest = body[len(expected) :]
-    if len(rest) != 1 or type(rest[0]) is not ast.ClassDef or rest[0].name != "GraphModule":
-        odd = next((node for node in rest if type(node) is not ast.ClassDef), None)
-        if odd is not None:
-            _refuse(odd, f"{_source(odd)} is outside the class: a graph's text is imports and one class GraphModule")
+    body, title = tree.body, ""
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str(docstring))), *rest]:
+            body, title = rest, _title(docstring)
+    reader = _Reader(lines)
+    for node, expected in zip(body, _HEADER, strict=False):
+        if (said := reader.said(node)) != expected:
+            raise reader.refused(node, f"{said!r} is not the header of a graph, which here says {expected!r}")
+    graph = None
+    for node in body[len(_HEADER) :]:
+        if type(node) is not ast.ClassDef or node.name != "GraphModule" or graph is not None:
+            odd = f"{reader.said(node)!r} is outside the class"
+            raise reader.refused(node, f"{odd}: a graph's text is imports and one class GraphModule")
+        graph = reader.graph(node, title)
+    if graph is None:
         raise GraphError("the text holds no class GraphModule with its header")
-    return _Reader(lines).graph(rest[0], title)
-
-
-def _source(node: ast.AST) -> str:
-    try:
-        return repr(ast.unparse(node).split("\n")[0][:80])
-    except (RecursionError, ValueError):
-        return f"a {type(node).__name__}"
-
-
-def _refuse(node: Any, why: str) -> NoReturn:
-    raise RefusedError(f"line {getattr(node, 'lineno', 0)}: {why}")
+    return graph
 
 
 _COMMENT = re.compile(
     r"# (?:(?P<kind>" + "|".join(LINKS) + r") (?P<names>[\w, ]+);)? ?"
-    r"(?:(?:\[(?P<module>[^\]]*)\] )?(?P<file>[^:]+):(?P<line>\d{1,9}) in (?P<function>[^:]*): ?(?P<code>.*))?"
+    r"(?:(?:\[(?P<module>[^\]]*)\] )?(?P<file>.+?):(?P<line>\d{1,9}) in (?P<function>[^:]*): ?(?P<code>.*))?",
+    re.ASCII,
 )
+
+
+Node: TypeAlias = ast.stmt | ast.expr | ast.arg
+T = TypeVar("T")
 
 
 class _Reader:
@@ -324,13 +361,35 @@ class _Reader:
         self.subs: set[str] = set()
         self.guards = 0
 
+    # ---- complaints
+
+    def said(self, node: Node) -> str:
+        """What the text says at a node: its first line, up to 80 characters. Printing the tree could recurse."""
+        line = self.lines[node.lineno - 1]
+        end = node.end_col_offset if node.end_lineno == node.lineno else None
+        return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
+
+    def refused(self, node: Node, why: str) -> RefusedError:
+        return RefusedError(f"line {node.lineno}: {why}")
+
+    def checked(self, node: Node, make: Callable[[], T]) -> T:
+        """Make a noun; its own complaint gets the line."""
+        try:
+            return make()
+        except GraphError as error:
+            if str(error).startswith("line "):
+                raise
+            raise type(error)(f"line {node.lineno}: {error}") from None
+
     # ---- the class
 
     def graph(self, cls: ast.ClassDef, title: str = "", depth: int = 0) -> Graph:
         if depth > MAX_DEPTH:
-            _refuse(cls, "subgraphs are nested too deeply")
-        if cls.decorator_list or cls.keywords or [ast.unparse(base) for base in cls.bases] != ["torch.nn.Module"]:
-            _refuse(cls, "a graph's class has no decorators and one base, torch.nn.Module")
+            raise self.refused(cls, "subgraphs are nested too deeply")
+        if cls.decorator_list or cls.keywords or getattr(cls, "type_params", None) or len(cls.bases) != 1:
+            raise self.refused(cls, "a graph's class has no decorators, no keywords and one base, torch.nn.Module")
+        if (base := self.dotted(cls.bases[0])) != "torch.nn.Module":
+            raise self.refused(cls, f"a graph's class has one base, torch.nn.Module, not {base!r:.80}")
         symbols, subgraphs, function = [], [], None
         for node in cls.body:
             match node:
@@ -339,76 +398,69 @@ class _Reader:
                 case ast.ClassDef():
                     subgraphs.append((node.name, _Reader(self.lines).graph(node, depth=depth + 1)))
                     self.subs.add(node.name)
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=made), args=[], keywords=[])) if (
-                    name == made and name in self.subs
-                ):
+                case ast.Assign(
+                    targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=made), args=[], keywords=[])
+                ) if name == made and name in self.subs:
                     pass
                 case ast.FunctionDef(name="forward") if function is None:
                     function = node
                 case _:
-                    _refuse(node, f"{_source(node)} cannot stand in a graph's class")
+                    raise self.refused(node, f"{self.said(node)!r} cannot stand in a graph's class")
         if function is None:
             raise GraphError(f"line {cls.lineno}: class {cls.name} has no forward")
         return self.forward(function, tuple(symbols), tuple(subgraphs), title)
 
-    def symbol(self, node: ast.AST, name: str, text: str) -> Symbol:
-        found = re.fullmatch(r"(-?\d{1,18}) in \[([^,\]]{1,100}), ([^,\]]{1,100})\]", text)
+    def symbol(self, node: Node, name: str, text: str) -> Symbol:
+        found = re.fullmatch(r"(-?[0-9]{1,19}) in \[([^,\]]+), ([^,\]]+)\]", text)
         if not found:
-            _refuse(node, f"{text!r:.80} is no symbol's range: expected `4 in [2, inf]`")
-        return Symbol(name, int(found[1]), found[2], found[3])
+            raise self.refused(node, f"{text!r:.80} is no symbol's range: expected `4 in [2, inf]`")
+        return self.checked(node, lambda: Symbol(name, int(found[1]), found[2], found[3]))
 
     def forward(
         self, node: ast.FunctionDef, symbols: tuple[Symbol, ...], subgraphs: tuple[tuple[str, Graph], ...], title: str
     ) -> Graph:
         spec = node.args
-        if node.decorator_list or spec.defaults or spec.kw_defaults or spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs:
-            _refuse(node, "decorators, defaults and star parameters are not part of a graph")
+        stars = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
+        if node.decorator_list or spec.defaults or spec.kw_defaults or stars or getattr(node, "type_params", None):
+            raise self.refused(node, "decorators, defaults and star parameters are not part of a graph")
         if not spec.args or spec.args[0].arg != "self" or spec.args[0].annotation:
-            _refuse(node, "forward takes self first")
+            raise self.refused(node, "forward takes self first")
         inputs = tuple(self.port(arg.annotation, arg, arg.arg) for arg in spec.args[1:])
-        self.locals = {port.local for port in inputs} | {symbol.name for symbol in symbols}
+        self.locals = {port.local for port in inputs}
         outputs = self.outputs(node)
         steps, results = self.body(node)
         return self.checked(node, lambda: Graph(inputs, steps, outputs, results, subgraphs, symbols, title))
 
     def outputs(self, node: ast.FunctionDef) -> tuple[Port, ...]:
         if type(node.returns) is not ast.Tuple:
-            _refuse(node, "forward's return annotation is a tuple of ports")
+            raise self.refused(node, "forward's return annotation is a tuple of ports")
         parts = node.returns.elts
         if len(parts) == 1 and type(parts[0]) is ast.Tuple and not parts[0].elts:
             return ()
         return tuple(self.port(part, part) for part in parts)
 
-    def port(self, annotation: ast.AST | None, node: ast.AST, local: str = "") -> Port:
+    def port(self, annotation: ast.AST | None, node: Node, local: str = "") -> Port:
         if type(annotation) is not ast.Constant or type(annotation.value) is not str:
-            _refuse(node, "a port is a string annotation, `SPEC ROLE NAME`")
+            raise self.refused(node, "a port is a string annotation, `SPEC ROLE NAME`")
         text = annotation.value
         return self.checked(node, lambda: read_port(text, local))
-
-    def checked(self, node: Any, make: Any) -> Any:
-        """Make a noun; its own complaint gets the line."""
-        try:
-            return make()
-        except GraphError as error:
-            raise type(error)(f"line {node.lineno}: {error}") from None
 
     # ---- the steps
 
     def body(self, function: ast.FunctionDef) -> tuple[tuple[Step, ...], tuple[Value, ...]]:
         steps: list[Step] = []
         comment: tuple[Source | None, Link | None] = (None, None)
-        last = (function.returns or function).end_lineno or function.lineno  # type: ignore[attr-defined]
+        last = (function.returns or function).end_lineno or 0
         for node in function.body:
             for number in range(last, node.lineno - 1):
-                line = self.lines[number].strip()
-                if line.startswith("#"):
+                if line := self.lines[number].strip():
                     comment = self.comment(line, number + 1)
             last = node.end_lineno or node.lineno
             if type(node) is ast.Return:
                 if node is not function.body[-1]:
-                    _refuse(node, "return is a graph's last line")
+                    raise self.refused(node, "return is a graph's last line")
                 return tuple(steps), self.returned(node)
-            steps.append(self.checked(node, lambda node=node, comment=comment: self.step(node, *comment)))
+            steps.append(self.checked(node, functools.partial(self.step, node, *comment)))
         raise GraphError(f"line {function.lineno}: forward does not return")
 
     def comment(self, line: str, number: int) -> tuple[Source | None, Link | None]:
@@ -417,7 +469,10 @@ class _Reader:
         found = _COMMENT.fullmatch(line)
         if not found or not (found["kind"] or found["file"]):
             raise RefusedError(f"line {number}: {line[:80]!r} is no source line of a graph")
-        link = Link(found["kind"], tuple(found["names"].split(", "))) if found["kind"] else None
+        try:
+            link = Link(found["kind"], tuple(found["names"].split(", "))) if found["kind"] else None
+        except GraphError as error:
+            raise type(error)(f"line {number}: {error}") from None
         if not found["file"]:
             return None, link
         return Source(found["file"], int(found["line"]), found["function"], found["code"], found["module"] or ""), link
@@ -425,45 +480,48 @@ class _Reader:
     def returned(self, node: ast.Return) -> tuple[Value, ...]:
         value = self.value(node.value) if node.value is not None else None
         if type(value) is not tuple:
-            _refuse(node, "a graph returns a tuple")
+            raise self.refused(node, "a graph returns a tuple")
         return value
 
     def step(self, node: ast.stmt, source: Source | None, link: Link | None) -> Step:
         match node:
-            case ast.Assert(test=ast.Compare(left=left, ops=[compare], comparators=[right]), msg=None):
-                return self.guard(node, left, compare, right, source, link)
+            case ast.Assert(test=ast.Compare(ops=[_]) as test, msg=None):
+                return self.guard(node, test, source, link)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 spec = None
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Constant(value=str(text)), value=ast.expr() as value):
+            case ast.AnnAssign(ast.Name(id=name), ast.Constant(value=str(text)), ast.expr() as value):
                 spec = read_spec(text)
             case _:
-                _refuse(node, f"{_source(node)} is no step: a graph assigns the result of one call a line")
+                raise self.refused(
+                    node, f"{self.said(node)!r} is no step: a graph assigns the result of one call a line"
+                )
+        if name in self.locals:
+            raise self.refused(node, f"{name!r:.80} is defined twice")
         target, args, kwargs = self.call(value)
         step = Step(name, target, args, kwargs, spec, source, link)
         self.locals.add(name)
         return step
 
-    def guard(
-        self, node: ast.stmt, left: ast.expr, compare: ast.cmpop, right: ast.expr, source: Source | None, link: Link | None
-    ) -> Step:
+    def guard(self, node: ast.stmt, test: ast.Compare, source: Source | None, link: Link | None) -> Step:
         name, self.guards = f"guard_{self.guards}", self.guards + 1
-        match left, compare:
+        right = test.comparators[0]
+        match test.left, test.ops[0]:
             case ast.Attribute(value=ast.Name() as owner, attr="shape"), ast.Eq():
                 return Step(name, "assert_shape", (self.value(owner), self.value(right)), (), None, source, link)
-            case ast.Name(), ast.Eq():
-                return Step(name, "assert_equal", (self.value(left), self.value(right)), (), None, source, link)
-            case ast.Name(), ast.NotEq():
-                return Step(name, "assert_nan", (self.value(left),), (), None, source, link)
-        _refuse(node, f"{_source(node)} is no guard")
+            case ast.Name() as owner, ast.Eq():
+                return Step(name, "assert_equal", (self.value(owner), self.value(right)), (), None, source, link)
+            case ast.Name() as owner, ast.NotEq() if type(right) is ast.Name and right.id == owner.id:
+                return Step(name, "assert_nan", (self.value(owner),), (), None, source, link)
+        raise self.refused(node, f"{self.said(node)!r} is no guard")
 
     def call(self, node: ast.expr) -> tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]:
         match node:
-            case ast.Subscript(value=ast.Name() as owner, slice=ast.Constant() as index):
+            case ast.Subscript(value=ast.Name() as owner, slice=index):
                 return "operator.getitem", (self.value(owner), self.value(index)), ()
             case ast.Call():
                 target = self.dotted(node.func)
                 return target, tuple(map(self.value, node.args)), self.kwargs(node)
-        _refuse(node, f"{_source(node)} is no call of an operator")
+        raise self.refused(node, f"{self.said(node)!r} is no call of an operator")
 
     def dotted(self, node: ast.expr) -> str:
         parts: list[str] = []
@@ -471,7 +529,7 @@ class _Reader:
             parts.append(node.attr)
             node = node.value
         if type(node) is not ast.Name:
-            _refuse(node, f"{_source(node)} is no dotted name")
+            raise self.refused(node, f"{self.said(node)!r} is no dotted name")
         return ".".join([node.id, *reversed(parts)])
 
     def kwargs(self, call: ast.Call) -> tuple[tuple[str, Value], ...]:
@@ -483,26 +541,28 @@ class _Reader:
             elif type(value) is Dict and all(type(key) is str for key, _ in value.items):
                 found += value.items  # type: ignore[arg-type]  # the keys were checked to be strings
             else:
-                _refuse(call, "** takes a dictionary of names")
+                raise self.refused(call, "** takes a dictionary of names")
         if len({key for key, _ in found}) != len(found):
-            _refuse(call, "a keyword stands twice")
+            raise self.refused(call, "a keyword stands twice")
         return tuple(found)
 
     # ---- values
 
     def value(self, node: ast.expr, depth: int = 0) -> Value:
-        if depth > MAX_DEPTH:
-            _refuse(node, "a value is nested too deeply")
+        if depth > MAX_DEPTH + 3:  # complex(-1.0, 0.0) nests three deep
+            raise self.refused(node, "a value is nested too deeply")
         match node:
             case ast.Name(id=name):
                 return self.name(node, name)
             case ast.Constant(value=None | bool() | int() | float() | str() as value):
+                if type(value) is int and value > MAX_INTEGER:
+                    raise self.refused(node, f"an integer of {value.bit_length()} bits is no value of a graph")
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                value = self.value(operand, depth + 1)
-                if type(value) not in (int, float):
-                    _refuse(node, f"minus of {_source(operand)}")
-                return -value  # type: ignore[operator]  # a number, as checked
+                number = self.value(operand, depth + 1)
+                if isinstance(number, int | float) and not isinstance(number, bool):
+                    return -number
+                raise self.refused(node, f"minus of {self.said(operand)!r}")
             case ast.Tuple(elts=elements):
                 return tuple([self.value(element, depth + 1) for element in elements])
             case ast.List(elts=elements):
@@ -518,21 +578,21 @@ class _Reader:
                 return self.attribute(node)
             case ast.Call(keywords=[]):
                 return self.constructed(node, depth)
-        _refuse(node, f"{_source(node)} is no value of a graph")
+        raise self.refused(node, f"{self.said(node)!r} is no value of a graph")
 
-    def name(self, node: ast.AST, name: str) -> Value:
+    def name(self, node: Node, name: str) -> Value:
         if name in self.locals:
             return Ref(name)
         if name in ("inf", "nan"):
             return math.inf if name == "inf" else math.nan
-        _refuse(node, f"unknown name {name!r}")
+        raise self.refused(node, f"unknown name {name!r:.80}")
 
     def attribute(self, node: ast.Attribute) -> Value:
         target = self.dotted(node)
         root, _, rest = target.partition(".")
         if root == "self":
             if rest not in self.subs:
-                _refuse(node, f"{target!r} is no subgraph of this graph")
+                raise self.refused(node, f"{target!r:.80} is no subgraph of this graph")
             return Sub(rest)
         if root == "torch" and "." not in rest:
             return self.checked(node, lambda: Atom(rest))
@@ -548,4 +608,6 @@ class _Reader:
                 return Slice(start, stop, step)
             case "complex", [int() | float() as real, int() | float() as imaginary]:
                 return complex(real, imaginary)
-        _refuse(node, f"{_source(node)} is no value: a graph's values are literals, names and torch constants")
+        raise self.refused(
+            node, f"{self.said(node)!r} is no value: a graph's values are literals, names and torch constants"
+        )

@@ -22,6 +22,9 @@ from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import replay_values
 from backprint.sample.recipes import digest
 
+Row = dict[str, Any]
+"""What a witness keeps of one port."""
+
 DRAWS = ("captured", "recipe", "fresh")
 FRESH = 0x5EED
 
@@ -167,10 +170,11 @@ def replayed(capture: Capture, draw: Draw) -> Results:
 
 
 def eager(capture: Capture, draw: Draw) -> Results:
-    """The original program's results."""
+    """The original program's results. What the graph writes and the program left alone stands as it was given."""
     torch.manual_seed(draw.seed)
     outcome = capture.origin.step(draw.values, draw.tangents)
-    return keyed(outcome.outputs, outcome.mutations, outcome.gradients)
+    written = {port.name: draw.values[port.name] for port in capture.pairs[0].forward.by_role("mutation")}
+    return keyed(outcome.outputs, written | outcome.mutations, outcome.gradients)
 
 
 def keyed(outputs: Mapping[str, Any], mutations: Mapping[str, Any], gradients: Mapping[str, Any]) -> Results:
@@ -189,7 +193,7 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
             raise ReplayError(f"the original program failed on its captured inputs: {type(error).__name__}: {error}") from error
         said.append(f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})")
         return []
-    verdicts = against(capture, results, wanted)
+    verdicts = against(results, wanted)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
     again = eager(capture, draw)
@@ -207,18 +211,12 @@ def unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
     return replace(port, verdict="unproven", detail="the program does not give the same twice under one seed")
 
 
-def against(capture: Capture, results: Results, wanted: Results) -> list[PortVerdict]:
-    """Each port that either side has; a mutation that only one side has is compared as a value that is not there."""
+def against(results: Results, wanted: Results) -> list[PortVerdict]:
+    """Each port that either side has."""
     return [
         compare(key.partition(" ")[2], key.partition(" ")[0], results.ports.get(key), wanted.ports.get(key))
         for key in dict.fromkeys([*results.ports, *wanted.ports])
-        if not unchanged(key, results, wanted)
     ]
-
-
-def unchanged(key: str, results: Results, wanted: Results) -> bool:
-    """A mutation that writes back what stood there before: one side may leave it out."""
-    return key.startswith("mutation ") and key not in results.ports and wanted.ports[key] is None
 
 
 def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
@@ -230,7 +228,7 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[
     pair = capture.pairs[0]
     said.append("the program is gone: checked against autograd of the saved forward alone")
     wanted = second_opinion(pair.forward, capture, draw)
-    return [port for port in against(capture, results, wanted) if port.role == "gradient" or pair.backward is None]
+    return [port for port in against(results, wanted) if port.role == "gradient" or pair.backward is None]
 
 
 def second_opinion(forward: Graph, capture: Capture, draw: Draw) -> Results:
@@ -252,19 +250,54 @@ def second_opinion(forward: Graph, capture: Capture, draw: Draw) -> Results:
     return keyed(plain, {}, named)
 
 
-# ------------------------------------------------------------------ witnesses
-
-Row = dict[str, Any]
+# ------------------------------------------------------------------ what a sample keeps
 
 
-def witness(capture: Capture) -> dict[str, Row] | None:
-    """What the original program gives on the recipe's inputs, in a few numbers a port; None where it is gone or fails."""
-    if capture.origin is None or not capture.origin.alive or capture.recipes is None or capture.recipes.missing:
-        return None
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """What `save` keeps of a proof on the recipe's inputs, and every value that stood on a port."""
+
+    witness: dict[str, Row] | None
+    verdict: Verdict
+    values: dict[str, Any]
+
+
+def attest(capture: Capture) -> Attested:
+    """Prove a Capture on its recipe's inputs, with its power, and keep the original program's numbers for later."""
+    alive = capture.origin is not None and capture.origin.alive
+    draw, again = drawn(capture, "recipe", None), drawn(capture, "fresh", FRESH)
+    said: list[str] = []
     with torch.random.fork_rng(devices=[]):
-        results = eager(capture, drawn(capture, "recipe", None))
-    return {key: row(value) for key, value in results.ports.items()}
+        wanted = eager(capture, draw) if alive else None
+        torch.manual_seed(draw.seed)
+        got = replay_values(capture, draw.values, draw.tangents)
+        results = keyed(got.named, got.mutations, got.gradients)
+        verdicts = against(results, wanted) if wanted is not None else against_autograd(capture, draw, results, said)
+        if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
+            verdicts = [unsteady(port, wanted, eager(capture, draw)) for port in verdicts]
+        seen = {"recipe": results}
+        try:
+            seen["fresh"] = replayed(capture, again)
+        except ReplayError as error:
+            said.append(f"fresh inputs could not be run ({str(error)[:160]})")
+    verdict = summed_up(capture, {f"{port.role} {port.name}": port for port in verdicts}, said, seen)
+    rows = {key: row(value) for key, value in wanted.ports.items()} if wanted is not None else capture.witness
+    values = {f"{port.role} {port.name}": draw.values[port.name] for port in capture.pairs[0].forward.inputs}
+    values |= {f"constant {name}": value for name, value in draw.values.items()}
+    values |= {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
+    return Attested(rows, verdict, values | {f"saved {name}": value for name, value in got.saved.items()})
 
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """A Verdict as a sample keeps it."""
+    return {
+        "verdict": verdict.verdict,
+        "name": verdict.name,
+        "detail": verdict.detail[:2000],
+        "power": None if verdict.power is None else safe(verdict.power),
+        "vacuous": list(verdict.vacuous),
+        "ports": {f"{port.role} {port.name}": port.verdict for port in verdict.ports},
+    }
 
 def row(value: Tensor | None) -> Row:
     """One port's digest, norm, largest value and leading values."""

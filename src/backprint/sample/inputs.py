@@ -45,6 +45,7 @@ def fit_inputs(capture: Capture, values: Mapping[str, Tensor], data: str = "seed
         return Inputs(recipes | tangent_recipes(capture, data), {}, capture.seed)
     kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
     recipes = fit_all(own, capture.seed, kept)
+    recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
     return Inputs(recipes | tangent_recipes(capture, data), exact_data(own, recipes), capture.seed)
 
 
@@ -53,6 +54,12 @@ def held_exact(capture: Capture) -> set[str]:
     guarded = {name for guard in capture.guards if guard.kind in ("value", "shape") for name in guard.inputs}
     lifted = capture.origin.constants if capture.origin is not None else {}
     return guarded | set(lifted)
+
+
+def twin(name: str, recipe: Recipe) -> Recipe:
+    """The recipe of a tensor's second name: a view of the first, in the same memory."""
+    base = dict(recipe.facts)["of"] if recipe.kind == "view" else name
+    return replace(recipe, kind="view", seed=0, facts=(("of", base),))
 
 
 def _none(tensor: Tensor) -> Recipe:

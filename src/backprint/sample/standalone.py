@@ -64,6 +64,7 @@ def load_forward():
     path = pathlib.Path(__file__).resolve().parent.parent / "forward" / "model.py"
     spec = importlib.util.spec_from_file_location("forward_model", path)
     module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
     spec.loader.exec_module(module)
     return module
 
@@ -113,6 +114,6 @@ def core() -> str:
     return "\n".join(text.splitlines()[end:]).strip() + "\n"
 
 
-IMPORTS = "import importlib.util\nimport json\nimport pathlib\nimport re\n"
+IMPORTS = "import importlib.util\nimport json\nimport pathlib\nimport re\nimport sys\n"
 
 FOOTER = f"{MARKER}\n\n{IMPORTS}{core()}\n{MAIN}"

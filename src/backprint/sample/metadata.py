@@ -1,0 +1,222 @@
+"""`capture.json`: everything of a Capture that is neither text of a graph nor bytes of a tensor. Needs no torch.
+
+Reading trusts nothing: every field is checked for its type and size, and a complaint says which field and what stands there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from backprint.errors import GraphError, SampleError
+from backprint.graph.nouns import Capture, Guard, OpaqueEdge, Signature, Source
+
+FORMAT = 1
+"""The version of the layout. A newer one is refused by name; older ones are read."""
+
+MAX_BYTES = 64 * 2**20
+MAX_DEPTH = 40
+T = TypeVar("T")
+
+
+# ------------------------------------------------------------------ to JSON
+
+
+def describe(capture: Capture) -> dict[str, Any]:
+    """A Capture's plain facts."""
+    signature = capture.signature
+    return {
+        "format": FORMAT,
+        "name": capture.name,
+        "engine": capture.engine,
+        "environment": dict(capture.environment),
+        "requires": list(capture.requires),
+        "seed": capture.seed,
+        "signature": {
+            "arguments": list(signature.arguments),
+            "leaves": [list(pair) for pair in signature.leaves],
+            "output": signature.output,
+            "differentiable": list(signature.differentiable),
+            "same": [list(pair) for pair in signature.same],
+            "loss": signature.loss,
+        },
+        "guards": [
+            {"kind": g.kind, "text": g.text, "inputs": list(g.inputs), "source": source_json(g.source)} for g in capture.guards
+        ],
+        "opaque": [{"kind": e.kind, "text": e.text, "source": source_json(e.source)} for e in capture.opaque],
+    }
+
+
+def source_json(source: Source | None) -> Any:
+    """A source line as JSON."""
+    return None if source is None else [source.file, source.line, source.function, source.code, source.module]
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Readable JSON: a line a row of the tables, so that a diff shows what changed."""
+    path.write_text(lines(content, 0) + "\n", encoding="utf-8")
+
+
+def lines(value: Any, depth: int) -> str:
+    """JSON in which small rows stay on one line."""
+    flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if depth >= 3 or len(flat) <= 100 or not isinstance(value, (dict, list)):
+        return flat
+    pad, end = "  " * (depth + 1), "  " * depth
+    if isinstance(value, dict):
+        rows = [f"{json.dumps(str(key), ensure_ascii=False)}: {lines(item, depth + 1)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(pad + row for row in rows) + f"\n{end}}}"
+    return "[\n" + ",\n".join(pad + lines(item, depth + 1) for item in value) + f"\n{end}]"
+
+
+# ------------------------------------------------------------------ from JSON
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file, with its size, depth and numbers bounded."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise SampleError(f"{path}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except (OSError, ValueError, RecursionError) as error:
+        raise SampleError(f"{path}: cannot be read as JSON: {type(error).__name__}: {str(error)[:200]}") from None
+    if not isinstance(content, dict):
+        raise SampleError(f"{path}: expected an object, found {type(content).__name__}")
+    return content
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
+
+
+class Field:
+    """A place in a JSON tree, for messages: `signature.arguments[2]`."""
+
+    def __init__(self, value: Any, path: str) -> None:
+        self.value, self.path = value, path
+
+    def get(self, key: str, default: Any = None) -> Field:
+        """The field of an object."""
+        content = self.expect(dict)
+        return Field(content.get(key, default), f"{self.path}.{key}" if self.path else key)
+
+    def expect(self, kind: type[T]) -> T:
+        """The value, which must be of this kind."""
+        if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):
+            raise SampleError(f"{self.path}: expected {kind.__name__}, found {str(self.value)[:80]!r}")
+        return self.value
+
+    def text(self, most: int = 4096) -> str:
+        """A printable string."""
+        found = self.expect(str)
+        if len(found) > most or not (found.isprintable() or not found):
+            raise SampleError(f"{self.path}: expected printable text of at most {most} characters, found {found[:80]!r}")
+        return found
+
+    def items(self, most: int = 1_000_000) -> list[Field]:
+        """The items of a list."""
+        found = self.expect(list)
+        if len(found) > most:
+            raise SampleError(f"{self.path}: {len(found):,} items; at most {most:,} are read")
+        return [Field(item, f"{self.path}[{index}]") for index, item in enumerate(found)]
+
+    def texts(self) -> tuple[str, ...]:
+        """A list of strings."""
+        return tuple(item.text() for item in self.items())
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """A list of pairs of strings."""
+        found = [item.texts() for item in self.items()]
+        if any(len(pair) != 2 for pair in found):
+            raise SampleError(f"{self.path}: expected pairs")
+        return tuple((left, right) for left, right in found)
+
+
+def read_source(field: Field) -> Source | None:
+    """A source line."""
+    if field.value is None:
+        return None
+    file, line, function, code, module = field.items(5) if len(field.expect(list)) == 5 else _wrong(field)
+    return Source(file.text(), line.expect(int), function.text(), code.text(), module.text())
+
+
+def _wrong(field: Field) -> Any:
+    raise SampleError(f"{field.path}: expected file, line, function, code, module")
+
+
+def read_tree(field: Field, depth: int = 0) -> Any:
+    """The structure of a result: `port`, `value`, `dict`, `list`, `tuple`."""
+    if depth > MAX_DEPTH:
+        raise SampleError(f"{field.path[:80]}: nested too deeply")
+    if field.value is None:
+        return None
+    content = field.expect(dict)
+    if len(content) != 1:
+        raise SampleError(f"{field.path}: expected one of port, value, dict, list, tuple")
+    kind = next(iter(content))
+    inner = field.get(kind)
+    match kind:
+        case "port" | "value":
+            return {kind: inner.text()}
+        case "list" | "tuple":
+            return {kind: [read_tree(item, depth + 1) for item in inner.items()]}
+        case "dict":
+            keys = inner.expect(dict)
+            return {"dict": {str(key): read_tree(Field(item, f"{inner.path}.{key}"), depth + 1) for key, item in keys.items()}}
+    raise SampleError(f"{field.path}: {kind!r:.40} is none of port, value, dict, list, tuple")
+
+
+def read_signature(field: Field) -> Signature:
+    """How arguments and results map to ports."""
+    return Signature(
+        arguments=field.get("arguments", []).texts(),
+        leaves=field.get("leaves", []).pairs(),
+        output=read_tree(field.get("output")),
+        differentiable=field.get("differentiable", []).texts(),
+        same=field.get("same", []).pairs(),
+        loss=field.get("loss", "").text(),
+    )
+
+
+def check_format(content: Mapping[str, Any], path: Path) -> None:
+    """Refuse a sample of a newer format, and what is no sample at all."""
+    found = content.get("format")
+    if type(found) is not int or found < 1:
+        raise SampleError(f"{path}: no format version; this is no capture.json of a sample")
+    if found > FORMAT:
+        raise SampleError(f"{path}: format {found}, and this Backprint reads up to {FORMAT}: use a newer Backprint")
+
+
+def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The plain facts of a Capture, checked, as its constructor takes them."""
+    root = Field(dict(content), "")
+    try:
+        return {
+            "name": root.get("name").text(),
+            "engine": root.get("engine").text(64),
+            "signature": read_signature(root.get("signature")),
+            "guards": tuple(each(root.get("guards", []), read_guard)),
+            "opaque": tuple(each(root.get("opaque", []), read_edge)),
+            "environment": tuple((str(k), str(v)) for k, v in root.get("environment", {}).expect(dict).items()),
+            "requires": root.get("requires", []).texts(),
+            "seed": root.get("seed", 0).expect(int),
+        }
+    except (SampleError, GraphError) as error:
+        raise SampleError(f"{path}: {error}") from None
+
+
+def each(field: Field, read: Callable[[Field], T]) -> list[T]:
+    """Every item of a list, read."""
+    return [read(item) for item in field.items()]
+
+
+def read_guard(field: Field) -> Guard:
+    """One guard."""
+    return Guard(field.get("kind").text(), field.get("text").text(), field.get("inputs").texts(), read_source(field.get("source")))
+
+
+def read_edge(field: Field) -> OpaqueEdge:
+    """One opaque edge."""
+    return OpaqueEdge(field.get("kind").text(), field.get("text").text(), read_source(field.get("source")))

@@ -1,0 +1,127 @@
+"""A Capture to a sample on disk: written beside its place, then renamed, so that it is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from backprint.errors import RefusedError, SampleError, UsageError
+from backprint.graph.nouns import Capture, Graph
+from backprint.graph.text import emit
+from backprint.sample.graphnet import write_graphnet
+from backprint.sample.inputs import MODES, Inputs
+from backprint.sample.metadata import describe, write_json
+from backprint.sample.recipes import to_json
+from backprint.sample.standalone import FOOTER
+
+Results = Mapping[str, Any]
+
+
+def write(capture: Capture, path: str | os.PathLike[str], inputs: Inputs, kept: Mapping[str, Any], values: Results) -> Path:
+    """Write a sample. `kept` goes into capture.json as it is (witness, verdict); `values` are the inputs, for statistics."""
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
+    try:
+        fill(staging, capture, inputs, kept, values)
+        staging.chmod(0o755)
+        settle(staging, place)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return place
+
+
+def settle(staging: Path, place: Path) -> None:
+    """Put the finished folder in its place; an older sample there goes away only once the new one stands ready."""
+    if place.exists():
+        old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
+        os.replace(place, old / "sample")
+        os.replace(staging, place)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        os.replace(staging, place)
+
+
+def check_place(path: str | os.PathLike[str], overwrite: bool) -> None:
+    """Refuse to write over what is there, unless it is a sample and the user said so."""
+    place = Path(path)
+    if not place.exists():
+        return
+    if not place.is_dir() or (any(place.iterdir()) and not (place / "capture.json").exists()):
+        raise UsageError(f"{place} is there and is no sample: choose another path")
+    if not overwrite and any(place.iterdir()):
+        raise UsageError(f"{place} is there already: pass overwrite=True, or choose another path")
+
+
+def check_data(data: str) -> None:
+    """Refuse an unknown kind of data."""
+    if data not in MODES:
+        raise UsageError(f"data={data!r} is none of {', '.join(map(repr, MODES))}")
+
+
+def check_custom(capture: Capture, allow: Sequence[str]) -> None:
+    """Refuse operators that PyTorch alone does not have, unless they were allowed by name."""
+    refused = [target for target in capture.requires if not allowed(target, allow)]
+    if refused:
+        name = refused[0].removeprefix("torch.ops.")
+        raise RefusedError(
+            f"the graph calls the custom operator {name}, so the sample would not run with PyTorch alone: decompose it "
+            f"(decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), and it is kept as a requirement"
+        )
+
+
+def allowed(target: str, allow: Sequence[str]) -> bool:
+    """Whether a custom operator was allowed, with or without its overload."""
+    name = target.removeprefix("torch.ops.")
+    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
+
+
+def fill(folder: Path, capture: Capture, inputs: Inputs, kept: Mapping[str, Any], values: Results) -> None:
+    """Every file of a sample."""
+    content = describe(capture)
+    content["pairs"] = []
+    for index, pair in enumerate(capture.pairs):
+        name = f"pair_{index}"
+        row: dict[str, Any] = {"folder": name, "name": pair.name}
+        for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
+            if graph is not None:
+                row[side] = write_side(folder / name / side, capture, side, graph, values)
+        content["pairs"].append(row)
+    content |= kept
+    content["recipes"] = {name: to_json(recipe) for name, recipe in inputs.recipes.items()}
+    if inputs.exact:
+        write_tensors(folder / "tensors.safetensors", inputs.exact)
+    write_json(folder / "capture.json", content)
+
+
+def write_side(folder: Path, capture: Capture, side: str, graph: Graph, values: Results) -> dict[str, Any]:
+    """One direction's folder; what capture.json says of it."""
+    folder.mkdir(parents=True)
+    text = model_text(capture, side, graph)
+    (folder / "model.py").write_text(text, encoding="utf-8")
+    write_graphnet(folder, f"{capture.name}_{side}", graph, text, values)
+    saved = sum(getattr(port.spec, "nbytes", 0) for port in graph.outputs if port.role == "saved")
+    return {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs), "saved_bytes": saved}
+
+
+def model_text(capture: Capture, side: str, graph: Graph) -> str:
+    """`model.py`: a docstring, the graph, and the lines that run it alone."""
+    torch_version = dict(capture.environment).get("torch", "")
+    title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."
+    return emit(graph, title) + "\n\n" + FOOTER
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """The exact data."""
+    from safetensors.torch import save_file
+
+    try:
+        save_file({name: tensor.clone() for name, tensor in tensors.items()}, str(path))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise SampleError(f"{path}: the exact data could not be written: {error}") from error
