@@ -21,6 +21,7 @@ ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
+    "examples": (),
     "graph": ("errors",),
     "capture": (*GROUND, "graph"),
     "sample": (*GROUND, "graph"),

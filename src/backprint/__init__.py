@@ -2,7 +2,7 @@
 
 import backprint.capture
 import backprint.replay  # the rooms first, so that the verbs of the same names below stay what `bp.capture` means
-from backprint.api import capture, load, replay, run, save, verify
+from backprint.api import capture, forward_backward_graphs, inference_graph, load, replay, run, save, verify
 from backprint.errors import (
     BackprintError,
     CaptureError,
@@ -35,6 +35,8 @@ __all__ = [
     "UsageError",
     "__version__",
     "capture",
+    "forward_backward_graphs",
+    "inference_graph",
     "load",
     "replay",
     "run",

@@ -72,6 +72,22 @@ _DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    """The forward of `fn(*inputs)` as a plain torch.fx.Graph of ATen operators, for kernel writers."""
+    from backprint.capture.kernel_graphs import inference_graph as make
+
+    return make(fn, inputs)
+
+
+def forward_backward_graphs(
+    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None
+) -> tuple[Any, Any]:
+    """The forward and backward of `fn(*inputs)` as plain torch.fx.Graphs, tied by the names of the saved values."""
+    from backprint.capture.kernel_graphs import forward_backward_graphs as make
+
+    return make(fn, inputs, requires_grad)
+
+
 def replay(
     capture: Capture,
     *args: Any,

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from backprint.errors import RefusedError
 from backprint.graph.nouns import (
     ATOMS,
     DTYPES,
@@ -35,7 +34,6 @@ from backprint.graph.nouns import (
     Sub,
     Symbol,
     TensorSpec,
-    check_local,
 )
 
 TARGETS = (
@@ -49,18 +47,10 @@ TARGETS = (
     "torch.ops.higher_order.cond",
     "torch.ops.mylib.scale_.default",
 )
-WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
-
-
-def is_local(name: str) -> bool:
-    try:
-        check_local(name)
-    except RefusedError:
-        return False
-    return True
-
-
-LOCALS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True).filter(is_local)
+ODD = "ab0_.,:;#'\"\\/[](){}=% \t\n\r\0\x0c\x85\u2028\u202eéﬁ層"
+WORDS = st.one_of(st.just("x"), st.text(ODD, max_size=6), st.text(max_size=3))
+NAMES = "a B _ _x x1 f32 s0 match case type guard_0 input saved os print v in_ out conv_1 GraphModule"
+LOCALS = st.sampled_from(NAMES.split())
 SIZES = st.one_of(st.integers(0, 2**40), st.sampled_from(["s0", "2*s0 + 1", "Max(1, s0)", "(s0 + 1)//2", "u0**2"]))
 DEVICES = st.sampled_from(["cpu", "cuda", "cuda:0", "cuda:11", "meta"])
 FLOATS = st.floats().map(lambda number: math.nan if number != number else number)  # one nan, so that == can see it
@@ -74,14 +64,16 @@ def tensor_specs(draw: st.DrawFn) -> TensorSpec:
     return TensorSpec(draw(st.sampled_from(list(DTYPES))), shape, stride, draw(SIZES), draw(DEVICES), layout)
 
 
-SCALAR_SPECS = st.builds(ScalarSpec, st.sampled_from(SCALARS), st.sampled_from(["", "s0", "s0 < 5", "Eq(s0, 2)", "1.5*u0"]))
+SCALAR_SPECS = st.builds(
+    ScalarSpec, st.sampled_from(SCALARS), st.sampled_from(["", "s0", "s0 < 5", "Eq(s0, 2)", "1.5*u0"])
+)
 SPECS = st.one_of(
     st.none(),
     tensor_specs(),
     SCALAR_SPECS,
     st.lists(st.one_of(st.none(), tensor_specs(), SCALAR_SPECS, st.just(())), max_size=3).map(tuple),
 )
-PORT_NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(str.isprintable)
+PORT_NAMES = WORDS.map(lambda word: "".join(filter(str.isprintable, word)) or "p")
 SOURCES = st.builds(Source, WORDS, st.integers(0, 10**9 - 1), WORDS, WORDS, WORDS)
 NUMBERS = st.one_of(st.booleans(), st.integers(-(2**128), 2**128), FLOATS, st.complex_numbers(allow_nan=False))
 
@@ -100,35 +92,39 @@ def values(names: list[str], subs: list[str]) -> st.SearchStrategy[object]:
             st.builds(Slice, inner, inner, inner),
             st.lists(st.tuples(inner, inner), max_size=2).map(lambda items: Dict(tuple(items))),
         ),
-        max_leaves=5,
+        max_leaves=4,
     )
 
 
 @st.composite
 def anything(draw: st.DrawFn, depth: int = 1) -> Graph:
     """A graph of whatever the nouns allow."""
-    fresh = draw(st.lists(LOCALS, unique=True, max_size=10))
+    fresh = draw(st.lists(LOCALS, unique=True, max_size=7))
     names, steps, guards = fresh[: draw(st.integers(0, 3))], [], 0
     inputs = tuple(Port(draw(PORT_NAMES), draw(st.sampled_from(IN_ROLES)), draw(SPECS), name) for name in names)
-    members = draw(st.lists(LOCALS.filter(lambda name: name != "forward"), unique=True, max_size=3))
+    members = draw(st.lists(LOCALS, unique=True, max_size=3))
     subgraphs = tuple((name, draw(anything(depth=0))) for name in members[:2]) if depth else ()
-    symbols = tuple(Symbol(name, draw(st.integers(0, 99)), "2", draw(st.sampled_from(["inf", "7"]))) for name in members[2:])
+    symbols = tuple(
+        Symbol(name, draw(st.integers(0, 99)), "2", draw(st.sampled_from(["inf", "7"]))) for name in members[2:]
+    )
     for name in fresh[len(names) :]:
         any_value = values(names, [attribute for attribute, _ in subgraphs])
         note = {"source": draw(st.none() | SOURCES)}
-        note["link"] = draw(st.none() | st.builds(Link, st.sampled_from(LINKS), st.lists(LOCALS, min_size=1).map(tuple)))
+        note["link"] = draw(
+            st.none() | st.builds(Link, st.sampled_from(LINKS), st.lists(LOCALS, min_size=1).map(tuple))
+        )
         if names and draw(st.integers(0, 4)) == 0:
             target = draw(st.sampled_from(["assert_equal", "assert_shape", "assert_nan"]))
             args = (Ref(draw(st.sampled_from(names))), *([draw(any_value)] if target != "assert_nan" else []))
             steps.append(Step(f"guard_{guards}", target, args, **note))
             guards += 1
             continue
-        keys = draw(st.lists(LOCALS | st.sampled_from(["from", "lambda", "self", "None"]), unique=True, max_size=3))
+        keys = draw(st.lists(LOCALS | st.sampled_from(["from", "lambda", "self", "None"]), unique=True, max_size=2))
         steps.append(
             Step(
                 name,
                 draw(st.sampled_from(TARGETS)),
-                tuple(draw(st.lists(any_value, max_size=4))),
+                tuple(draw(st.lists(any_value, max_size=3))),
                 tuple((key, draw(any_value)) for key in keys),
                 draw(SPECS),
                 **note,

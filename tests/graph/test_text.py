@@ -142,9 +142,7 @@ def test_items_come_back(index: Value) -> None:
 
 @pytest.mark.parametrize("first", [List((1, 2)), (), Sub("body"), "text", 3])
 def test_items_of_what_has_no_name_come_back(first: Value) -> None:
-    graph = graph_of(Step("item", "operator.getitem", (first, 0)))if first != Sub("body") else None
-    graph = graph or Graph((), (Step("item", "operator.getitem", (first, 0)),), (), (), (("body", graph_of()),))
-    assert_returns(graph)
+    assert_returns(Graph((), (Step("item", "operator.getitem", (first, 0)),), (), (), (("body", graph_of()),)))
 
 
 @pytest.mark.parametrize("key", ["from", "None", "class", "lambda", "self", "match", "_", "dim"])
@@ -185,7 +183,20 @@ def test_symbols_come_back() -> None:
     assert_returns(Graph((size, shaped), steps, (OUT,), (Ref("v"),), symbols=symbols))
 
 
-NAMES = ["conv1.weight", "a b", " ", "it's", '"quoted"', "back\\slash", "größe", "層.0", "input x", "f32[2] input y", "#", "{x}"]
+NAMES = [
+    "conv1.weight",
+    "a b",
+    " ",
+    "it's",
+    '"quoted"',
+    "back\\slash",
+    "größe",
+    "層.0",
+    "input x",
+    "f32[2] input y",
+    "#",
+    "{x}",
+]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "\\n", "x" * 4096])
@@ -243,11 +254,11 @@ def test_windows_line_ends_and_blank_lines_do_not_matter() -> None:
     graph = graph_of(replace(RELU, source=MODEL), result=Ref("relu"))
     assert parse(graph.code.replace("\n", "\r\n")) == graph
     assert parse(graph.code.replace("\n", "\n\n")) == graph
-    assert parse(graph.code.replace("(x)", "(\n            x,\n        )")) == graph
+    assert parse(graph.code.replace("default(x)", "default(\n            x,\n        )")) == graph
 
 
 @given(anything())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=80)
 def test_random_graphs_come_back(graph: Graph) -> None:
     assert_returns(graph)
 
@@ -273,7 +284,10 @@ MALFORMED: dict[str, tuple[Make, str]] = {
     "a number's subclass": (lambda: graph_of(result=type("float64", (float,), {})(1)), "a float64 cannot stand"),
     "too wide a number": (lambda: graph_of(result=2**200), "an integer of 201 bits"),
     "an unknown name": (lambda: graph_of(result=Ref("y")), "'out' uses 'y' before it is defined"),
-    "a name from later": (lambda: graph_of(Step("v", "aten.relu.default", (Ref("v"),))), "uses 'v' before it is defined"),
+    "a name from later": (
+        lambda: graph_of(Step("v", "aten.relu.default", (Ref("v"),))),
+        "uses 'v' before it is defined",
+    ),
     "an unknown subgraph": (lambda: graph_of(result=Sub("body")), "the subgraph 'body', which is not here"),
     "a subgraph in a slice": (lambda: graph_of(result=Slice(Sub("body"), 1, 1)), "the subgraph 'body'"),
     "a name twice": (lambda: graph_of(RELU, RELU), "'relu' is defined twice"),
@@ -294,7 +308,7 @@ MALFORMED: dict[str, tuple[Make, str]] = {
     "a line that is none": (lambda: Source("a.py", -1, "f"), "-1 is no line number"),
     "a port without a name": (lambda: Port("", "input"), "must be printable and not empty"),
     "a port of two lines": (lambda: Port("a\nb", "input"), "must be printable"),
-    "a size in quotes": (lambda: TensorSpec("float32", ("12",)), "a number in quotes"),
+    "a size in quotes": (lambda: TensorSpec("float32", ("12",)), "is no size: a size is a number"),
     "a size of a size": (lambda: TensorSpec("float32", ("s0, s1",)), "nor an expression of sizes"),
     "a size too large": (lambda: TensorSpec("float32", (2**70,)), "71 bits is no size"),
     "a size that ends the list": (lambda: TensorSpec("float32", ('2] input x"',)), "no size of a tensor"),

@@ -33,9 +33,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
-from backprint.capture.program import Program, call, named_outputs, quiet_state, shielded, with_loss
+from backprint.capture.program import Program, Substitute, call, modes_reach_backward, named_outputs, placed, quiet_state, shielded, with_loss
 from backprint.capture.scout import Reading, module_paths, reads_values
-from backprint.errors import CaptureError, DataDependentError
+from backprint.errors import BackprintError, CaptureError, DataDependentError
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
     "min-cut": min_cut_rematerialization_partition,
@@ -244,6 +244,11 @@ def trace_once(run: _Run, partition: str | Callable[..., Any], decompose: Mappin
         stack.enter_context(quiet_state(program.target()))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
+        stack.enter_context(modes_reach_backward())
+        stack.enter_context(Lines(run.paths))
+        if program.outside:
+            stack.enter_context(Substitute(run.table))
+        stack.callback(lambda: run.open.close())
         try:
             joint = aot_export_joint_with_descriptors(
                 stack, _Function(run), run.fakes(), decompositions=dict(decompose or {}), _disable_torch_fn_metadata_mode=True
@@ -252,6 +257,11 @@ def trace_once(run: _Run, partition: str | Callable[..., Any], decompose: Mappin
             raise DataDependentError(_late(program, error)) from error
         except UnsupportedOperatorException as error:
             raise CaptureError(f"{error.func} has no fake kernel, so it cannot be traced: register one with torch.library.register_fake") from error
+        except BackprintError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {str(error)[:1000]}"
+            raise CaptureError(f"{program.title} runs, but AOTAutograd cannot trace it: {said}") from error
         graph_module = joint.graph_module
         take_out_copies(graph_module)
         return cut(run, graph_module, partition)
@@ -279,6 +289,8 @@ class _Run:
         self.fake = Recorded(real)
         self.paths = module_paths(program)
         self.names = tuple(named.name for named in program.tensors)
+        self.table: dict[int, Tensor] = {}
+        self.open = contextlib.ExitStack()
         self.outputs: list[tuple[str, str]] = []
         self.guards: list[Reading] = []
         self.tree: Any = None
@@ -305,10 +317,9 @@ class _Run:
         told = Told(self.readings, self.fake, self.specialise)
         ready = assemble(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(Lines(self.paths))
-            if self.readings:
-                stack.enter_context(told)
+        self.open.close()
+        self.open.enter_context(placed(program, ready, self.table))
+        with told if self.readings else contextlib.nullcontext():
             result = with_loss(program, call(program, ready))
         named, self.tree = named_outputs(program, result)
         self.leaves = tuple(_still(leaf) for _, leaf in named)
@@ -330,7 +341,7 @@ def _still(leaf: Any) -> Any:
 
 def mark(tensor: Tensor) -> Tensor:
     """A copy that `take_out_copies` will find."""
-    with noted(True):
+    with torch._C.DisableTorchFunction(), noted(True):
         return tensor.clone()
 
 

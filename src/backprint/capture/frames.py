@@ -15,12 +15,15 @@ from backprint.graph.nouns import Source
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_EXAMPLES = os.path.join(_OURS, "examples", "")
 
 
 @functools.cache
 def is_users(file: str) -> bool:
     """Whether a file is neither torch's, nor ours, nor made up."""
-    return not (file.startswith((_TORCH, _OURS, "<frozen")) or file in ("<string>", "<stdin>", "<eval_with_key>"))
+    if file.startswith(_OURS):
+        return file.startswith(_EXAMPLES)
+    return not (file.startswith((_TORCH, "<frozen")) or file in ("<string>", "<eval_with_key>"))
 
 
 def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:

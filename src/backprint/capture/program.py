@@ -265,20 +265,48 @@ def training_mode(module: Any, mode: str | None) -> Iterator[None]:
             child.training = flag
 
 
-def call(program: Program, values: Mapping[str, Tensor]) -> Any:
-    """The program's result on these values. Grad mode, seeds and aliasing are the caller's business."""
+@contextlib.contextmanager
+def placed(program: Program, values: Mapping[str, Tensor], table: dict[int, Tensor] | None = None) -> Iterator[None]:
+    """The program's state and outside tensors with these values, as long as its forward and backward run.
+
+    A backward may run parts of the forward again (checkpointing), so this spans both. With a `table`, the caller has a
+    Substitute mode on it already.
+    """
     target = program.target()
-    leaves = [values[leaf.name] if isinstance(leaf, _Slot) else leaf for leaf in program.leaves]
-    args, kwargs = pytree.tree_unflatten(leaves, program.structure)
+    swapped = {id(tensor): values[name] for name, tensor in program.outside.items() if name in values}
     with contextlib.ExitStack() as stack:
         stack.enter_context(training_mode(target, program.mode))
         if isinstance(target, nn.Module):
-            state = {named.name: values[named.name] for named in program.tensors if named.role in ("parameter", "buffer")}
+            state = {named.name: values[named.name] for named in program.tensors if named.name in state_of(target)}
             stack.enter_context(stateless._reparametrize_module(target, state, tie_weights=True))
-        swapped = {id(tensor): values[name] for name, tensor in program.outside.items() if name in values}
-        if swapped:
+        if table is not None:
+            table.clear()
+            table.update(swapped)
+        elif swapped:
             stack.enter_context(Substitute(swapped))
-        return target(*args, **kwargs)
+        yield
+
+
+@contextlib.contextmanager
+def modes_reach_backward() -> Iterator[None]:
+    """Function modes stay on while autograd runs: a backward that runs the forward again must meet them.
+
+    `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles one.
+    """
+    before = torch.autograd.has_torch_function
+    torch.autograd.has_torch_function = lambda _: False
+    try:
+        yield
+    finally:
+        torch.autograd.has_torch_function = before
+
+
+def call(program: Program, values: Mapping[str, Tensor]) -> Any:
+    """The program's result on these values, once they are `placed`."""
+    target = program.target()
+    leaves = [values[leaf.name] if isinstance(leaf, _Slot) else leaf for leaf in program.leaves]
+    args, kwargs = pytree.tree_unflatten(leaves, program.structure)
+    return target(*args, **kwargs)
 
 
 def shielded(program: Program, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
@@ -342,18 +370,21 @@ def step(
     silent = {named.name for named in program.tensors if program.silent and not named.requires_grad}
     before = {name: tensor.detach().clone() for name, tensor in ready.items() if name in silent}
     mode = watch(ready) if watch else contextlib.nullcontext()
-    with quiet_state(program.target()), torch.enable_grad(), mode:
-        result = with_loss(program, call(program, ready))
-    named, structure = named_outputs(program, result)
-    mutated = {
-        name: tensor.detach()
-        for name, tensor in ready.items()
-        if tensor._version != versions[name] or (name in before and not _identical(before[name], tensor))
-    }
-    tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
-    if watch:
-        mode.judge_outputs(tensors)
-    gradients = {} if watch else pull_back(program, leaves, tensors, tangents)
+    with quiet_state(program.target()), torch.enable_grad(), placed(program, ready):
+        with mode:
+            result = with_loss(program, call(program, ready))
+        named, structure = named_outputs(program, result)
+        changed = {
+            name
+            for name, tensor in ready.items()
+            if tensor._version != versions[name] or (name in before and not _identical(before[name], tensor))
+        }
+        changed |= {name for group in program.assembled if changed & set(group) for name in group}
+        mutated = {name: ready[name].detach().clone() for name in ready if name in changed}
+        tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+        if watch:
+            mode.judge_outputs(tensors)
+        gradients = {} if watch else pull_back(program, leaves, tensors, tangents)
     outputs = {name: tensor.detach() for name, tensor in tensors.items()}
     return Outcome(outputs, gradients, mutated, structure, tuple(leaf for _, leaf in named))
 
@@ -371,7 +402,8 @@ def pull_back(
     if not roots or not wanted:
         return {}
     given = [torch.ones_like(tensor) if tangents is None else tangents[name] for name, tensor in roots.items()]
-    found = torch.autograd.grad(list(roots.values()), [leaves[named.name] for named in wanted], given, allow_unused=True)
+    with modes_reach_backward():
+        found = torch.autograd.grad(list(roots.values()), [leaves[named.name] for named in wanted], given, allow_unused=True)
     gradients = {}
     for named, gradient in zip(wanted, found, strict=True):
         for name in (named.name, *named.same):

@@ -29,8 +29,11 @@ from backprint.tree import alias_groups
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
 
-SILENT_WRITERS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
-"""Kernels that change running statistics although their schema does not say so."""
+SILENT_WRITERS = tuple(
+    f"aten::{name}_batch_norm{rest}"
+    for name, rest in (("native", ""), ("cudnn", ""), ("miopen", ""), ("_native", "_legit"), ("", "_with_update"))
+)
+"""Kernels that change running statistics although their schema, or the tensors' version, does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,18 @@ class Watch(TorchDispatchMode):
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
+            elif isinstance(leaf, Tensor):
+                raise CaptureError(self.sparse(func, leaf))
         if reads_values(func):
             self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
         return result
+
+    def sparse(self, func: Any, tensor: Tensor) -> str:
+        """Why a program with sparse tensors is refused, and where it makes one."""
+        where = frames.here(self.paths)
+        place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
+        kind = str(tensor.layout)[6:]
+        return f"{func} gives a {kind} tensor{place}: engine 'aot' would lose its gradients; keep that part outside, or dense"
 
     def meet(self, func: Any, tensor: Tensor) -> None:
         """A tensor of unknown memory comes from outside; keep its bytes if they are about to change."""

@@ -239,7 +239,7 @@ class Source:
 
 
 _BLURS = {
-    "file": re.compile(r"^\[|:(?=\d+ in )"),
+    "file": re.compile(r"^\[|;|:(?=\d+ in )"),
     "function": re.compile(":"),
     "code": re.compile("(?!)"),
     "module": re.compile(r"\]"),
@@ -567,8 +567,8 @@ def check_size(size: Size) -> None:
             raise GraphError(f"a size of {size.bit_length()} bits is no size of a tensor")
         return
     check_expression(size)
-    if _NUMBER.fullmatch(str(size)):
-        raise GraphError(f"{size!r:.80} is a number in quotes: a size is a number, or an expression with a symbol")
+    if str(size).lstrip("-").isdigit():
+        raise GraphError(f"{size!r:.80} is no size: a size is a number of 64 bits, or an expression with a symbol")
 
 
 def check_expression(text: Size) -> None:

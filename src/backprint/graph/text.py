@@ -22,6 +22,7 @@ from typing import TypeAlias, TypeVar
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.nouns import (
+    ATOMS,
     DTYPES,
     LINKS,
     MAX_DEPTH,
@@ -296,8 +297,8 @@ def _tree(text: str) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
             return ast.parse(text)
-    except (SyntaxError, ValueError) as error:
-        raise GraphError(f"line {getattr(error, 'lineno', None) or 0}: not Python: {error}") from None
+    except SyntaxError as error:
+        raise GraphError(f"line {error.lineno or 0}: not Python: {error.msg}") from None
 
 
 _STRING = re.compile(r""""[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|$)|'[^'\\]*+(?:\\.[^'\\]*+)*+(?:'|$)""")
@@ -421,7 +422,7 @@ class _Reader:
     ) -> Graph:
         spec = node.args
         stars = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
-        if node.decorator_list or spec.defaults or spec.kw_defaults or stars or getattr(node, "type_params", None):
+        if node.decorator_list or spec.defaults or stars or getattr(node, "type_params", None):
             raise self.refused(node, "decorators, defaults and star parameters are not part of a graph")
         if not spec.args or spec.args[0].arg != "self" or spec.args[0].annotation:
             raise self.refused(node, "forward takes self first")
@@ -594,8 +595,8 @@ class _Reader:
             if rest not in self.subs:
                 raise self.refused(node, f"{target!r:.80} is no subgraph of this graph")
             return Sub(rest)
-        if root == "torch" and "." not in rest:
-            return self.checked(node, lambda: Atom(rest))
+        if root == "torch" and rest in ATOMS:
+            return Atom(rest)
         return self.checked(node, lambda: Op(target))
 
     def constructed(self, node: ast.Call, depth: int) -> Value:

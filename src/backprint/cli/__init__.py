@@ -1,0 +1,53 @@
+"""Floor 5: the command line. One file a verb; a verb's module is imported when it is called, torch when it is needed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from backprint.version import __version__
+
+VERBS = ("capture", "verify", "show", "demo", "doctor")
+
+
+class Verbs(click.Group):
+    """The group that finds a verb in the module of its name, and turns our errors into exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"backprint.cli.{name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from backprint.errors import BackprintError, UsageError
+
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            raise click.UsageError(str(error)) from error
+        except BackprintError as error:
+            click.echo(f"backprint: {type(error).__name__}: {error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="backprint")
+def main() -> None:
+    """Capture, keep, replay and prove the forward and backward graphs that PyTorch really runs.
+
+    \b
+    Exit codes: 0 all is good, 1 something is not good, 2 wrong usage.
+    Shell completion: eval "$(_BACKPRINT_COMPLETE=bash_source backprint)"   (or zsh_source, fish_source)
+    """
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """`main` for scripts."""
+    main(args=arguments)

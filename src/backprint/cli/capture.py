@@ -1,0 +1,92 @@
+"""`backprint capture TARGET -o DIR`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+LOSSES = ("sum", "mean")
+
+
+@click.command("capture")
+@click.argument("target")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write the sample to.")
+@click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "aot"]), help="How to trace.")
+@click.option("--data", default="seed", show_default=True, type=click.Choice(["seed", "exact", "none"]), help="How inputs are kept.")
+@click.option("--mode", type=click.Choice(["train", "eval"]), help="Put the module in this mode first; else as it is.")
+@click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
+@click.option("--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save.")
+@click.option("--specialise", is_flag=True, help="Go through .item() and data-dependent sizes, keeping them as guards.")
+@click.option("--device", help="Move the model and its inputs here first.")
+@click.option("--name", help="The sample's name; else the module's or function's.")
+@click.option("--allow", multiple=True, metavar="NS::OP", help="Keep this custom operator as a requirement of the sample.")
+@click.option("--overwrite", is_flag=True, help="Replace a sample that is there already.")
+@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
+def command(target: str, output: Path, loss: str | None, device: str | None, allow: tuple[str, ...], **rest: Any) -> None:
+    """Capture the forward and backward of TARGET and write them as a sample.
+
+    TARGET is `file.py:factory` or `package.module:factory`; the factory gives (model, args) or (model, args, kwargs).
+    """
+    from backprint.cli.target import read_target
+
+    as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
+    model, args, kwargs = read_target(target)
+    import backprint as bp
+
+    if device:
+        model, args, kwargs = moved(device, model, args, kwargs)
+    made = bp.capture(model, args=args, kwargs=kwargs, loss=loss_of(loss), **rest)
+    path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
+    stored = bp.load(path, allow=allow)
+    answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        tell(answer, made)
+    if answer["verdict"] in ("wrong", "failed"):
+        raise SystemExit(1)
+
+
+def tell(answer: dict[str, Any], made: Any) -> None:
+    """The answer in words."""
+    pair = made.pairs[0]
+    back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
+    click.echo(f"{answer['sample']}: {answer['name']}, {len(pair.forward.steps)} steps forward, {back}, {len(pair.saved)} values saved")
+    click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
+    for guard in made.guards:
+        click.echo(f"guard: {guard.text}")
+
+
+def loss_of(text: str | None) -> Any:
+    """A loss by name, or a function of the user's."""
+    if text is None:
+        return None
+    if text in LOSSES:
+        return lambda output: getattr(first_tensor(output), text)()
+    from backprint.cli.target import function_of
+
+    return function_of(text)
+
+
+def first_tensor(output: Any) -> Any:
+    """The first floating-point tensor of a result."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    from backprint.errors import UsageError
+
+    for leaf in tree_leaves(output):
+        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+    raise UsageError("--loss: the output holds no floating-point tensor")
+
+
+def moved(device: str, *values: Any) -> Any:
+    """Models and tensors on a device."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)

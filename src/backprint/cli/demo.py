@@ -1,0 +1,50 @@
+"""`backprint demo`: capture, verify and show two models, and say where the results are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+MODELS = ("convnet", "gpt")
+
+
+@click.command("demo")
+@click.option("-o", "--output", default="samples", show_default=True, type=click.Path(path_type=Path), help="Where to write.")
+def command(output: Path) -> None:
+    """Capture a convolutional model and a small GPT, prove both, and show what their backward does."""
+    import importlib
+
+    import backprint as bp
+    from backprint.cli import show, verify
+
+    places = []
+    for name in MODELS:
+        click.echo(f"\n== {name}: capture")
+        model, args = importlib.import_module(f"backprint.examples.{name}").factory()
+        made = bp.capture(model, args=args, name=name)
+        place = bp.save(made, output / name, overwrite=True)
+        places.append(place)
+        click.echo(f"{place}: {len(made.pairs[0].forward.steps)} steps forward, {len(made.pairs[0].backward.steps)} backward")
+        loaded = bp.load(place)
+        click.echo(f"\n== {name}: the backward begins")
+        click.echo(body(loaded.pairs[0].backward.code, 14))
+        click.echo(f"\n== {name}: show")
+        show.tell(loaded, loaded.pairs[0])
+    click.echo("\n== verify")
+    rows = [row for place in places for row in verify.judged(place, ())]
+    verify.table(rows)
+    click.echo("\nThe results:")
+    for place in places:
+        click.echo(f"  {place / 'pair_0' / 'forward' / 'model.py'}")
+        click.echo(f"  {place / 'pair_0' / 'backward' / 'model.py'}")
+    click.echo("Each runs alone, with torch and nothing else: python model.py")
+    if any(row["verdict"] not in ("bitwise", "close") for row in rows):
+        raise SystemExit(1)
+
+
+def body(code: str, lines: int) -> str:
+    """The first steps of a graph's text."""
+    rows = code.split("\n")
+    start = next(index for index, row in enumerate(rows) if row == "    ):") + 1
+    return "\n".join(rows[start : start + lines])

@@ -1,0 +1,59 @@
+"""`backprint doctor`: whether this machine can capture, keep and prove."""
+
+from __future__ import annotations
+
+import json
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
+def command(as_json: bool) -> None:
+    """Check this machine: versions, and a small capture through the whole flow."""
+    rows: dict[str, str] = {}
+    good = True
+    for name, check in CHECKS.items():
+        try:
+            rows[name] = check()
+        except Exception as error:  # noqa: BLE001  # a doctor reports whatever is wrong, by name
+            rows[name] = f"not good: {type(error).__name__}: {error}"
+            good = False
+    click.echo(json.dumps({"good": good, **rows}) if as_json else "\n".join(f"{name:<10} {said}" for name, said in rows.items()))
+    if not good:
+        raise SystemExit(1)
+
+
+def python_version() -> str:
+    """The interpreter."""
+    return f"{platform.python_version()} on {platform.machine()}"
+
+
+def torch_version() -> str:
+    """PyTorch, and what it runs on."""
+    import torch
+
+    cuda = f"CUDA {torch.version.cuda}, {torch.cuda.device_count()} devices" if torch.cuda.is_available() else "no CUDA device"
+    return f"{torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, {cuda}"
+
+
+def flow() -> str:
+    """A capture, kept, read and proved."""
+    import torch
+
+    import backprint as bp
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
+    with tempfile.TemporaryDirectory() as folder:
+        path = bp.save(bp.capture(model, torch.ones(2, 3)), Path(folder) / "sample")
+        verdict = bp.verify(bp.load(path))[0]
+    if verdict.verdict != "bitwise":
+        raise RuntimeError(f"{verdict.verdict}: {verdict.detail}")
+    return "capture, save, load and verify: bitwise"
+
+
+CHECKS: dict[str, Callable[[], str]] = {"python": python_version, "torch": torch_version, "flow": flow}

@@ -1,0 +1,120 @@
+"""`backprint show SAMPLE`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command("show")
+@click.argument("sample", type=click.Path(path_type=Path))
+@click.option("--backward", "side", flag_value="backward", help="The backward's code alone.")
+@click.option("--forward", "side", flag_value="forward", help="The forward's code alone.")
+@click.option("--summary", "summary_only", is_flag=True, help="The numbers without the code.")
+@click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the sample may call.")
+@click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object.")
+def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str, ...], as_json: bool) -> None:
+    """Show a sample: its code, and what it costs. Nothing of the sample is run, and torch is not needed."""
+    import backprint as bp
+
+    capture = bp.load(sample, allow=allow)
+    if as_json:
+        click.echo(json.dumps(numbers(capture, sample)))
+        return
+    if not summary_only:
+        for pair in capture.pairs:
+            for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
+                if side in (None, name) and graph is not None:
+                    code(f"{pair.name} {name}", graph.code)
+    if side is None:
+        for pair in capture.pairs:
+            tell(capture, pair)
+    elif side == "backward" and all(pair.backward is None for pair in capture.pairs):
+        click.echo("no backward: no output of this program asks for a gradient", err=True)
+
+
+def code(title: str, text: str) -> None:
+    """A graph's text, coloured on a terminal."""
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    console = Console()
+    if not console.is_terminal:
+        click.echo(text)
+        return
+    console.rule(title)
+    console.print(Syntax(text, "python", theme="ansi_dark", word_wrap=False, background_color="default"))
+
+
+def numbers(capture: Any, sample: Path) -> dict[str, Any]:
+    """Everything that `tell` says, as data."""
+    from backprint.graph.summary import whole
+
+    pairs = []
+    for pair, summary in zip(capture.pairs, whole(capture), strict=True):
+        row = asdict(summary) | {"name": pair.name, "saved_bytes": summary.saved_bytes}
+        row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
+        pairs.append(row)
+    facts = {"sample": str(sample), "name": capture.name, "engine": capture.engine, "verdict": capture.verdict}
+    guards = [guard.text for guard in capture.guards]
+    return facts | {"environment": dict(capture.environment), "guards": guards, "pairs": pairs}
+
+
+def tell(capture: Any, pair: Any) -> None:
+    """A Pair's numbers for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from backprint.graph.summary import summarise
+
+    summary = summarise(pair)
+    console = Console(highlight=False)
+    verdict = capture.verdict or {}
+    console.print(f"[bold]{capture.name}[/bold] · {pair.name} · engine {capture.engine} · verdict {verdict.get('verdict', 'none')}")
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    steps = f"{len(pair.forward.steps)} forward" + (f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward")
+    facts.add_row("parameters", f"{summary.parameters:,} ({amount(summary.parameter_bytes)})")
+    facts.add_row("steps", steps)
+    facts.add_row("FLOPs", f"{short(summary.forward_flops)} forward, {short(summary.backward_flops)} backward")
+    facts.add_row("saved", f"{amount(summary.saved_bytes)} of intermediates, {amount(summary.kept_bytes)} of parameters and inputs kept")
+    facts.add_row("hash", f"{pair.forward.hash()[:16]} forward" + (f", {pair.backward.hash()[:16]} backward" if pair.backward else ""))
+    for guard in capture.guards:
+        facts.add_row("guard", guard.text)
+    for edge in capture.opaque:
+        facts.add_row("opaque", edge.text)
+    console.print(facts)
+    console.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")
+    rows = Table(box=None, show_header=False, pad_edge=False)
+    for line in summary.saved[:12]:
+        rows.add_row(amount(line.bytes), Text(line.line))
+    console.print(rows)
+    if len(summary.saved) > 12:
+        console.print(f"… and {len(summary.saved) - 12} lines more")
+    for title, ops in (("forward", summary.forward_ops), ("backward", summary.backward_ops)):
+        kinds = ", ".join(f"{name.removeprefix('aten.')} × {count}" for name, count in ops[:12])
+        console.print(f"[bold]{title} ops[/bold] {kinds}{' …' if len(ops) > 12 else ''}" if ops else "")
+
+
+def amount(count: int) -> str:
+    """Bytes for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return ""
+
+
+def short(count: int) -> str:
+    """A large number for people."""
+    size = float(count)
+    for unit in ("", "K", "M", "G", "T"):
+        if size < 1000 or unit == "T":
+            return f"{size:.3g}{unit}"
+        size /= 1000
+    return ""

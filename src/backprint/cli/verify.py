@@ -1,0 +1,87 @@
+"""`backprint verify SAMPLE...`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+STYLES = {"bitwise": "green", "close": "cyan", "undifferentiable": "cyan", "unproven": "yellow", "wrong": "red", "failed": "red"}
+
+
+@click.command("verify")
+@click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--allow-unproven", is_flag=True, help="An unproven sample is no reason to exit with 1.")
+@click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: sample, verdict, name, detail, power.")
+def command(samples: tuple[Path, ...], allow_unproven: bool, allow: tuple[str, ...], as_json: bool) -> None:
+    """Replay samples and prove them: every output, mutation and gradient against the original program's own.
+
+    A SAMPLE is a folder that holds capture.json, or a folder with samples somewhere below. Nothing in a sample is run but
+    known tensor operators.
+    """
+    rows = []
+    places = list(found(samples))
+    for index, place in enumerate(places):
+        if not as_json and sys.stderr.isatty() and len(places) > 1:
+            click.echo(f"\r{index + 1}/{len(places)} {place}\x1b[K", err=True, nl=False)
+        for row in judged(place, allow):
+            rows.append(row)
+            if as_json:
+                click.echo(json.dumps(row))
+    if not as_json:
+        table(rows)
+    good = {"bitwise", "close", "undifferentiable", *(["unproven"] if allow_unproven else [])}
+    if not rows or any(row["verdict"] not in good for row in rows):
+        raise SystemExit(1)
+
+
+def found(places: tuple[Path, ...]) -> Iterator[Path]:
+    """The samples that these paths name: themselves, or all below them."""
+    for place in places:
+        below = [] if (place / "capture.json").exists() else sorted(path.parent for path in place.glob("**/capture.json"))
+        yield from below or [place]
+
+
+def judged(place: Path, allow: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """A row for each Pair of a sample; a sample that cannot be read is a row too."""
+    import backprint as bp
+
+    try:
+        verdicts = bp.verify(bp.load(place, allow=allow))
+    except bp.BackprintError as error:
+        yield {"sample": str(place), "verdict": "failed", "name": place.name, "detail": f"{type(error).__name__}: {error}", "power": None}
+        return
+    for verdict in verdicts:
+        detail = verdict.detail
+        if verdict.vacuous:
+            said = f"vacuous: redrawn inputs do not move {', '.join(verdict.vacuous[:3])}"
+            said += f" and {len(verdict.vacuous) - 3} more" if len(verdict.vacuous) > 3 else ""
+            detail = "; ".join(part for part in (detail, said) if part)
+        power = verdict.power if verdict.power is None or verdict.power < float("inf") else "inf"
+        yield {"sample": str(place), "verdict": verdict.verdict, "name": verdict.name, "detail": detail, "power": power}
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    """The rows for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("sample", "name", "verdict", "power", "detail"):
+        shown.add_column(heading, overflow="fold")
+    for row in rows:
+        power = "" if row["power"] is None else f"{float(row['power']):.3g}"
+        verdict = Text(row["verdict"], style=STYLES.get(row["verdict"], ""))
+        shown.add_row(Text(row["sample"]), Text(row["name"]), verdict, power, Text(row["detail"]))
+    console = Console()
+    console.print(shown)
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
+    console.print(f"{len(rows)} checked: " + ", ".join(f"{count} {name}" for name, count in counts.items()), highlight=False)

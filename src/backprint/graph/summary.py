@@ -1,0 +1,208 @@
+"""What a Pair costs, read off its text: operators by kind, parameters, bytes saved by line, FLOPs. Needs no torch."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Spec, Step, TensorSpec, Value, refs
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLine:
+    """What one line of the user's program keeps for the backward."""
+
+    line: str
+    bytes: int
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A Pair in numbers. `saved` counts intermediate values alone; `kept` the parameters and inputs that are saved too."""
+
+    parameters: int
+    parameter_bytes: int
+    forward_ops: tuple[tuple[str, int], ...]
+    backward_ops: tuple[tuple[str, int], ...]
+    saved: tuple[SavedLine, ...]
+    kept_bytes: int
+    forward_flops: int
+    backward_flops: int
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of intermediate values that live from the forward to the backward."""
+        return sum(line.bytes for line in self.saved)
+
+
+def summarise(pair: Pair) -> Summary:
+    """The numbers of a Pair."""
+    forward, backward = pair.forward, pair.backward
+    parameters = [spec for port in forward.by_role("parameter") if isinstance(spec := port.spec, TensorSpec)]
+    own = {port.local for port in forward.inputs}
+    results = [
+        (port, result) for port, result in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"
+    ]
+    kept = [port for port, result in results if isinstance(result, Ref) and result.name in own]
+    return Summary(
+        parameters=sum(spec.numel for spec in parameters),
+        parameter_bytes=sum(spec.nbytes for spec in parameters),
+        forward_ops=count(forward),
+        backward_ops=count(backward) if backward else (),
+        saved=saved_by_line(forward, [(port, value) for port, value in results if port not in kept]),
+        kept_bytes=sum(size(port.spec) for port in kept),
+        forward_flops=flops(forward),
+        backward_flops=flops(backward) if backward else 0,
+    )
+
+
+def count(graph: Graph) -> tuple[tuple[str, int], ...]:
+    """Operators by how often they are called; taking an item of a tuple is no operator."""
+    calls = Counter(step.target for step in graph.steps if step.target != "operator.getitem" and not step.is_guard)
+    return tuple(calls.most_common())
+
+
+def size(spec: Spec) -> int:
+    """The bytes of a value."""
+    return spec.nbytes if isinstance(spec, TensorSpec) else 0
+
+
+VIEWS = (
+    "view",
+    "_unsafe_view",
+    "t",
+    "transpose",
+    "permute",
+    "expand",
+    "unsqueeze",
+    "squeeze",
+    "detach",
+    "alias",
+    "slice",
+    "select",
+)
+
+
+def saved_by_line(graph: Graph, saved: Sequence[tuple[Port, Value]]) -> tuple[SavedLine, ...]:
+    """The saved values grouped by the user's line that made them, the heaviest first. A view of a kept tensor is free."""
+    steps = {step.name: step for step in graph.steps}
+    inputs = {port.local for port in graph.inputs}
+    lines: dict[str, list[tuple[str, int]]] = {}
+    counted: set[str] = set()
+    for port, value in saved:
+        for name in refs(value):
+            base = storage_of(name, steps)
+            cost = 0 if base in counted or base in inputs else size(port.spec)
+            counted.add(base)
+            step = steps.get(name)
+            source = step.source if step else None
+            line = f"{source.file}:{source.line}: {source.code}" if source else "(no line)"
+            lines.setdefault(line, []).append((name, cost))
+    rows = [
+        SavedLine(line, sum(cost for _, cost in found), tuple(name for name, _ in found))
+        for line, found in lines.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.bytes))
+
+
+def storage_of(name: str, steps: Mapping[str, Step]) -> str:
+    """The value whose memory a value is a view of."""
+    while name in steps and steps[name].target.startswith("aten.") and steps[name].target.split(".")[1] in VIEWS:
+        first = next(refs(steps[name].args[0]), None)
+        if first is None:
+            break
+        name = first
+    return name
+
+
+# ------------------------------------------------------------------ FLOPs: two for each multiply-add
+
+Shape = tuple[int, ...]
+
+
+def flops(graph: Graph) -> int:
+    """Floating-point operations of the matrix products, convolutions and attentions in a graph."""
+    specs: dict[str, Spec] = {port.local: port.spec for port in graph.inputs} | {
+        step.name: step.spec for step in graph.steps
+    }
+    total = 0
+    for step in graph.steps:
+        name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
+        if name in FLOPS:
+            total += FLOPS[name](step, specs)
+    return total
+
+
+def shape(value: Value, specs: Mapping[str, Spec]) -> Shape:
+    """The shape of an argument; symbolic sizes count as one."""
+    spec = specs.get(value.name) if isinstance(value, Ref) else None
+    return tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
+
+
+def product(left: int, right: int) -> Callable[[Step, Mapping[str, Spec]], int]:
+    """FLOPs of a matrix product whose factors are these arguments."""
+
+    def cost(step: Step, specs: Mapping[str, Spec]) -> int:
+        a, b = shape(step.args[left], specs), shape(step.args[right], specs)
+        return 2 * math.prod(a) * b[-1] if a and b else 0
+
+    return cost
+
+
+def convolution(step: Step, specs: Mapping[str, Spec]) -> int:
+    """Each output element is one row of the weight."""
+    weight, spec = shape(step.args[1], specs), step.spec
+    out = tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
+    transposed = len(step.args) > 6 and step.args[6] is True
+    if transposed:
+        return 2 * math.prod(shape(step.args[0], specs)) * math.prod(weight[1:])
+    return 2 * math.prod(out) * math.prod(weight[1:])
+
+
+def convolution_backward(step: Step, specs: Mapping[str, Spec]) -> int:
+    """As much as the forward again, for each of the two gradients that is asked for."""
+    gradient, weight = shape(step.args[0], specs), shape(step.args[2], specs)
+    mask = getattr(step.args[-1], "items", ())
+    wanted = sum(bool(flag) for flag in mask[:2])
+    transposed = len(step.args) > 7 and step.args[7] is True
+    base = shape(step.args[1], specs) if transposed else gradient
+    return 2 * math.prod(base) * math.prod(weight[1:]) * wanted
+
+
+def attention(times: int, query: int) -> Callable[[Step, Mapping[str, Spec]], int]:
+    """Two matrix products forward, five backward, of queries with keys and values."""
+
+    def cost(step: Step, specs: Mapping[str, Spec]) -> int:
+        q, k, v = (shape(step.args[query + index], specs) for index in range(3))
+        if not (q and k and v):
+            return 0
+        scores = math.prod(q[:-1]) * k[-2]
+        return times * scores * (q[-1] + v[-1])
+
+    return cost
+
+
+ATTENTIONS = tuple(
+    f"_scaled_dot_product_{kind}"
+    for kind in ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
+)
+
+FLOPS: Mapping[str, Callable[[Step, Mapping[str, Spec]], int]] = {
+    "mm": product(0, 1),
+    "bmm": product(0, 1),
+    "addmm": product(1, 2),
+    "baddbmm": product(1, 2),
+    "convolution": convolution,
+    "convolution_backward": convolution_backward,
+    **{name: attention(2, 0) for name in ATTENTIONS},
+    **{f"{name}_backward": attention(5, 1) for name in ATTENTIONS},
+}
+"""What counts as arithmetic, as PyTorch's own FLOP counter counts it."""
+
+
+def whole(capture: Capture) -> tuple[Summary, ...]:
+    """A Summary for each Pair."""
+    return tuple(map(summarise, capture.pairs))
