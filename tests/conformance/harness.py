@@ -111,7 +111,9 @@ def _maker(info: Any, sample: Any, training: bool, dtype: torch.dtype) -> Callab
     def make() -> nn.Module:
         torch.manual_seed(0)
         args, kwargs = sample.constructor_input.args, sample.constructor_input.kwargs
-        module: nn.Module = info.module_cls(*args, **kwargs).to(dtype)
-        return module.train(training)
+        module: nn.Module = info.module_cls(*args, **kwargs).to(dtype).train(training)
+        if isinstance(module, nn.modules.lazy.LazyModuleMixin):
+            module(*sample.forward_input.args, **sample.forward_input.kwargs)  # a lazy module has no parameters before
+        return module
 
     return make

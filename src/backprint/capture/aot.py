@@ -9,6 +9,7 @@ no aliases; the copies are taken out again. Private torch APIs of this module, t
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
 from backprint.capture.program import Program, Substitute, call, modes_reach_backward, named_outputs, placed, quiet_state, shielded, with_loss
-from backprint.capture.scout import Reading, module_paths, reads_values
+from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
@@ -175,8 +176,9 @@ class Lines(TorchFunctionMode):
         self.paths = paths
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = rewritten(func, args, kwargs)
         with noted(frames.here(self.paths)):
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -208,18 +210,18 @@ class _Function(nn.Module):
 
 def trace(
     program: Program,
-    readings: Sequence[Reading],
+    seen: Sighting,
     specialise: bool = False,
     partition: str | Callable[..., Any] = "min-cut",
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
 ) -> Traced:
     """Trace a program with AOTAutograd and cut the joint graph."""
     try:
-        return trace_once(_Run(program, readings, specialise, real=False), partition, decompose)
+        return trace_once(_Run(program, seen.readings, specialise, real=False), partition, decompose)
     except DataDependentError as error:
         if not specialise or error.__cause__ is None:
             raise
-    return trace_once(_Run(program, readings, specialise, real=True), partition, decompose)
+    return trace_once(_Run(program, seen.readings, specialise, real=True), partition, decompose)
 
 
 @contextlib.contextmanager
@@ -234,11 +236,40 @@ def without_effects() -> Iterator[None]:
         holder.register(before)
 
 
+REAL = ("upsample_", "_upsample_", "multi_margin_loss", "multilabel_margin_loss", "hardshrink", "softshrink")
+"""Operators that tracing would take apart in Python, into others than eager runs: their results are near, not the same."""
+
+
+@contextlib.contextmanager
+def as_eager_runs() -> Iterator[None]:
+    """Trace these operators as the ones that eager runs, not as their Python decompositions."""
+    taken = []
+    for operator in python_decomposed():
+        for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
+            if key in operator.py_kernels:
+                taken.append((operator, key, operator.py_kernels.pop(key)))
+        operator._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for operator, key, kernel in taken:
+            operator.py_kernels[key] = kernel
+            operator._dispatch_cache.clear()
+
+
+@functools.cache
+def python_decomposed() -> tuple[Any, ...]:
+    """The operators of REAL."""
+    packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if name.startswith(REAL)]
+    return tuple(getattr(packet, kind) for packet in packets for kind in packet.overloads())
+
+
 def trace_once(run: _Run, partition: str | Callable[..., Any], decompose: Mapping[Any, Callable[..., Any]] | None) -> Traced:
     """One try at tracing."""
     program = run.program
     with contextlib.ExitStack() as stack:
         stack.enter_context(without_effects())
+        stack.enter_context(as_eager_runs())
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         stack.enter_context(quiet_state(program.target()))
@@ -283,7 +314,9 @@ def _late(program: Program, error: Any) -> str:
 class _Run:
     """The traced function: named tensors in, copies of the outputs out, and notes of what they are."""
 
-    def __init__(self, program: Program, readings: Sequence[Reading], specialise: bool, real: bool) -> None:
+    def __init__(
+        self, program: Program, readings: Sequence[Reading], specialise: bool, real: bool
+    ) -> None:
         self.program, self.specialise = program, specialise
         self.readings = tuple(readings)
         self.fake = Recorded(real)

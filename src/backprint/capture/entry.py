@@ -42,7 +42,7 @@ def capture_call(
     program = read_call(target, args, kwargs, requires_grad, mode, loss)
     with quiet_random(), outside_modes():
         program, seen = scout(program)
-        traced = aot.trace(program, seen.readings, specialise, partition, decompose)
+        traced = aot.trace(program, seen, specialise, partition, decompose)
         pair, constants, guards = build(program, traced)
     title = name or program.title
     same = tuple((named.name, other) for named in program.tensors for other in named.same)

@@ -86,7 +86,7 @@ def traced_call(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: An
     program = read_call(fn, tuple(inputs), {}, mask(inputs, requires_grad))
     with quiet_random(), outside_modes():
         program, seen = scout(program)
-        traced = aot.trace(program, seen.readings)
+        traced = aot.trace(program, seen)
     if not any(role == "output" for _, role in traced.outputs):
         raise UsageError(f"{program.title} returns no tensor, so it has no graph to give")
     return program, traced

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.capture import frames
-from backprint.capture.program import Named, Program, free_name, hooks_of, quiet_random, step
+from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, quiet_random, step
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.tree import alias_groups
@@ -159,7 +159,23 @@ class HookWatch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
-        return func(*args, **(kwargs or {}))
+        args, kwargs = rewritten(func, args, kwargs)
+        return func(*args, **kwargs)
+
+
+def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of a torch function as tracing can take them: the lengths of `ctc_loss` as tensors, not lists."""
+    kwargs = dict(kwargs or {})
+    if func not in CTC_LOSSES:
+        return args, kwargs
+    made = [torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value for index, value in enumerate(args)]
+    for name in ("input_lengths", "target_lengths"):
+        if isinstance(kwargs.get(name), (list, tuple)):
+            kwargs[name] = torch.tensor(kwargs[name])
+    return tuple(made), kwargs
+
+
+CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
 
 
 def _dense(tensor: Tensor) -> bool:
@@ -174,14 +190,12 @@ def reads_values(func: Any) -> bool:
 
 def scout(program: Program) -> tuple[Program, Sighting]:
     """Run the program once on copies of its own values; the Program with its outside tensors, and what was seen."""
-    paths = module_paths(program)
-    watch = Watch(paths)
-    cautious = replace(program, shields=frozenset(n.name for n in program.tensors if n.role == "input" and n.requires_grad))
     try:
-        with quiet_random(), HookWatch(watch.seen, paths), no_seeding(program):
-            outcome = step(cautious, program.current(), watch=watch.know)
-    finally:
-        watch.restore()
+        watch, outcome = watched(program)
+    except RuntimeError as error:
+        if "leaf Variable" not in str(error):
+            raise
+        watch, outcome = watched(replace(program, shields=frozenset(n.name for n in program.tensors if n.requires_grad)))
     found = with_outside(program, watch.seen.outside)
     refuse_layouts(program, outcome.outputs)
     called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
@@ -198,6 +212,17 @@ def scout(program: Program) -> tuple[Program, Sighting]:
         )
     changed = frozenset(name for name in outcome.mutations if name in asking)
     return replace(found, shields=changed | frozenset(found.hooks), assembled=_groups(program, shared), silent=watch.seen.silent), watch.seen
+
+
+def watched(program: Program) -> tuple[Watch, Outcome]:
+    """One watched run, and the outside tensors as they were."""
+    paths = module_paths(program)
+    watch = Watch(paths)
+    try:
+        with quiet_random(), HookWatch(watch.seen, paths), no_seeding(program):
+            return watch, step(program, program.current(), watch=watch.know)
+    finally:
+        watch.restore()
 
 
 def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:

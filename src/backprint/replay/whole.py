@@ -70,8 +70,13 @@ def pull(
     feed |= {f"saved {name}": value for name, value in saved.items()}
     for name in capture.signature.differentiable:
         tangent = (tangents or {}).get(name)
-        feed[f"tangent {name}"] = torch.ones_like(outputs[name]) if tangent is None else tangent
-    return dict(zip((port.name for port in backward.outputs), run(backward, feed), strict=True))
+        tangent = torch.ones_like(outputs[name]) if tangent is None else tangent
+        if tangent.shape != outputs[name].shape:
+            raise ReplayError(
+                f"the tangent of {name!r} is {list(tangent.shape)}, the output {list(outputs[name].shape)}: they must be alike"
+            )
+        feed[f"tangent {name}"] = tangent
+    return dict(zip((port.name for port in backward.outputs), run(backward, feed, strict=False), strict=True))
 
 
 # ------------------------------------------------------------------ arguments to ports
