@@ -141,6 +141,8 @@ def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:
     from backprint.errors import SampleError
     from backprint.sample.inputs import Inputs, fit_inputs
 
+    if data == "seed" and not exact and capture.recipes is not None:
+        return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
     if capture.origin is not None and capture.origin.alive:
         return fit_inputs(capture, capture.origin.values(), data, exact)
     found = capture.recipes

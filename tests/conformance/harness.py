@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ import backprint as bp
 from backprint.graph.text import parse
 
 OUTCOMES = ("bitwise", "close", "undifferentiable", "refused", "unproven", "wrong", "failed", "crashed", "text")
+LETTERS = dict(zip(OUTCOMES, "bcnrpwfxt", strict=True))
 """From good to bad. `refused` names the reason; `crashed` is an error that is none of ours; `text` a text that does not parse back."""
 
 
@@ -80,40 +83,96 @@ def calling(op: Any, sample: Any) -> Callable[..., Any]:
     return call
 
 
-def check_op(op: Any, dtype: torch.dtype, most: int | None = None, **options: Any) -> tuple[Counter[str], dict[str, str]]:
-    """The outcomes over an operator's samples, and one detail for each bad one."""
-    counts: Counter[str] = Counter()
-    details: dict[str, str] = {}
+def check_op(op: Any, dtype: torch.dtype, most: int | None = None, **options: Any) -> tuple[str, dict[str, str]]:
+    """A letter for each of an operator's samples, and one detail for each outcome that is not bitwise."""
+    letters, details = "", {}
     for sample in samples(op, dtype, most):
         torch.manual_seed(1)
         outcome, detail = check(calling(op, sample), (sample.input, *sample.args), dict(sample.kwargs), **options)
-        counts[outcome] += 1
+        letters += LETTERS[outcome]
         if outcome not in ("bitwise", "undifferentiable"):
             details.setdefault(outcome, detail[:300])
-    return counts, details
+    return letters, details
 
 
-def module_samples(training: bool, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Callable[[], nn.Module], Any]]:
-    """PyTorch's module database: a name, a maker of the module, and its forward input."""
+def modules() -> list[Any]:
+    """PyTorch's module database."""
     from torch.testing._internal.common_modules import module_db
 
-    for info in module_db:
-        torch.manual_seed(0)
-        inputs = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training)
-        for index, sample in enumerate(inputs):
-            if sample.forward_input is None:
-                continue
-            maker = _maker(info, sample, training, dtype)
-            yield f"{info.name}/{index}", maker, sample.forward_input
+    return list(module_db)
 
 
-def _maker(info: Any, sample: Any, training: bool, dtype: torch.dtype) -> Callable[[], nn.Module]:
-    def make() -> nn.Module:
-        torch.manual_seed(0)
+def check_module(info: Any, training: bool, most: int | None = None) -> tuple[str, dict[str, str]]:
+    """`check_op` for a module; masks that it reads values of are specialised on."""
+    letters, details = "", {}
+    torch.manual_seed(0)
+    inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
+    for sample in list(inputs)[:most]:
+        if sample.forward_input is None:
+            continue
+        torch.manual_seed(1)
+        given = sample.forward_input
+        outcome, detail = check(made(info, sample, training), tuple(given.args), dict(given.kwargs), specialise=True)
+        letters += LETTERS[outcome]
+        if outcome not in ("bitwise", "undifferentiable"):
+            details.setdefault(outcome, detail[:300])
+    return letters, details
+
+
+def made(info: Any, sample: Any, training: bool) -> nn.Module:
+    """The module of a sample."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         args, kwargs = sample.constructor_input.args, sample.constructor_input.kwargs
-        module: nn.Module = info.module_cls(*args, **kwargs).to(dtype).train(training)
+        module: nn.Module = info.module_cls(*args, **kwargs).to(torch.float32).train(training)
         if isinstance(module, nn.modules.lazy.LazyModuleMixin):
-            module(*sample.forward_input.args, **sample.forward_input.kwargs)  # a lazy module has no parameters before
+            module(*sample.forward_input.args, **sample.forward_input.kwargs)  # it has no parameters before
         return module
 
-    return make
+
+# ------------------------------------------------------------------ the table
+
+TABLE = Path(__file__).with_name("table.json")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the table: a database, how it is captured, and how many samples of each entry a plain test run takes."""
+
+    entries: Callable[[], list[Any]]
+    check: Callable[[Any, int | None], tuple[str, dict[str, str]]]
+    most: int | None = None
+    part: int = 2
+
+
+READING = frozenset(
+    (
+        "__getitem__ combinations cov index_fill index_put linalg.lstsq linalg.lstsq.grad_oriented masked_select narrow "
+        "nn.functional.ctc_loss nn.functional.gaussian_nll_loss repeat_interleave tensor_split sparse.mm.reduce "
+        "sparse.sampled_addmm to_sparse"
+    ).split()
+)
+"""Operators of which plain `aot` refuses some samples: the only ones for which `specialise` makes a difference."""
+
+SECTIONS: dict[str, Section] = {
+    "ops float32": Section(lambda: differentiable_ops(torch.float32), lambda op, n: check_op(op, torch.float32, n)),
+    "ops float32 specialise": Section(
+        lambda: [op for op in differentiable_ops(torch.float32) if full_name(op) in READING],
+        lambda op, n: check_op(op, torch.float32, n, specialise=True),
+    ),
+    "ops float64": Section(lambda: differentiable_ops(torch.float64), lambda op, n: check_op(op, torch.float64, n), 1, 1),
+    "ops bfloat16": Section(lambda: differentiable_ops(torch.bfloat16), lambda op, n: check_op(op, torch.bfloat16, n), 1, 1),
+    "modules train": Section(modules, lambda info, n: check_module(info, True, n), None, 1),
+    "modules eval": Section(modules, lambda info, n: check_module(info, False, n), None, 1),
+}
+
+
+def name_of(entry: Any) -> str:
+    """The name of an operator or a module in the table."""
+    return full_name(entry) if hasattr(entry, "variant_test_name") else str(entry.name)
+
+
+def read_table() -> dict[str, Any]:
+    """The expected outcomes: section -> entry -> a letter for each sample."""
+    table: dict[str, Any] = json.loads(TABLE.read_text())
+    return table

@@ -62,12 +62,12 @@ CASES = [(kind, dtype) for kind, (dtypes, _) in FACTS.items() for dtype in dtype
 
 # fmt: off
 DIGESTS: dict[tuple[str, str], str] = {
-    ("normal", "float64"): "16a1c3430d0599fa",
-    ("normal", "float32"): "62597dabb2031c85",
-    ("normal", "float16"): "2ec0f96dfc844f3b",
-    ("normal", "bfloat16"): "6a5d932397d0a09c",
-    ("normal", "complex64"): "ddd9a62deb5faee2",
-    ("normal", "complex128"): "66384da207e67a40",
+    ("normal", "float64"): "7a2b3f3bda4120d5",
+    ("normal", "float32"): "978f2262e905d6e0",
+    ("normal", "float16"): "ae7017e56a3512bc",
+    ("normal", "bfloat16"): "d503bac040727af3",
+    ("normal", "complex64"): "da2c163e9e1556ac",
+    ("normal", "complex128"): "43b373b935a210ed",
     ("uniform", "float64"): "cf154a0f4ec05673",
     ("uniform", "float32"): "f2e47ad7c73fc5ac",
     ("uniform", "float16"): "75ff755bb9f5e6ca",
@@ -185,7 +185,7 @@ def test_the_table_of_golden_bits_is_whole():
     assert set(KINDS) == set(generator.DRAWS) | {"exact", "view", "none"} == set(FACTS) | {"exact", "view", "none"}
 
 
-@pytest.mark.parametrize("chunk", [2, 64, 2**20])
+@pytest.mark.parametrize("chunk", [3, 64, 2**20])
 def test_chunks_are_no_part_of_the_draw(chunk, monkeypatch):
     monkeypatch.setattr(generator, "CHUNK", chunk)
     for kind in ("normal", "integers", "permutation"):

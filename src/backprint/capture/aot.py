@@ -176,6 +176,8 @@ class Lines(TorchFunctionMode):
         self.paths = paths
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ == "__get__":
+            return func(*args)
         args, kwargs = rewritten(func, args, kwargs)
         with noted(frames.here(self.paths)):
             return func(*args, **kwargs)
@@ -276,7 +278,6 @@ def trace_once(run: _Run, partition: str | Callable[..., Any], decompose: Mappin
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
-        stack.enter_context(Lines(run.paths))
         if program.outside:
             stack.enter_context(Substitute(run.table))
         stack.callback(lambda: run.open.close())
@@ -352,7 +353,7 @@ class _Run:
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
         self.open.enter_context(placed(program, ready, self.table))
-        with told if self.readings else contextlib.nullcontext():
+        with Lines(self.paths), told if self.readings else contextlib.nullcontext():
             result = with_loss(program, call(program, ready))
         named, self.tree = named_outputs(program, result)
         self.leaves = tuple(_still(leaf) for _, leaf in named)
@@ -412,7 +413,6 @@ def take_out_copies(joint: torch.fx.GraphModule) -> None:
         note = (node.meta.get("custom") or {}).get(OURS)
         if note is True and node.target is torch.ops.aten.detach.default and not node.users:
             joint.graph.erase_node(node)
-    joint.recompile()
 
 
 def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., Any]) -> Traced:

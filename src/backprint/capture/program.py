@@ -68,6 +68,7 @@ class Program:
     assembled: tuple[tuple[str, ...], ...] = ()
     defaulted: bool = False
     silent: bool = False
+    changed: frozenset[str] | None = None
     title: str = "program"
 
     @property
@@ -277,7 +278,8 @@ def placed(program: Program, values: Mapping[str, Tensor], table: dict[int, Tens
     with contextlib.ExitStack() as stack:
         stack.enter_context(training_mode(target, program.mode))
         if isinstance(target, nn.Module):
-            state = {named.name: values[named.name] for named in program.tensors if named.name in state_of(target)}
+            own = state_of(target)
+            state = {name: tensor for name, tensor in values.items() if name in own}
             stack.enter_context(stateless._reparametrize_module(target, state, tie_weights=True))
         if table is not None:
             table.clear()
@@ -345,12 +347,19 @@ def named_outputs(program: Program, result: Any) -> tuple[list[tuple[str, Any]],
 
 
 def leaf_values(program: Program, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Fresh leaves with these values, asking for gradients as the program's tensors do."""
-    copies = copy_values(values)
+    """Fresh leaves with these values, asking for gradients as the program's tensors do.
+
+    All are copies, but for parameters that the scouting run saw unchanged.
+    """
+    still = set()
+    if program.changed is not None:
+        still = {named.name for named in program.tensors if named.role == "parameter"} - program.changed
+    copies = copy_values({name: tensor for name, tensor in values.items() if name not in still})
+    leaves = {name: values[name].detach() if name in still else copies[name] for name in values}
     for named in program.tensors:
-        if named.name in copies and named.requires_grad:
-            copies[named.name].requires_grad_(True)
-    return copies
+        if named.name in leaves and named.requires_grad:
+            leaves[named.name].requires_grad_(True)
+    return leaves
 
 
 def step(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,13 +66,15 @@ class Watch(TorchDispatchMode):
         self.paths = paths
         self.taint: dict[int, frozenset[str]] = {}
         self.alive: list[StorageWeakRef] = []
-        self.undo: list[tuple[Tensor, Tensor]] = []
-        self.outside: dict[int, Tensor] = {}
+        self.callers: dict[int, Any] = {}
+        self.undo: dict[int, Any] = {}
 
-    def know(self, named: Mapping[str, Tensor]) -> Watch:
-        """These are the program's own tensors."""
+    def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
+        """These are the program's own tensors; those in `callers` lie in the caller's own memory."""
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
+            if name in callers:
+                self.callers[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
         return self
 
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
@@ -108,15 +110,18 @@ class Watch(TorchDispatchMode):
         return f"{func} gives a {kind} tensor{place}: engine 'aot' would lose its gradients; keep that part outside, or dense"
 
     def meet(self, func: Any, tensor: Tensor) -> None:
-        """A tensor of unknown memory comes from outside; keep its bytes if they are about to change."""
+        """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
         if not _dense(tensor):
             return
-        if tensor.untyped_storage()._cdata not in self.taint:
-            self.outside[id(tensor)] = tensor
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self.taint:
+            self.callers[key] = storage
             self.seen.outside.append(tensor)
             self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
-        if id(tensor) in self.outside and (func._schema.is_mutable or func._schema.name in SILENT_WRITERS):
-            self.undo.append((tensor, tensor.detach().clone()))
+        writes = func._schema.is_mutable or func._schema.name in SILENT_WRITERS
+        if writes and key in self.callers and key not in self.undo:
+            self.undo[key] = storage.clone()
 
     def judge(self, func: Any, given: list[Tensor]) -> None:
         """Note random draws, and edges that autograd of the plain forward would not have."""
@@ -143,10 +148,9 @@ class Watch(TorchDispatchMode):
                 self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
 
     def restore(self) -> None:
-        """Put back the bytes of outside tensors that the run changed."""
-        with torch.no_grad():
-            for tensor, before in reversed(self.undo):
-                tensor.data.copy_(before)
+        """Put back the bytes of the caller's memory that the run wrote to."""
+        for key, before in self.undo.items():
+            self.callers[key].copy_(before)
 
 
 class HookWatch(TorchFunctionMode):
@@ -211,7 +215,8 @@ def scout(program: Program) -> tuple[Program, Sighting]:
             "pass copies, or leave requires_grad off for them"
         )
     changed = frozenset(name for name in outcome.mutations if name in asking)
-    return replace(found, shields=changed | frozenset(found.hooks), assembled=_groups(program, shared), silent=watch.seen.silent), watch.seen
+    known = dict(silent=watch.seen.silent, changed=frozenset(outcome.mutations), assembled=_groups(program, shared))
+    return replace(found, shields=changed | frozenset(found.hooks), **known), watch.seen
 
 
 def watched(program: Program) -> tuple[Watch, Outcome]:
@@ -220,7 +225,9 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
     watch = Watch(paths)
     try:
         with quiet_random(), HookWatch(watch.seen, paths), no_seeding(program):
-            return watch, step(program, program.current(), watch=watch.know)
+            parameters = {named.name for named in program.tensors if named.role == "parameter"}
+            still = replace(program, changed=frozenset())
+            return watch, step(still, program.current(), watch=lambda ready: watch.know(ready, parameters))
     finally:
         watch.restore()
 

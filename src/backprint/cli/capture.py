@@ -31,8 +31,10 @@ def command(target: str, output: Path, loss: str | None, device: str | None, all
     TARGET is `file.py:factory` or `package.module:factory`; the factory gives (model, args) or (model, args, kwargs).
     """
     from backprint.cli.target import read_target
+    from backprint.sample.save import check_place
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
+    check_place(output, overwrite)
     model, args, kwargs = read_target(target)
     import backprint as bp
 
@@ -89,4 +91,10 @@ def moved(device: str, *values: Any) -> Any:
     import torch
     from torch.utils._pytree import tree_map
 
+    from backprint.errors import UsageError
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # no such device; not in this build of torch
+        raise UsageError(f"--device {device}: {str(error).splitlines()[0][:200]}") from error
     return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)

@@ -67,6 +67,7 @@ def numbers(capture: Any, sample: Path) -> dict[str, Any]:
 def tell(capture: Any, pair: Any) -> None:
     """A Pair's numbers for people."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
@@ -75,7 +76,8 @@ def tell(capture: Any, pair: Any) -> None:
     summary = summarise(pair)
     console = Console(highlight=False)
     verdict = capture.verdict or {}
-    console.print(f"[bold]{capture.name}[/bold] · {pair.name} · engine {capture.engine} · verdict {verdict.get('verdict', 'none')}")
+    title, engine = escape(f"{capture.name} · {pair.name}"), escape(capture.engine)
+    console.print(f"[bold]{title}[/bold] · engine {engine} · verdict {verdict.get('verdict', 'none')}")
     facts = Table(box=None, show_header=False, pad_edge=False)
     steps = f"{len(pair.forward.steps)} forward" + (f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward")
     facts.add_row("parameters", f"{summary.parameters:,} ({amount(summary.parameter_bytes)})")
@@ -84,9 +86,9 @@ def tell(capture: Any, pair: Any) -> None:
     facts.add_row("saved", f"{amount(summary.saved_bytes)} of intermediates, {amount(summary.kept_bytes)} of parameters and inputs kept")
     facts.add_row("hash", f"{pair.forward.hash()[:16]} forward" + (f", {pair.backward.hash()[:16]} backward" if pair.backward else ""))
     for guard in capture.guards:
-        facts.add_row("guard", guard.text)
+        facts.add_row("guard", Text(guard.text))
     for edge in capture.opaque:
-        facts.add_row("opaque", edge.text)
+        facts.add_row("opaque", Text(edge.text))
     console.print(facts)
     console.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")
     rows = Table(box=None, show_header=False, pad_edge=False)
@@ -96,7 +98,7 @@ def tell(capture: Any, pair: Any) -> None:
     if len(summary.saved) > 12:
         console.print(f"… and {len(summary.saved) - 12} lines more")
     for title, ops in (("forward", summary.forward_ops), ("backward", summary.backward_ops)):
-        kinds = ", ".join(f"{name.removeprefix('aten.')} × {count}" for name, count in ops[:12])
+        kinds = escape(", ".join(f"{name.removeprefix('aten.')} × {count}" for name, count in ops[:12]))
         console.print(f"[bold]{title} ops[/bold] {kinds}{' …' if len(ops) > 12 else ''}" if ops else "")
 
 

@@ -53,7 +53,7 @@ def judged(place: Path, allow: tuple[str, ...]) -> Iterator[dict[str, Any]]:
 
     try:
         verdicts = bp.verify(bp.load(place, allow=allow))
-    except bp.BackprintError as error:
+    except Exception as error:  # a row for every sample, whatever is wrong with one
         yield {"sample": str(place), "verdict": "failed", "name": place.name, "detail": f"{type(error).__name__}: {error}", "power": None}
         return
     for verdict in verdicts:

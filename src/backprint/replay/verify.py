@@ -125,6 +125,16 @@ def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
     return Draw(name, values, tangents, capture.seed)
 
 
+def redrawn(capture: Capture, draw: Draw) -> Draw:
+    """A draw with fresh program inputs and tangents; parameters and buffers, the bulk of the numbers, stay."""
+    forward = capture.pairs[0].forward
+    names = {port.name for port in forward.by_role("input")} | {f"tangent {name}" for name in capture.signature.differentiable}
+    values = capture.recipes.make(FRESH, names)
+    tangents = {key.removeprefix("tangent "): values.pop(key) for key in list(values) if key.startswith("tangent ")}
+    values |= {right: values[left] for left, right in capture.signature.same if left in values}
+    return Draw("fresh", draw.values | values, tangents, draw.seed)
+
+
 # ------------------------------------------------------------------ one set of inputs
 
 
@@ -265,7 +275,8 @@ class Attested:
 def attest(capture: Capture) -> Attested:
     """Prove a Capture on its recipe's inputs, with its power, and keep the original program's numbers for later."""
     alive = capture.origin is not None and capture.origin.alive
-    draw, again = drawn(capture, "recipe", None), drawn(capture, "fresh", FRESH)
+    draw = drawn(capture, "recipe", None)
+    again = redrawn(capture, draw)
     said: list[str] = []
     with torch.random.fork_rng(devices=[]):
         wanted = eager(capture, draw) if alive else None
@@ -305,14 +316,14 @@ def row(value: Tensor | None) -> Row:
         return {"none": True}
     value = value.detach().resolve_conj().resolve_neg()
     flat = torch.view_as_real(value).flatten() if value.is_complex() else value.flatten()
-    wide = flat.double()
+    real = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
     return {
         "digest": digest(canonical_nan(value)),
         "dtype": str(value.dtype)[6:],
         "shape": list(value.shape),
-        "norm": safe(float(wide.norm())),
-        "max": safe(float(wide.abs().max())) if wide.numel() else 0.0,
-        "leading": [safe(float(x)) for x in wide[:8]],
+        "norm": safe(float(torch.linalg.vector_norm(real))),
+        "max": safe(float(torch.linalg.vector_norm(real, math.inf))) if real.numel() else 0.0,
+        "leading": [safe(float(x)) for x in real[:8].double()],
     }
 
 

@@ -22,6 +22,10 @@ SMALL = 64
 """Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
 
 
+SEEN = 2**16
+"""How many elements of a tensor its mean and standard deviation are taken from."""
+
+
 def write_graphnet(folder: Path, name: str, graph: Graph, text: str, values: Mapping[str, Tensor]) -> None:
     """GraphNet's five files for one direction. `values` has the inputs by `role name`; none where data is not kept."""
     facts: dict[str, Any] = {"framework": "torch", "model_name": name, "num_devices_required": 1, "num_nodes_required": 1}
@@ -69,8 +73,10 @@ def moments(value: Tensor) -> dict[str, Any]:
     """Mean and standard deviation, where there are any."""
     if not value.is_floating_point() or not value.numel():
         return {}
-    wide = value.double()
-    mean, std = float(wide.mean()), float(wide.std()) if value.numel() > 1 else 0.0
+    if value.numel() > SEEN:
+        value = value.reshape(-1)[:SEEN]  # enough for three digits, which is what GraphNet itself keeps
+    wide = value if value.dtype in (torch.float32, torch.float64) else value.float()
+    std, mean = map(float, torch.std_mean(wide)) if value.numel() > 1 else (0.0, float(wide.mean()))
     return {"mean": mean, "std": std} if math.isfinite(mean) and math.isfinite(std) else {}
 
 

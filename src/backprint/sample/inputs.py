@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from backprint.graph.nouns import Capture, TensorSpec
+from backprint.sample.recipe_json import reach
 from backprint.sample.recipes import Recipe, derive, exact_data, fit_all, make_all, redraw
 
 MODES = ("seed", "exact", "none")
@@ -23,9 +24,12 @@ class Inputs:
     exact: Mapping[str, Tensor]
     seed: int = 0
 
-    def make(self, seed: int | None = None) -> dict[str, Tensor]:
-        """Every input, made again; with a seed, a fresh draw of each that can be drawn."""
+    def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
+        """Every input, or the named ones, made again; with a seed, a fresh draw of each that can be drawn."""
         recipes = self.recipes
+        if names is not None:
+            based = {dict(recipes[name].facts).get("of") for name in names if recipes[name].kind == "view"}
+            recipes = {name: recipe for name, recipe in recipes.items() if name in names or name in based}
         if seed is not None:
             recipes = {name: redraw(recipe, derive(seed, name)) for name, recipe in recipes.items()}
         return make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
@@ -63,8 +67,8 @@ def twin(name: str, recipe: Recipe) -> Recipe:
 
 
 def _none(tensor: Tensor) -> Recipe:
-    dtype = str(tensor.dtype)[6:]
-    return Recipe("none", dtype, tuple(tensor.shape), tuple(tensor.stride()), str(tensor.device))
+    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+    return Recipe("none", str(tensor.dtype)[6:], shape, stride, str(tensor.device), reach(shape, stride))
 
 
 def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:

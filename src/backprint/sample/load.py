@@ -8,20 +8,21 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.errors import RefusedError, SampleError
-from backprint.graph.nouns import Capture, Graph, Later, Pair, is_custom
-from backprint.graph.text import MAX_CHARACTERS, parse
-from backprint.sample.metadata import Field, check_format, read_facts, read_json
-from backprint.sample.standalone import FOOTER, MARKER
+from backprint.graph.nouns import Capture, Graph, Later, Op, Pair, Signature, TensorSpec, is_custom, leaves
+from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
+from backprint.sample.metadata import Field, check_format, named, read_facts, read_json, read_verdict, read_witness
+from backprint.sample.standalone import FOOTER, MARKER, is_ending
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from backprint.sample.generator import Recipe
     from backprint.sample.inputs import Inputs
 
 
@@ -31,17 +32,20 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
     if not folder.is_dir():
         raise SampleError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
     place = folder / "capture.json"
-    if not place.exists():
+    if not place.exists() and not place.is_symlink():
         raise SampleError(f"{folder}: no capture.json here, so this is no sample")
     content = read_json(plain_file(place))
     check_format(content, place)
     facts = read_facts(content, place)
-    rows = Field(content, "").get("pairs").items(100_000)
-    pairs = tuple(read_pair(folder, row, facts, allow) for row in rows)
-    if not pairs:
-        raise SampleError(f"{place}: pairs: none are listed")
-    stored = Stored(folder, content)
-    return Capture(**facts, pairs=pairs, recipes=stored, witness=read_witness(content), verdict=content.get("verdict"))
+    root = Field(content, "")
+    with named(place):
+        pairs = tuple(read_pair(folder, row, facts, allow) for row in root.get("pairs").items(100_000))
+        if not pairs:
+            raise SampleError("pairs: none are listed")
+        witness, verdict = read_witness(root.get("witness")), read_verdict(root.get("verdict"))
+        recipes = root.get("recipes", {}).rows()
+    stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs)
+    return Capture(**facts, pairs=pairs, recipes=stored, witness=witness, verdict=verdict)
 
 
 def plain_file(path: Path) -> Path:
@@ -59,14 +63,20 @@ def plain_file(path: Path) -> Path:
 def read_pair(folder: Path, row: Field, facts: Mapping[str, Any], allow: Sequence[str]) -> Pair:
     """One Pair, its graphs still on disk."""
     name = row.get("folder").text(64)
-    if not re.fullmatch(r"pair_\d{1,6}", name):
+    if not re.fullmatch(r"pair_[0-9]{1,6}", name):
         raise SampleError(f"{row.path}.folder: {name!r} is no folder of a pair (pair_0, pair_1, …)")
     here = folder / name
     for part in (here, here / "forward", *([here / "backward"] if "backward" in row.expect(dict) else [])):
         if part.is_symlink() or not part.is_dir():
-            raise SampleError(f"{part}: is no folder of its own")
+            raise SampleError(f"{row.path}.folder: {part} is no folder of the sample's own")
     requires = facts["requires"]
-    forward = Later(lambda: read_graph(here / "forward" / "model.py", requires, allow))
+
+    def read_forward() -> Graph:
+        graph = read_graph(here / "forward" / "model.py", requires, allow)
+        check_signature(here / "forward" / "model.py", graph, facts["signature"])
+        return graph
+
+    forward = Later(read_forward)
     if "backward" not in row.expect(dict):
         return Pair(row.get("name", name).text(), forward)
 
@@ -90,7 +100,7 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
     body, marker, rest = text.partition(MARKER)
     if not marker:
         raise SampleError(f"{path}: truncated, or no text of a sample: the line {MARKER[:40]!r}… is missing")
-    if marker + rest != FOOTER:
+    if not is_ending(marker + rest):
         line = body.count("\n") + 1 + first_difference(marker + rest)
         raise RefusedError(f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run")
     try:
@@ -112,17 +122,52 @@ def first_difference(found: str) -> int:
 
 
 def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str]) -> None:
-    """Refuse a custom operator that the sample does not require or the user did not allow."""
+    """Refuse a custom operator, called or handed on, that the sample does not require or the user did not allow."""
     for step in graph.steps:
-        if not is_custom(step.target):
-            continue
-        name = step.target.removeprefix("torch.ops.")
-        if step.target not in requires:
-            raise RefusedError(f"step {step.name!r} calls {name}, which is no operator of PyTorch and not among the sample's requirements")
-        if not {name, name.rpartition(".")[0]} & set(allow):
-            raise RefusedError(f"step {step.name!r} calls the custom operator {name}: allow it by name (allow=({name!r},)) to read this sample")
+        values = (*step.args, *(value for _, value in step.kwargs))
+        handed = [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
+        for target in filter(is_custom, (step.target, *handed)):
+            name = target.removeprefix("torch.ops.")
+            said = f"step {step.name!r} calls {name}, which is no operator of PyTorch"
+            if target not in requires:
+                raise RefusedError(f"{said} and not among the sample's requirements")
+            if not allowed(target, allow):
+                raise RefusedError(f"{said}: allow it by name (allow=({name!r},)) to read this sample")
     for _, sub in graph.subgraphs:
         check_operators(sub, requires, allow)
+
+
+def allowed(target: str, allow: Sequence[str]) -> bool:
+    """Whether a custom operator was allowed: as `ns.op.overload`, `ns.op` or `ns::op`."""
+    name = target.removeprefix("torch.ops.")
+    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
+
+
+def check_signature(path: Path, forward: Graph, signature: Signature) -> None:
+    """What capture.json says of results and arguments must be about ports that the forward has."""
+    outputs = {port.name for port in forward.by_role("output")}
+    inputs = {port.name for port in forward.inputs}
+    claims = [("differentiable", name, outputs) for name in signature.differentiable]
+    claims += [("output", name, outputs) for name in ports_of(signature.output)]
+    claims += [("loss", signature.loss, outputs)] if signature.loss else []
+    claims += [("same", name, inputs) for pair in signature.same for name in pair]
+    for field, name, known in claims:
+        if name not in known:
+            said = f"capture.json's signature.{field} names {name!r:.80}"
+            raise SampleError(f"{path}: {said}, which is no such port of this forward")
+
+
+def ports_of(tree: Any) -> Iterator[str]:
+    """The ports in a result's structure."""
+    match tree:
+        case {"port": name}:
+            yield name
+        case {"dict": rows}:
+            for item in rows.values():
+                yield from ports_of(item)
+        case {"list": items} | {"tuple": items}:
+            for item in items:
+                yield from ports_of(item)
 
 
 def check_tied(folder: Path, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
@@ -138,34 +183,12 @@ def check_tied(folder: Path, forward: Graph, backward: Graph, facts: Mapping[str
             raise SampleError(f"{folder}: the backward takes the {port.role} {port.name!r}; it may take saved values, tangents and constants")
 
 
-def read_witness(content: Mapping[str, Any]) -> Any:
-    """The witness rows, checked: what the original program gave on the recipe's inputs."""
-    rows = content.get("witness")
-    if rows is None:
-        return None
-    found = Field(rows, "witness")
-    for key in found.expect(dict):
-        row = found.get(key)
-        if row.expect(dict).get("none") is True:
-            continue
-        row.get("digest").text(64)
-        row.get("dtype").text(32)
-        shape = [size.expect(int) for size in row.get("shape").items(64)]
-        if any(size < 0 for size in shape):
-            raise SampleError(f"{row.path}.shape: a size is negative")
-        for number in (row.get("norm"), row.get("max"), *row.get("leading").items(8)):
-            if not (type(number.value) in (int, float) or number.value in ("inf", "-inf", "nan")):
-                raise SampleError(f"{number.path}: expected a number, found {str(number.value)[:40]!r}")
-    return rows
-
-
 class Stored:
     """A sample's inputs, still on disk: recipes are checked and data is read when first asked for."""
 
-    def __init__(self, folder: Path, content: Mapping[str, Any]) -> None:
-        self.folder = folder
-        self.rows = content.get("recipes", {})
-        self.seed = content.get("seed", 0)
+    def __init__(self, folder: Path, rows: Mapping[str, Any], facts: Mapping[str, Any], pairs: Sequence[Pair]) -> None:
+        self.folder, self.rows, self.pairs = folder, rows, pairs
+        self.seed: int = facts["seed"]
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -173,13 +196,13 @@ class Stored:
         from backprint.sample.inputs import Inputs
         from backprint.sample.recipes import from_json
 
-        rows = Field(self.rows, "recipes").expect(dict)
         recipes = {}
-        for name, row in rows.items():
-            try:
+        for name, row in self.rows.items():
+            with named(self.folder / "capture.json"), named(Path(f"recipes[{name!r:.80}]")):
                 recipes[name] = from_json(row)
-            except SampleError as error:
-                raise SampleError(f"{self.folder / 'capture.json'}: recipes[{name!r:.80}]: {error}") from None
+        graphs = [graph for pair in self.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+        with named(self.folder / "capture.json"):
+            check_recipes(recipes, graphs)
         return Inputs(recipes, read_tensors(self.folder / "tensors.safetensors"), self.seed)
 
     @property
@@ -197,9 +220,34 @@ class Stored:
         """The inputs that no recipe makes."""
         return self.inputs.missing
 
-    def make(self, seed: int | None = None) -> dict[str, Tensor]:
-        """Every input, made again; with a seed, a fresh draw."""
-        return self.inputs.make(seed)
+    def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
+        """Every input, or the named ones, made again; with a seed, a fresh draw."""
+        return self.inputs.make(seed, names)
+
+
+def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> None:
+    """A recipe makes what its port says, in no more storage than it and the views of it span."""
+    from backprint.sample.recipe_json import reach
+
+    spans: dict[str, int] = {}
+    for name, recipe in recipes.items():
+        base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name
+        spans[base] = max(spans.get(base, 0), recipe.offset + reach(recipe.shape, recipe.stride))
+    for name, recipe in recipes.items():
+        if recipe.kind != "view" and recipe.extent > spans[name]:
+            said = f"an extent of {recipe.extent} elements, of which only {spans[name]} are seen"
+            raise SampleError(f"recipes[{name!r:.80}]: {said}")
+    for graph in graphs:
+        for port in graph.inputs:
+            key, spec = f"tangent {port.name}" if port.role == "tangent" else port.name, port.spec
+            found = recipes.get(key)
+            if found is None or port.role == "saved" or not isinstance(spec, TensorSpec):
+                continue
+            sizes = zip(spec.shape, found.shape, strict=False)
+            same = len(found.shape) == len(spec.shape) and all(size in (given, str(size)) for size, given in sizes)
+            if found.dtype != spec.dtype or not same:
+                said = f"makes {found.dtype}{list(found.shape)!s:.80} where the graph takes {show_spec(spec):.80}"
+                raise SampleError(f"recipes[{key!r:.80}]: {said}")
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -211,5 +259,5 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
     try:
         return load_file(str(plain_file(path)))
-    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, MemoryError, OverflowError) as error:
         raise SampleError(f"{path}: forged or damaged: {error}") from None

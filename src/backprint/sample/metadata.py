@@ -5,8 +5,10 @@ Reading trusts nothing: every field is checked for its type and size, and a comp
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +20,10 @@ FORMAT = 1
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 40
+MAX_NUMBER = 2**63
+VERDICTS = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
+WORDS = ("inf", "-inf", "nan")
+"""What stands for a number that JSON has not."""
 T = TypeVar("T")
 
 
@@ -80,7 +86,7 @@ def read_json(path: Path) -> dict[str, Any]:
         if path.stat().st_size > MAX_BYTES:
             raise SampleError(f"{path}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise SampleError(f"{path}: cannot be read as JSON: {type(error).__name__}: {str(error)[:200]}") from None
     if not isinstance(content, dict):
         raise SampleError(f"{path}: expected an object, found {type(content).__name__}")
@@ -89,6 +95,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON number")
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Complaints about what stands in a file begin with its name."""
+    try:
+        yield
+    except (SampleError, GraphError) as error:
+        raise SampleError(f"{path}: {error}") from None
 
 
 class Field:
@@ -115,6 +130,34 @@ class Field:
             raise SampleError(f"{self.path}: expected printable text of at most {most} characters, found {found[:80]!r}")
         return found
 
+    def free(self, most: int = 4096) -> str:
+        """A string that may have lines, as the `repr` of an argument or the message of an error has."""
+        found = self.expect(str)
+        if len(found) > most or any("\ud800" <= character <= "\udfff" for character in found):
+            raise SampleError(f"{self.path}: expected text of at most {most} characters, found {found[:80]!r}")
+        return found
+
+    def number(self) -> float:
+        """A number, or one of WORDS."""
+        value = self.value
+        if type(value) in (int, float) and abs(value) < 2**1023:
+            return float(value)
+        if isinstance(value, str) and value in WORDS:
+            return float(value)
+        raise SampleError(f"{self.path}: expected a number, found {str(value)[:40]!r}")
+
+    def whole(self, most: int = MAX_NUMBER) -> int:
+        """A whole number from 0, below `most`."""
+        found = self.expect(int)
+        if not 0 <= found < most:
+            raise SampleError(f"{self.path}: expected a whole number from 0, below {most}, found {str(found)[:40]}")
+        return found
+
+    def rows(self) -> dict[str, Field]:
+        """The fields of an object, by their keys, which are printable."""
+        rows = self.expect(dict).items()
+        return {Field(key, f"{self.path}: key").text(): Field(item, f"{self.path}.{key}") for key, item in rows}
+
     def items(self, most: int = 1_000_000) -> list[Field]:
         """The items of a list."""
         found = self.expect(list)
@@ -127,11 +170,11 @@ class Field:
         return tuple(item.text() for item in self.items())
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """A list of pairs of strings."""
-        found = [item.texts() for item in self.items()]
+        """A list of pairs: a name, and a text."""
+        found = [item.items() for item in self.items()]
         if any(len(pair) != 2 for pair in found):
             raise SampleError(f"{self.path}: expected pairs")
-        return tuple((left, right) for left, right in found)
+        return tuple((left.text(), right.free()) for left, right in found)
 
 
 def read_source(field: Field) -> Source | None:
@@ -159,12 +202,11 @@ def read_tree(field: Field, depth: int = 0) -> Any:
     inner = field.get(kind)
     match kind:
         case "port" | "value":
-            return {kind: inner.text()}
+            return {kind: inner.text() if kind == "port" else inner.free()}
         case "list" | "tuple":
             return {kind: [read_tree(item, depth + 1) for item in inner.items()]}
         case "dict":
-            keys = inner.expect(dict)
-            return {"dict": {str(key): read_tree(Field(item, f"{inner.path}.{key}"), depth + 1) for key, item in keys.items()}}
+            return {"dict": {key: read_tree(item, depth + 1) for key, item in inner.rows().items()}}
     raise SampleError(f"{field.path}: {kind!r:.40} is none of port, value, dict, list, tuple")
 
 
@@ -192,19 +234,17 @@ def check_format(content: Mapping[str, Any], path: Path) -> None:
 def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The plain facts of a Capture, checked, as its constructor takes them."""
     root = Field(dict(content), "")
-    try:
+    with named(path):
         return {
             "name": root.get("name").text(),
             "engine": root.get("engine").text(64),
             "signature": read_signature(root.get("signature")),
             "guards": tuple(each(root.get("guards", []), read_guard)),
             "opaque": tuple(each(root.get("opaque", []), read_edge)),
-            "environment": tuple((str(k), str(v)) for k, v in root.get("environment", {}).expect(dict).items()),
+            "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
-            "seed": root.get("seed", 0).expect(int),
+            "seed": root.get("seed", 0).whole(),
         }
-    except (SampleError, GraphError) as error:
-        raise SampleError(f"{path}: {error}") from None
 
 
 def each(field: Field, read: Callable[[Field], T]) -> list[T]:
@@ -220,3 +260,38 @@ def read_guard(field: Field) -> Guard:
 def read_edge(field: Field) -> OpaqueEdge:
     """One opaque edge."""
     return OpaqueEdge(field.get("kind").text(), field.get("text").text(), read_source(field.get("source")))
+
+
+def read_witness(field: Field) -> Any:
+    """The witness rows, checked: what the original program gave on the recipe's inputs."""
+    if field.value is None:
+        return None
+    for row in field.rows().values():
+        if row.expect(dict).get("none") is True:
+            continue
+        row.get("digest").text(64)
+        dtype, shape = row.get("dtype").text(32), [size.whole() for size in row.get("shape").items(64)]
+        for key in ("norm", "max"):
+            row.get(key).number()
+        leading = [number.number() for number in row.get("leading").items(8)]
+        most = min(8, math.prod(shape) * (2 if dtype.startswith("complex") else 1))
+        if len(leading) != most:
+            raise SampleError(f"{row.path}.leading: {len(leading)} values where {dtype}{shape} begins with {most}")
+    return field.value
+
+
+def read_verdict(field: Field) -> Any:
+    """The stored verdict, checked."""
+    if field.value is None:
+        return None
+    word = field.get("verdict")
+    if word.value not in VERDICTS:
+        raise SampleError(f"{word.path}: expected one of {', '.join(VERDICTS)}, found {str(word.value)[:40]!r}")
+    field.get("name").text()
+    field.get("detail").free()
+    field.get("vacuous").texts()
+    if field.get("power").value is not None:
+        field.get("power").number()
+    for port in field.get("ports").rows().values():
+        port.text(32)
+    return field.value

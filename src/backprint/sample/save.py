@@ -16,6 +16,7 @@ from backprint.graph.nouns import Capture, Graph
 from backprint.graph.text import emit
 from backprint.sample.graphnet import write_graphnet
 from backprint.sample.inputs import MODES, Inputs
+from backprint.sample.load import allowed
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.recipes import to_json
 from backprint.sample.standalone import FOOTER
@@ -26,14 +27,18 @@ Results = Mapping[str, Any]
 def write(capture: Capture, path: str | os.PathLike[str], inputs: Inputs, kept: Mapping[str, Any], values: Results) -> Path:
     """Write a sample. `kept` goes into capture.json as it is (witness, verdict); `values` are the inputs, for statistics."""
     place = Path(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
+    staging = None
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
         fill(staging, capture, inputs, kept, values)
         staging.chmod(0o755)
         settle(staging, place)
+    except OSError as error:
+        raise SampleError(f"{place}: the sample could not be written: {error}") from error
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
     return place
 
 
@@ -41,8 +46,17 @@ def settle(staging: Path, place: Path) -> None:
     """Put the finished folder in its place; an older sample there goes away only once the new one stands ready."""
     if place.exists():
         old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
-        os.replace(place, old / "sample")
-        os.replace(staging, place)
+        try:
+            os.replace(place, old / "sample")
+        except BaseException:
+            old.rmdir()
+            raise
+        try:
+            os.replace(staging, place)
+        except BaseException:
+            os.replace(old / "sample", place)  # where this fails too, the old sample stays beside its place
+            old.rmdir()
+            raise
         shutil.rmtree(old, ignore_errors=True)
     else:
         os.replace(staging, place)
@@ -56,7 +70,7 @@ def check_place(path: str | os.PathLike[str], overwrite: bool) -> None:
     if not place.is_dir() or (any(place.iterdir()) and not (place / "capture.json").exists()):
         raise UsageError(f"{place} is there and is no sample: choose another path")
     if not overwrite and any(place.iterdir()):
-        raise UsageError(f"{place} is there already: pass overwrite=True, or choose another path")
+        raise UsageError(f"{place} is there already: pass overwrite=True (--overwrite), or choose another path")
 
 
 def check_data(data: str) -> None:
@@ -74,12 +88,6 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
             f"the graph calls the custom operator {name}, so the sample would not run with PyTorch alone: decompose it "
             f"(decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), and it is kept as a requirement"
         )
-
-
-def allowed(target: str, allow: Sequence[str]) -> bool:
-    """Whether a custom operator was allowed, with or without its overload."""
-    name = target.removeprefix("torch.ops.")
-    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
 
 
 def fill(folder: Path, capture: Capture, inputs: Inputs, kept: Mapping[str, Any], values: Results) -> None:
@@ -119,9 +127,9 @@ def model_text(capture: Capture, side: str, graph: Graph) -> str:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """The exact data."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     try:
-        save_file({name: tensor.clone() for name, tensor in tensors.items()}, str(path))
+        path.write_bytes(save({name: tensor.clone() for name, tensor in tensors.items()}))  # save_file's is for its owner only
     except (OSError, ValueError, RuntimeError) as error:
         raise SampleError(f"{path}: the exact data could not be written: {error}") from error

@@ -1,0 +1,344 @@
+"""The promises of capture: the caller's things are as they were, also after a failure. Each test fails if one is broken."""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import backprint as bp
+
+
+class Busy(nn.Module):
+    """A module that touches everything it can while it runs."""
+
+    def __init__(self, fail: bool = False) -> None:
+        super().__init__()
+        self.fc, self.bn, self.fail = nn.Linear(3, 3), nn.BatchNorm1d(3), fail
+        self.register_buffer("steps", torch.zeros(()))
+        self.calls, self.log = 0, ["start"]
+
+    def forward(self, x: Tensor, scratch: Tensor) -> Tensor:
+        self.calls += 1
+        self.log.append("called")
+        self.cache = x
+        self.steps += 1
+        scratch.add_(1)
+        numpy.random.rand()
+        random.random()
+        with torch.no_grad():
+            self.fc.bias.mul_(0.5)
+        y = F.dropout(self.bn(self.fc(x)), 0.5, True)
+        if self.fail:
+            raise RuntimeError("on purpose")
+        return y
+
+
+def picture(model: Busy, *tensors: Tensor) -> dict[str, Any]:
+    """Everything that a capture could disturb."""
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    numbers = numpy.random.get_state()
+    return {
+        "state": {name: tensor.tolist() for name, tensor in state.items()},
+        "identity": {name: id(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())},
+        "gradients": {name: tensor.grad for name, tensor in model.named_parameters()},
+        "asks": {name: tensor.requires_grad for name, tensor in model.named_parameters()},
+        "attributes": (model.calls, list(model.log), hasattr(model, "cache"), [m.training for m in model.modules()]),
+        "inputs": [(tensor.tolist(), tensor.requires_grad, tensor.grad, tensor._version) for tensor in tensors],
+        "torch": torch.get_rng_state().tolist(),
+        "numpy": (numbers[0], numbers[1].tolist(), *numbers[2:]),
+        "python": random.getstate(),
+        "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        "hooks": len(nn.modules.module._global_forward_pre_hooks),
+        "modes": (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()),
+        "seeding": torch.manual_seed,
+        "has_torch_function": torch.autograd.has_torch_function,
+        "effects": torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect.effect,
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "eval"}, {"loss": lambda y: y.sum()}, {"specialise": True}])
+def test_everything_is_as_it_was(options: dict[str, Any]) -> None:
+    model, x, scratch = Busy(), torch.randn(4, 3), torch.zeros(2)
+    before = picture(model, x, scratch)
+    bp.capture(model, x, scratch, **options)
+    assert picture(model, x, scratch) == before
+
+
+def test_everything_is_as_it_was_after_a_failure() -> None:
+    model, x, scratch = Busy(fail=True), torch.randn(4, 3), torch.zeros(2)
+    before = picture(model, x, scratch)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        bp.capture(model, x, scratch)
+    assert picture(model, x, scratch) == before
+
+
+def test_everything_is_as_it_was_when_tracing_fails() -> None:
+    class Reads(Busy):
+        def forward(self, x: Tensor, scratch: Tensor) -> Tensor:
+            y = super().forward(x, scratch)
+            return y * y.sum().item()
+
+    model, x, scratch = Reads(), torch.randn(4, 3), torch.zeros(2)
+    before = picture(model, x, scratch)
+    with pytest.raises(bp.DataDependentError, match="item"):
+        bp.capture(model, x, scratch)
+    assert picture(model, x, scratch) == before
+
+
+def test_an_interrupt_leaves_everything_as_it_was() -> None:
+    class Stops(Busy):
+        def forward(self, x: Tensor, scratch: Tensor) -> Tensor:
+            super().forward(x, scratch)
+            raise KeyboardInterrupt
+
+    model, x, scratch = Stops(), torch.randn(4, 3), torch.zeros(2)
+    before = picture(model, x, scratch)
+    with pytest.raises(KeyboardInterrupt):
+        bp.capture(model, x, scratch)
+    assert picture(model, x, scratch) == before
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_grad_mode_of_the_caller_does_not_matter(mode: Callable[[], Any]) -> None:
+    model, x = nn.Linear(2, 2), torch.randn(1, 2)
+    with mode():
+        capture = bp.capture(model, x)
+    assert capture.pairs[0].backward is not None
+
+
+def test_tensors_from_outside_are_as_they_were() -> None:
+    counter, norm = torch.zeros(3), nn.BatchNorm1d(3)
+
+    def step(x: Tensor) -> Tensor:
+        counter.add_(1)
+        return (norm(x) * counter).sum()
+
+    before = [tensor.clone() for tensor in (counter, norm.running_mean, norm.running_var, norm.num_batches_tracked)]
+    capture = bp.capture(step, torch.randn(4, 3))
+    after = [counter, norm.running_mean, norm.running_var, norm.num_batches_tracked]
+    assert all(torch.equal(left, right) for left, right in zip(before, after, strict=True))
+    assert {port.name for port in capture.pairs[0].forward.by_role("mutation")} == {
+        "counter",
+        "norm.running_mean",
+        "norm.running_var",
+        "norm.num_batches_tracked",
+    }
+
+
+def test_a_capture_does_not_keep_its_module_alive() -> None:
+    model = nn.Linear(2, 2)
+    capture = bp.capture(model, torch.randn(1, 2))
+    watch = weakref.ref(model)
+    del model
+    assert watch() is None
+    assert capture.verify()[0].verdict == "bitwise"
+
+
+def test_buffers_never_ask_for_gradients() -> None:
+    model = nn.BatchNorm1d(3)
+    capture = bp.capture(model, torch.randn(4, 3), requires_grad=True)
+    assert [port.name for port in capture.pairs[0].backward.outputs] == ["weight", "bias", "input"]
+
+
+# ------------------------------------------------------------------ names and options
+
+
+def test_ports_carry_the_programs_own_names() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer1 = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+
+        def forward(self, batch: dict[str, list[Tensor]], *, scale: Tensor) -> dict[str, Tensor]:
+            return {"logits": self.layer1(batch["x"][0]) * scale}
+
+    capture = bp.capture(Model(), {"x": [torch.randn(3, 2)]}, scale=torch.ones(2))
+    forward, backward = capture.pairs[0].forward, capture.pairs[0].backward
+    assert [port.name for port in forward.inputs] == [
+        "layer1.0.weight",
+        "layer1.0.bias",
+        "layer1.1.weight",
+        "layer1.1.bias",
+        "layer1.1.running_mean",
+        "layer1.1.running_var",
+        "layer1.1.num_batches_tracked",
+        "batch.x.0",
+        "scale",
+    ]
+    assert [port.role for port in forward.inputs] == ["parameter"] * 4 + ["buffer"] * 3 + ["input"] * 2
+    assert [port.name for port in forward.by_role("output")] == ["output.logits"]
+    assert [port.name for port in backward.outputs] == ["layer1.0.weight", "layer1.0.bias", "layer1.1.weight", "layer1.1.bias"]
+    assert "grad_layer1_0_weight" in backward.code
+    assert "[layer1.0]" in forward.code
+    assert "gradient of addmm" in backward.code
+
+
+def test_sums_of_gradients_name_the_value_used_twice() -> None:
+    def residual(x: Tensor, w: Tensor) -> Tensor:
+        h = x @ w
+        return (h + h.relu() + h.sin()).sum()
+
+    backward = bp.capture(residual, torch.randn(2, 2), torch.randn(2, 2).requires_grad_()).pairs[0].backward
+    links = [step.link for step in backward.steps if step.link and step.link.kind == "sum of gradients of"]
+    assert links
+    assert {link.names for link in links} == {("mm",)}
+
+
+def test_loss_makes_one_tangent_and_keeps_the_outputs() -> None:
+    model = nn.Linear(2, 3)
+    capture = bp.capture(model, torch.randn(4, 2), loss=lambda y: y.square().mean())
+    assert capture.signature.differentiable == ("loss",)
+    out = bp.replay(capture, x := torch.randn(4, 2))
+    assert torch.equal(out.outputs, model(x))
+    assert torch.equal(out.loss, model(x).square().mean())
+    model(x).square().mean().backward()
+    assert torch.equal(out.gradients["weight"], model.weight.grad)
+
+
+def test_mode_changes_the_capture_and_not_the_module() -> None:
+    model = nn.Dropout(0.5)
+    assert "dropout" in bp.capture(model, torch.randn(3), mode="train").pairs[0].forward.code
+    assert "native_dropout" not in bp.capture(model, torch.randn(3), mode="eval").pairs[0].forward.code
+    assert model.training
+
+
+@pytest.mark.parametrize("partition", ["min-cut", "default"])
+def test_partitions(partition: str) -> None:
+    capture = bp.capture(nn.Sequential(nn.Linear(3, 3), nn.GELU()), torch.randn(2, 3), partition=partition)
+    assert capture.verify()[0].verdict == "bitwise"
+
+
+def test_decompose_takes_operators_apart() -> None:
+    table = torch._decomp.get_decompositions([torch.ops.aten.addmm])
+    capture = bp.capture(nn.Linear(2, 2), torch.randn(1, 2), decompose=table)
+    assert "addmm" not in {step.target for step in capture.pairs[0].forward.steps}
+
+
+def test_requires_grad_by_name_mask_and_mapping() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return (x * y).sum()
+
+    args = (torch.randn(2), torch.randn(2))
+    for asked in (["y"], [False, True], {"y": True, "x": False}):
+        capture = bp.capture(f, *args, requires_grad=asked)
+        assert [port.name for port in capture.pairs[0].backward.outputs] == ["y"]
+
+
+# ------------------------------------------------------------------ refusals
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "a mask of the wrong length": (
+        lambda: bp.capture(torch.mul, torch.ones(2), torch.ones(2), requires_grad=[True]),
+        bp.UsageError,
+        "1 entries for 2 tensor inputs",
+    ),
+    "an unknown name": (lambda: bp.capture(torch.sin, torch.ones(2), requires_grad=["nope"]), bp.UsageError, "'nope'"),
+    "an integer that asks": (
+        lambda: bp.capture(lambda n: n, torch.ones(2, dtype=torch.int64), requires_grad=["n"]),
+        bp.UsageError,
+        "int64 tensor",
+    ),
+    "an unknown engine": (lambda: bp.capture(torch.sin, torch.ones(2), engine="magic"), bp.UsageError, "magic"),
+    "an unknown mode": (lambda: bp.capture(nn.ReLU(), torch.ones(2), mode="fast"), bp.UsageError, "fast"),
+    "a mode for a function": (lambda: bp.capture(torch.sin, torch.ones(2), mode="train"), bp.UsageError, "needs a module"),
+    "an unknown partition": (lambda: bp.capture(torch.sin, torch.ones(2), partition="x"), bp.UsageError, "min-cut"),
+    "a call that does not fit": (lambda: bp.capture(lambda x: x, 1, 2), bp.UsageError, "cannot be called"),
+    "an option that is a parameter": (
+        lambda: bp.capture(lambda x, name: x, torch.ones(2), name="a"),
+        bp.UsageError,
+        "args=",
+    ),
+    "a loss that is no number": (
+        lambda: bp.capture(nn.Linear(2, 2), torch.ones(1, 2), loss=lambda y: y),
+        bp.UsageError,
+        "one number",
+    ),
+    "values that are read": (
+        lambda: bp.capture(lambda x: x * x.sum().item(), torch.ones(2)),
+        bp.DataDependentError,
+        "specialise=True",
+    ),
+    "a size that hangs on values": (lambda: bp.capture(lambda x: x[x > 0], torch.ones(2)), bp.DataDependentError, "nonzero|index"),
+    "a sparse input": (lambda: bp.capture(lambda x: x, torch.eye(2).to_sparse()), bp.CaptureError, "sparse_coo"),
+    "a sparse tensor inside": (
+        lambda: bp.capture(lambda x: x.to_sparse().to_dense(), torch.eye(2).requires_grad_()),
+        bp.CaptureError,
+        "to_sparse",
+    ),
+    "a lazy module": (lambda: bp.capture(nn.LazyLinear(2), torch.ones(1, 2)), bp.CaptureError, "no shape yet"),
+    "a data-parallel module": (
+        lambda: bp.capture(nn.DataParallel(nn.Linear(2, 2)), torch.ones(1, 2)),
+        bp.CaptureError,
+        r"\.module",
+    ),
+    "a seed inside": (
+        lambda: bp.capture(lambda x: (torch.manual_seed(3), x * torch.rand(2))[1], torch.ones(2)),
+        bp.CaptureError,
+        "manual_seed",
+    ),
+    "shared memory, changed and asking": (
+        lambda: bp.capture(
+            lambda a, b: (a.mul_(2), b.sum())[1], *(lambda base: (base[:3], base[1:].requires_grad_()))(torch.ones(4))
+        ),
+        bp.CaptureError,
+        "share memory",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name: str) -> None:
+    call, kind, text = REFUSED[name]
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_args_and_kwargs_are_always_unambiguous() -> None:
+    capture = bp.capture(lambda x, name: x * 2, args=(torch.ones(2),), kwargs={"name": "a"})
+    assert capture.signature.leaves == (("name", "'a'"),)
+
+
+# ------------------------------------------------------------------ what is specialised on
+
+
+def test_specialise_keeps_values_as_guards() -> None:
+    def f(x: Tensor, n: Tensor) -> Tensor:
+        count = int(n.item())
+        return x[:count].sum() * x[x > 0].sum()
+
+    x = torch.tensor([1.0, -2.0, 3.0])
+    capture = bp.capture(f, x, torch.tensor(2), specialise=True)
+    assert [guard.kind for guard in capture.guards] == ["value", "shape"]
+    assert capture.guards[0].inputs == ("n",)
+    assert "int(n.item())" in capture.guards[0].source.code
+    assert capture.verify()[0].verdict == "bitwise"
+    assert bp.replay(capture, x * 2, torch.tensor(2)).outputs == f(x * 2, torch.tensor(2))
+    with pytest.raises(bp.GuardError, match="test_promises.py:.*took 2, these inputs give 1"):
+        bp.replay(capture, x, torch.tensor(1))
+    with pytest.raises(bp.GuardError, match="shape"):
+        bp.replay(capture, -x, torch.tensor(2))
+
+
+def test_a_changed_argument_breaks_its_guard() -> None:
+    capture = bp.capture(lambda x, flag: x * 2 if flag else x, torch.ones(2), True)
+    with pytest.raises(bp.GuardError, match="'flag' was True"):
+        bp.replay(capture, torch.ones(2), False)
+
+
+def test_one_tensor_given_twice_is_a_guard() -> None:
+    x = torch.ones(2).requires_grad_()
+    capture = bp.capture(lambda a, b: (a * b).sum(), x, x)
+    y = torch.full((2,), 3.0)
+    out = bp.replay(capture, y, y)
+    assert out.gradients["a"].tolist() == out.gradients["b"].tolist() == [6.0, 6.0]
+    with pytest.raises(bp.GuardError, match="one tensor at capture"):
+        bp.replay(capture, y, y.clone())

@@ -1,0 +1,523 @@
+"""`backprint`: what each verb says, what it leaves behind, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from torch import Tensor
+
+import backprint as bp
+from backprint.cli import VERBS, main
+from backprint.replay.compare import WORST
+from backprint.version import __version__
+
+PROGRAM = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.drop = nn.Linear(3, 2), nn.Dropout(0.5)
+
+    def forward(self, x, scale=1.0):
+        return self.drop(torch.tanh(self.fc(x))) * scale
+
+
+def factory():
+    torch.manual_seed(0)
+    return Net(), (torch.ones(4, 3),)
+
+
+def one_input():
+    return Net(), torch.ones(4, 3)
+
+
+def with_kwargs():
+    return Net(), (), {"x": torch.ones(4, 3), "scale": 2.5}
+
+
+def inference():
+    return lambda ids: ids + 1, (torch.arange(3),)
+
+
+def counted():
+    return lambda x, n: (x * int(n.item())).sum(), (torch.ones(3), torch.tensor(4))
+
+
+def no_pair():
+    return Net()
+
+
+def three_of_a_kind():
+    return Net(), (torch.ones(4, 3),), [1]
+
+
+def squares(output):
+    return output.square().sum()
+
+
+loss_of_text = "squares"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, with a program as a file and as a package."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").write_text("")
+    (tmp_path / "models" / "net.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    return tmp_path
+
+
+def call(*arguments: Any) -> Result:
+    """One call; anything raised but an exit is a traceback that a user would see."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def good(*arguments: Any) -> Result:
+    result = call(*arguments)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result
+
+
+def refused(*arguments: Any) -> str:
+    """What wrong usage says: exit code 2, nothing on stdout, and the reason."""
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    found = re.search(r"^Error: (.*)\Z", result.stderr, re.MULTILINE | re.DOTALL)
+    assert found
+    return " ".join(found[1].split())
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    path: Path = bp.capture(model, torch.randn(2, 3), name="mlp").save(tmp_path_factory.mktemp("samples") / "mlp")
+    return path
+
+
+@pytest.fixture(scope="module")
+def forward_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = bp.capture(lambda ids: ids + 1, torch.arange(3), name="next").save(
+        tmp_path_factory.mktemp("samples") / "next"
+    )
+    return path
+
+
+@pytest.fixture
+def wrong(sample: Path, tmp_path: Path) -> Path:
+    """A sample whose forward computes something else."""
+    shutil.copytree(sample, tmp_path / "wrong")
+    model = tmp_path / "wrong" / "pair_0" / "forward" / "model.py"
+    text = model.read_text()
+    model.write_text(text.replace("aten.tanh.default", "aten.sin.default"))
+    assert model.read_text() != text
+    return tmp_path / "wrong"
+
+
+@pytest.fixture
+def unproven(tmp_path: Path) -> Path:
+    model = torch.nn.Linear(2, 2)
+    path: Path = bp.capture(model, torch.ones(1, 2)).save(tmp_path / "unproven", "none")
+    return path
+
+
+# ------------------------------------------------------------------ help, version, completion
+
+
+def test_help_names_every_verb_and_the_exit_codes() -> None:
+    for flag in ("--help", "-h"):
+        said = good(flag).stdout
+        assert re.findall(r"^  (\w+)  ", said, re.MULTILINE) == list(VERBS)
+        assert "0 all is good, 1 something is not good, 2 wrong usage" in said
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_explains_itself(verb: str) -> None:
+    said = good(verb, "--help").stdout
+    assert said.startswith(f"Usage: main {verb} ")
+    assert len(said.splitlines()) > 5
+
+
+def test_each_options_help_says_something() -> None:
+    for verb in VERBS:
+        command = main.get_command(main.make_context("backprint", [verb]), verb)
+        assert command is not None
+        for option in command.params:
+            if option.param_type_name == "option":
+                assert getattr(option, "help", ""), f"{verb} {option.opts}"
+
+
+def test_version() -> None:
+    assert good("--version").stdout == f"backprint, version {__version__}\n"
+
+
+def test_an_unknown_verb_or_option_is_wrong_usage() -> None:
+    assert "No such command 'prove'" in refused("prove")
+    assert "No such option" in refused("verify", "--fast", "x")
+    assert "Missing argument 'SAMPLES...'" in refused("verify")
+    assert "Missing option '-o'" in refused("capture", "program.py:factory")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_produced(shell: str) -> None:
+    command = shutil.which("backprint", path=str(Path(sys.executable).parent))
+    assert command
+    done = subprocess.run(
+        [command],
+        env={**os.environ, "_BACKPRINT_COMPLETE": f"{shell}_source"},
+        **dict(capture_output=True, text=True, timeout=60, check=False),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "_backprint_completion" in done.stdout
+
+
+def test_completion_knows_the_verbs() -> None:
+    command = shutil.which("backprint", path=str(Path(sys.executable).parent))
+    assert command
+    words = {"_BACKPRINT_COMPLETE": "bash_complete", "COMP_WORDS": "backprint ", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [command], env=os.environ | words, **dict(capture_output=True, text=True, timeout=60, check=False)
+    )
+    assert done.stdout.split() == [f"plain,{verb}" for verb in VERBS]
+
+
+def test_the_module_runs_too(sample: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "backprint", "verify", "--json", str(sample)],
+        **dict(capture_output=True, text=True, timeout=120, check=False),
+    )
+    assert (done.returncode, done.stderr, json.loads(done.stdout)["verdict"]) == (0, "", "bitwise")
+
+
+def test_help_and_show_need_no_torch(sample: Path) -> None:
+    code = (
+        "import sys; from backprint.cli import run\n"
+        f"for line in (['--help'], ['capture', '--help'], ['show', {str(sample)!r}]):\n"
+        "    try: run(line)\n"
+        "    except SystemExit as end: assert end.code == 0\n"
+        "    assert 'torch' not in sys.modules, line\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ------------------------------------------------------------------ capture
+
+
+@pytest.mark.parametrize("target", ["program.py:factory", "./program.py:one_input", "models.net:factory"])
+def test_capture_takes_a_file_or_a_module(target: str, place: Path) -> None:
+    said = good("capture", target, "-o", "out").stdout
+    assert re.match(r"out: Net, \d+ steps forward, \d+ steps backward, \d+ values saved\nverdict: bitwise\n", said)
+    loaded = bp.load(place / "out")
+    assert loaded.name == "Net"
+    assert {port.name for port in loaded.pairs[0].forward.inputs} == {"fc.weight", "fc.bias", "x"}
+    assert bp.verify(loaded)[0].verdict == "bitwise"
+
+
+def test_a_factory_may_give_keyword_arguments(place: Path) -> None:
+    good("capture", "program.py:with_kwargs", "-o", "out")
+    loaded = bp.load(place / "out")
+    assert loaded.signature.leaves == (("scale", "2.5"),)
+    assert "2.5" in loaded.pairs[0].forward.code
+
+
+def test_what_is_captured_without_a_gradient_is_good(place: Path) -> None:
+    said = good("capture", "program.py:inference", "-o", "out", "--name", "next").stdout
+    assert "out: next, 1 steps forward, no backward, 0 values saved" in said
+    assert "verdict: undifferentiable" in said
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("program.py", "'program.py' is no TARGET: write file.py:factory or package.module:factory"),
+        ("models", "'models' is no TARGET: write file.py:factory or package.module:factory (this is a folder:"),
+        ("program.py:", "is no TARGET"),
+        ("program.py:a-b", "is no TARGET"),
+        ("absent.py:factory", "absent.py: no such file"),
+        ("models.absent:factory", "models.absent: no module 'models.absent' (the current folder is searched first)"),
+        ("program.py:absent", "program.py has no function 'absent'; it has Net, factory, one_input"),
+        ("program.py:loss_of_text", "program.py has no function 'loss_of_text'"),
+        ("program.py:no_pair", "the factory must give (model, args) or (model, args, kwargs), not a Net"),
+        ("program.py:three_of_a_kind", "or (model, args, kwargs), not (Net, tuple, list)"),
+    ],
+)
+def test_a_bad_target_is_wrong_usage_and_says_what_to_do(target: str, why: str, place: Path) -> None:
+    assert why in refused("capture", target, "-o", "out")
+    assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize(("loss", "of"), [("sum", torch.sum), ("mean", torch.mean)])
+def test_a_loss_by_name(loss: str, of: Callable[[Tensor], Tensor], place: Path) -> None:
+    good("capture", "program.py:factory", "-o", "out", "--loss", loss, "--mode", "eval")
+    loaded = bp.load(place / "out")
+    state = {name: torch.ones(port.spec.shape) for name, port in ports(loaded).items() if name != "x"}
+    replayed = bp.replay(loaded, torch.ones(4, 3), state=state)
+    assert loaded.signature.loss == "loss"
+    assert replayed.loss is not None
+    assert torch.equal(replayed.loss, of(replayed.outputs))
+    assert loaded.signature.differentiable == ("loss",)
+
+
+def ports(capture: Any) -> dict[str, Any]:
+    return {port.name: port for port in capture.pairs[0].forward.inputs}
+
+
+def test_a_loss_of_the_users(place: Path) -> None:
+    good("capture", "program.py:factory", "-o", "out", "--loss", "program.py:squares")
+    assert {"aten.pow.Tensor_Scalar", "aten.sum.default"} <= targets(place / "out")
+    assert "no function 'cubes'" in refused("capture", "program.py:factory", "-o", "o", "--loss", "program.py:cubes")
+    assert "is no TARGET" in refused("capture", "program.py:factory", "-o", "o", "--loss", "max")
+
+
+def test_a_loss_of_what_has_no_floats_is_wrong_usage(place: Path) -> None:
+    assert "no floating-point tensor" in refused("capture", "program.py:inference", "-o", "out", "--loss", "sum")
+
+
+def targets(path: Path) -> set[str]:
+    return {step.target for step in bp.load(path).pairs[0].forward.steps}
+
+
+def test_the_mode(place: Path) -> None:
+    good("capture", "program.py:factory", "-o", "train")
+    good("capture", "program.py:factory", "-o", "eval", "--mode", "eval")
+    dropout = "aten.native_dropout.default"
+    assert (dropout in targets(place / "train"), dropout in targets(place / "eval")) == (True, False)
+    assert "needs a module" in refused("capture", "program.py:inference", "-o", "out", "--mode", "eval")
+
+
+def test_what_reads_values_needs_to_be_specialised(place: Path) -> None:
+    result = call("capture", "program.py:counted", "-o", "out")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "backprint: DataDependentError: " in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (place / "out").exists()
+    assert "guard: " in good("capture", "program.py:counted", "-o", "out", "--specialise").stdout
+
+
+def test_data(place: Path) -> None:
+    good("capture", "program.py:factory", "-o", "exact", "--data", "exact")
+    assert (place / "exact" / "tensors.safetensors").exists()
+    good("capture", "program.py:factory", "-o", "none", "--data", "none")
+    assert call("verify", "none").exit_code == 1
+    assert "'all' is not one of 'seed', 'exact', 'none'" in refused(
+        "capture", "program.py:factory", "-o", "out", "--data", "all"
+    )
+
+
+def test_a_device_that_is_not_there_is_wrong_usage(place: Path) -> None:
+    good("capture", "program.py:factory", "-o", "out", "--device", "cpu")
+    assert "--device abacus: " in refused("capture", "program.py:factory", "-o", "other", "--device", "abacus")
+
+
+def test_what_is_there_is_replaced_only_when_asked_for(place: Path) -> None:
+    good("capture", "program.py:factory", "-o", "out", "--name", "first")
+    said = refused("capture", "program.py:with_kwargs", "-o", "out", "--name", "second")
+    assert "out is there already: pass overwrite=True (--overwrite)" in said
+    assert bp.load(place / "out").name == "first"
+    good("capture", "program.py:with_kwargs", "-o", "out", "--name", "second", "--overwrite")
+    assert bp.load(place / "out").name == "second"
+    assert "models is there and is no sample" in refused("capture", "program.py:factory", "-o", "models", "--overwrite")
+    assert (place / "models" / "net.py").exists()
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_runs(place: Path) -> None:
+    (place / "slow.py").write_text("raise SystemExit('it ran')")
+    assert "is no sample" in refused("capture", "slow.py:factory", "-o", "models")
+
+
+def test_capture_answers_in_json(place: Path) -> None:
+    answer = json.loads(good("capture", "program.py:factory", "-o", "out", "--json").stdout)
+    assert answer | {"sample": "out", "name": "Net", "engine": "aot", "verdict": "bitwise"} == answer
+    assert answer["ports"]["gradient fc.weight"] == "bitwise"
+
+
+# ------------------------------------------------------------------ verify
+
+
+def test_verify_gives_a_row_for_a_sample(sample: Path) -> None:
+    said = good("verify", sample).stdout
+    assert re.search(r"mlp +bitwise", said)
+    assert said.endswith("1 checked: 1 bitwise\n")
+
+
+def test_verify_answers_one_object_a_line(sample: Path, wrong: Path, forward_only: Path) -> None:
+    result = call("verify", "--json", sample, wrong, forward_only)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 1
+    assert [list(row) for row in rows] == [["sample", "verdict", "name", "detail", "power"]] * 3
+    assert [row["sample"] for row in rows] == [str(sample), str(wrong), str(forward_only)]
+    assert [row["verdict"] for row in rows] == ["bitwise", "wrong", "undifferentiable"]
+    assert [row["name"] for row in rows] == ["mlp", "mlp", "next"]
+    assert rows[0]["power"] > 1
+    assert "relative error" in rows[1]["detail"]
+
+
+def test_verify_finds_the_samples_below_a_folder(sample: Path, tmp_path: Path) -> None:
+    for name in ("b", "a", "deeper/c"):
+        shutil.copytree(sample, tmp_path / "corpus" / name)
+    (tmp_path / "corpus" / "notes.txt").write_text("no sample")
+    said = good("verify", "--json", tmp_path / "corpus").stdout
+    found = [Path(json.loads(line)["sample"]).relative_to(tmp_path / "corpus").as_posix() for line in said.splitlines()]
+    assert found == ["a", "b", "deeper/c"]
+    assert "3 checked: 3 bitwise" in good("verify", tmp_path / "corpus").stdout
+
+
+def test_one_sample_that_is_wrong_is_enough_to_exit_with_1(sample: Path, wrong: Path) -> None:
+    result = call("verify", sample, wrong)
+    assert result.exit_code == 1
+    assert result.stdout.endswith("2 checked: 1 bitwise, 1 wrong\n")
+
+
+def test_an_unproven_sample_is_good_only_when_allowed(unproven: Path, wrong: Path) -> None:
+    assert call("verify", unproven).exit_code == 1
+    good("verify", "--allow-unproven", unproven)
+    assert call("verify", "--allow-unproven", unproven, wrong).exit_code == 1
+
+
+def test_what_is_no_sample_is_a_row(tmp_path: Path, sample: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = call("verify", "--json", tmp_path / "empty", tmp_path / "absent", sample)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 1
+    assert [row["verdict"] for row in rows] == ["failed", "failed", "bitwise"]
+    assert ["no capture.json here" in rows[0]["detail"], "no such folder" in rows[1]["detail"]] == [True, True]
+
+
+def test_whatever_verifying_raises_is_a_row(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise KeyError("what nobody thought of")
+
+    monkeypatch.setattr(bp, "verify", fail)
+    result = call("verify", "--json", sample)
+    assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (1, "failed")
+    assert "KeyError: 'what nobody thought of'" in result.stdout
+
+
+def test_every_verdict_has_its_colour() -> None:
+    from backprint.cli.verify import STYLES
+
+    assert STYLES.keys() == set(WORST)
+
+
+# ------------------------------------------------------------------ show
+
+
+def test_show_prints_the_code_and_the_numbers(sample: Path) -> None:
+    said = good("show", sample).stdout
+    pair = bp.load(sample).pairs[0]
+    assert pair.backward is not None
+    assert pair.forward.code in said
+    assert pair.backward.code in said
+    assert "mlp · pair_0 · engine aot · verdict bitwise" in said
+    assert f"{len(pair.forward.steps)} forward, {len(pair.backward.steps)} backward" in said
+    assert pair.forward.hash()[:16] in said
+
+
+@pytest.mark.parametrize("side", ["forward", "backward"])
+def test_show_one_direction(side: str, sample: Path) -> None:
+    pair = bp.load(sample).pairs[0]
+    assert good("show", f"--{side}", sample).stdout == getattr(pair, side).code + "\n"
+
+
+def test_show_the_summary_alone(sample: Path) -> None:
+    said = good("show", "--summary", sample).stdout
+    assert "class GraphModule" not in said
+    assert "verdict bitwise" in said
+    assert "parameters" in said
+
+
+def test_show_answers_in_json(sample: Path) -> None:
+    answer = json.loads(good("show", "--json", sample).stdout)
+    pair = bp.load(sample).pairs[0]
+    assert pair.backward is not None
+    assert (answer["name"], answer["verdict"]["verdict"], len(answer["pairs"])) == ("mlp", "bitwise", 1)
+    assert answer["pairs"][0]["parameters"] == 3 * 4 + 4 + 4 + 1
+    assert (answer["pairs"][0]["forward_hash"], answer["pairs"][0]["backward_hash"]) == (
+        pair.forward.hash(),
+        pair.backward.hash(),
+    )
+
+
+def test_show_without_a_backward(forward_only: Path) -> None:
+    result = call("show", "--backward", forward_only)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no backward: no output of this program asks for a gradient" in result.stderr
+    assert json.loads(good("show", "--json", forward_only).stdout)["pairs"][0]["backward_hash"] is None
+
+
+def test_show_takes_names_as_they_are(sample: Path, tmp_path: Path) -> None:
+    """What looks like rich's own marks in a name is text."""
+    shutil.copytree(sample, tmp_path / "sample")
+    content = json.loads((tmp_path / "sample" / "capture.json").read_text())
+    content |= {"name": "net[/bold][0]", "engine": "[aot]"}
+    content["guards"] = [{"kind": "value", "text": "x[0] == 1 [/red]", "inputs": ["x"], "source": None}]
+    content["opaque"] = [{"kind": "hook", "text": "fc[/] has a hook", "source": None}]
+    (tmp_path / "sample" / "capture.json").write_text(json.dumps(content))
+    said = good("show", "--summary", tmp_path / "sample").stdout
+    for text in ("net[/bold][0]", "[aot]", "x[0] == 1 [/red]", "fc[/] has a hook"):
+        assert text in said
+
+
+def test_show_of_what_is_no_sample(tmp_path: Path) -> None:
+    result = call("show", tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"backprint: SampleError: {tmp_path}: no capture.json here, so this is no sample\n"
+
+
+# ------------------------------------------------------------------ doctor and demo
+
+
+def test_the_doctor_finds_this_machine_good() -> None:
+    assert "capture, save, load and verify: bitwise" in good("doctor").stdout
+    answer = json.loads(good("doctor", "--json").stdout)
+    assert answer["good"] is True
+    assert answer["torch"].startswith(torch.__version__)
+
+
+def test_the_doctor_names_what_is_not_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise bp.SampleError("the disk is full")
+
+    monkeypatch.setattr(bp, "save", fail)
+    result = call("doctor", "--json")
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["good"]) == (1, False)
+    assert answer["flow"] == "not good: SampleError: the disk is full"
+    assert "flow       not good: SampleError" in call("doctor").stdout
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_samples_that_are_proven(place: Path) -> None:
+    said = good("demo", "-o", "samples").stdout
+    for name in ("convnet", "gpt"):
+        for side in ("forward", "backward"):
+            path = f"samples/{name}/pair_0/{side}/model.py"
+            assert path in said
+            assert (place / path).is_file()
+    assert "2 checked: " in said
+    assert [
+        json.loads(line)["verdict"] in ("bitwise", "close")
+        for line in good("verify", "--json", "samples").stdout.splitlines()
+    ] == [True, True]

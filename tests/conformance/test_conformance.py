@@ -1,0 +1,52 @@
+"""PyTorch's own databases: every operator and module captured, replayed and compared with eager autograd.
+
+The expected outcome of each sample stands in `table.json`, which only ever gets better (`update.py` writes it). A plain
+run takes a fixed part; `--conformance=all` takes everything.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import harness
+import pytest
+import torch
+
+PART = {"ops float32": 70, "ops float32 specialise": 15, "ops float64": 20, "ops bfloat16": 20, "modules train": 25, "modules eval": 15}
+"""How many entries of each section a plain run draws."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    whole = metafunc.config.getoption("--conformance") == "all"
+    table = harness.read_table()
+    cases = []
+    for section in harness.SECTIONS:
+        names = sorted(table[section])
+        chosen = names if whole else random.Random(section).sample(names, min(PART[section], len(names)))
+        cases += [pytest.param(section, name, whole, id=f"{section}-{name}") for name in sorted(chosen)]
+    metafunc.parametrize(("section", "name", "whole"), cases)
+
+
+@pytest.mark.filterwarnings("ignore")  # the databases' own: complex-to-real casts, beta layouts, deprecations
+def test_outcomes_are_no_worse_than_the_table(section: str, name: str, whole: bool, record_property: Any) -> None:
+    row = harness.SECTIONS[section]
+    table = harness.read_table()
+    entry = next(entry for entry in row.entries() if harness.name_of(entry) == name)
+    letters, details = row.check(entry, row.most if whole else row.part)
+    expected = table[section][name][: len(letters)]
+    by_letter = {letter: outcome for outcome, letter in harness.LETTERS.items()}
+    counts: dict[str, int] = {}
+    for letter in letters:
+        counts[by_letter[letter]] = counts.get(by_letter[letter], 0) + 1
+    record_property("conformance", (section, counts))
+    order = "".join(harness.LETTERS.values())
+    if table["environment"]["cpu"] != torch.backends.cpu.get_cpu_capability():
+        expected = expected.replace("b", "c")  # other vector units may round other kernels otherwise
+    worse = [
+        (index, by_letter[now], by_letter[then])
+        for index, (now, then) in enumerate(zip(letters, expected, strict=False))
+        if order.index(now) > order.index(then)
+    ]
+    assert not worse, f"(sample, now, expected): {worse[:5]}; {details}"
+    assert len(letters) >= len(expected)

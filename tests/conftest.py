@@ -1,0 +1,42 @@
+"""Options of the whole suite."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+for folder in ("capture", "conformance", "graph"):
+    sys.path.insert(0, str(Path(__file__).parent / folder))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--conformance",
+        default="part",
+        choices=["part", "all"],
+        help="part: a fixed part of PyTorch's databases; all: every sample of them",
+    )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The totals of the conformance tests, over all workers."""
+    totals: dict[str, Counter[str]] = {}
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for key, value in getattr(report, "user_properties", ()):
+            if key == "conformance" and report.when == "call":
+                section, counts = value
+                totals.setdefault(section, Counter()).update(counts)
+    for section, counts in totals.items():
+        said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+        terminalreporter.write_line(f"conformance, {section}: {sum(counts.values())} samples: {said}")
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Every test starts from the same random state, on one thread, as workers share the cores."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)

@@ -1,0 +1,343 @@
+"""golden, backward. Captured by Backprint with engine aot, torch 2.13.0+cpu."""
+
+import math
+import operator
+
+import torch
+from torch import inf, nan
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+
+class GraphModule(torch.nn.Module):
+    def forward(
+        self,
+        ids: "i64[5] saved ids",
+        add_1: "f32[5, 4] saved add_1",
+        tanh: "f32[5, 3] saved tanh",
+        t_2: "f32[3, 4] saved t_2",
+        tangent_output_logits: "f32[5, 3] tangent output.logits",
+        tangent_output_loss: "f32[] tangent output.loss",
+        tensor_constant0: "f32[3] constant backward.tensor_constant0",
+    ) -> (
+        "f32[7, 4] gradient embed.weight",
+        "f32[3, 4] gradient fc.weight",
+        "f32[3] gradient fc.bias",
+    ):
+        # gradient of mean; make.py:30 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        expand: "f32[5, 3] stride=[0, 0]" = aten.expand.default(tangent_output_loss, [5, 3])
+        div: "f32[5, 3]" = aten.div.Scalar(expand, 15)
+        # gradient of pow_1; make.py:30 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        pow_2: "f32[5, 3]" = aten.pow.Tensor_Scalar(tanh, 1.0)
+        mul_1: "f32[5, 3]" = aten.mul.Scalar(pow_2, 2.0)
+        mul_2: "f32[5, 3]" = aten.mul.Tensor(div, mul_1)
+        # gradient of add; make.py:27 in forward: self.seen += 1
+        lift_fresh_copy: "f32[3]" = aten.lift_fresh_copy.default(tensor_constant0)
+        # gradient of mul; make.py:30 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        mul_3: "f32[5, 3]" = aten.mul.Tensor(tangent_output_logits, lift_fresh_copy)
+        # sum of gradients of tanh;
+        add_2: "f32[5, 3]" = aten.add.Tensor(mul_2, mul_3)
+        # gradient of tanh; make.py:29 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        detach: "f32[5, 3]" = aten.detach.default(tanh)
+        detach_1: "f32[5, 3]" = aten.detach.default(detach)
+        tanh_backward: "f32[5, 3]" = aten.tanh_backward.default(add_2, detach_1)
+        # gradient of addmm; [fc] make.py:29 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        mm: "f32[5, 4]" = aten.mm.default(tanh_backward, t_2)
+        t_3: "f32[3, 5] stride=[1, 3]" = aten.t.default(tanh_backward)
+        mm_1: "f32[3, 4]" = aten.mm.default(t_3, add_1)
+        t_4: "f32[4, 3] stride=[1, 4]" = aten.t.default(mm_1)
+        sum_1: "f32[1, 3]" = aten.sum.dim_IntList(tanh_backward, [0], True)
+        grad_fc_bias: "f32[3]" = aten.view.default(sum_1, [3])
+        # gradient of t_1; [fc] make.py:29 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        grad_fc_weight: "f32[3, 4]" = aten.t.default(t_4)
+        # gradient of embedding; [embed] make.py:29 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        grad_embed_weight: "f32[7, 4]" = aten.embedding_dense_backward.default(mm, ids, 7, -1, False)
+        return (grad_embed_weight, grad_fc_weight, grad_fc_bias)
+
+
+# --- Below: runs this graph alone, with torch and nothing else: python model.py --------------------------------------
+
+import importlib.util
+import json
+import pathlib
+import re
+import sys
+import ctypes
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+MASK = 0xFFFFFFFF  # the low 32 bits: a Philox word lives in an int64
+CHUNK = 2**15  # elements a step, any even number gives the same bits
+PARTS = {"complex64": "float32", "complex128": "float64"}  # a complex number is two real draws
+SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+IRWIN_HALL = 2.6428997921303014e-05  # 1 / the standard deviation of the sum of four 16-bit numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a tensor is made: `extent` elements of `kind` in storage, seen through shape, stride and offset."""
+
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    device: str = "cpu"
+    extent: int = 0
+    offset: int = 0
+    seed: int = 0
+    facts: tuple[tuple[str, Any], ...] = ()
+
+
+def parse(row: Mapping[str, Any]) -> Recipe:
+    """The Recipe of its JSON object, unchecked. JSON has no inf and nan, so these are strings in it."""
+    facts = [(name, value if name in ("of", "why") else plain(value)) for name, value in sorted(row["facts"].items())]
+    return Recipe(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"]), "facts": tuple(facts)})
+
+
+def plain(value: Any) -> Any:
+    """A fact of JSON as a number or a tuple of numbers."""
+    return tuple(map(plain, value)) if isinstance(value, list) else SPELLED.get(value, value)
+
+
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: int) -> tuple[Any, Any, Any, Any]:
+    """Four tensors of 32-bit words for four of counters; a product's wrapped sign bits fall to the mask."""
+    k0, k1 = seed & MASK, seed >> 32 & MASK
+    for _ in range(10):
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = (p1 >> 32 ^ c1 ^ k0) & MASK, p1, (p0 >> 32 ^ c3 ^ k1) & MASK, p0
+        k0, k1 = k0 + 0x9E3779B9 & MASK, k1 + 0xBB67AE85 & MASK
+    return c0, c1 & MASK, c2, c3 & MASK
+
+
+def draw(recipe: Recipe, turn: Callable[[Any, Any], Any], dtype: str = "") -> Any:
+    """The flat storage: `turn` makes each element of two words; counter i has those of elements 2i and 2i + 1."""
+    part, zero = PARTS.get(recipe.dtype), torch.zeros(1, dtype=torch.int64, device="cpu")
+    size = recipe.extent * (2 if part else 1)
+    flat = torch.empty(size, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")
+    for start in range(0, size, CHUNK):
+        stop = min(start + CHUNK, size)
+        block = torch.arange(start // 2, (stop + 1) // 2, device="cpu")
+        a, b, c, d = philox(block & MASK, block >> 32, zero, zero, recipe.seed)
+        flat[start:stop] = torch.stack((turn(a, b), turn(c, d)), 1).flatten()[: stop - start]
+    return torch.view_as_complex(flat.view(-1, 2)) if part else flat
+
+
+def real(recipe: Recipe) -> Any:
+    """The dtype that floats are computed in, before the one rounding to their own."""
+    return torch.float64 if recipe.dtype in ("float64", "complex128") else torch.float32
+
+
+def scaled(a: Any, b: Any, span: int) -> Any:
+    """The 64-bit number a:b scaled to 0 .. span - 1, for a span up to 2**64, by the high words of products."""
+    high, low = span >> 32, span & MASK
+    return a * high + (a * low >> 32 & MASK) + (b * high >> 32 & MASK)
+
+
+def normal(recipe: Recipe, mean: float, std: float, low: float, high: float) -> Any:
+    """Irwin-Hall: a sum of four 16-bit numbers, centred, times `std`, plus `mean`, clamped to [low, high]."""
+
+    def turn(a: Any, b: Any) -> Any:
+        total = (a & 0xFFFF) + (a >> 16) + (b & 0xFFFF) + (b >> 16) - 131070
+        return total.to(real(recipe)).mul_(std * IRWIN_HALL).add_(mean).clamp_(low, high)
+
+    return draw(recipe, turn)
+
+
+def uniform(recipe: Recipe, low: float, high: float) -> Any:
+    """Even over [low, high]: 24 random bits an element, 53 for float64."""
+
+    def turn(a: Any, b: Any) -> Any:
+        wide = real(recipe) is torch.float64
+        unit = ((a >> 5) * 2**26 + (b >> 6)).double() * 2**-53 if wide else (a >> 8).float() * 2**-24
+        return unit.mul_(high - low).add_(low).clamp_(low, high)
+
+    return draw(recipe, turn)
+
+
+def integers(recipe: Recipe, low: int, high: int) -> Any:
+    """Even over low .. high, both included."""
+    return draw(recipe, lambda a, b: scaled(a, b, high - low + 1) + low)
+
+
+def choice(recipe: Recipe, values: tuple[Any, ...], weights: tuple[int, ...]) -> Any:
+    """One of `values`, as often as its integer weight says."""
+    table = torch.tensor(values, dtype=getattr(torch, PARTS.get(recipe.dtype, recipe.dtype)), device="cpu")
+    bounds = torch.tensor(weights, dtype=torch.int64, device="cpu").cumsum(0)
+    return draw(recipe, lambda a, b: table[torch.bucketize(scaled(a, b, sum(weights)), bounds, right=True)])
+
+
+def permutation(recipe: Recipe, low: int) -> Any:
+    """low .. low + extent - 1, shuffled."""
+    order = draw(recipe, lambda a, b: a << 31 | b >> 1, "int64").argsort(stable=True) + low
+    return order.to(getattr(torch, recipe.dtype))
+
+
+def constant(recipe: Recipe, value: Any, imag: float = 0.0) -> Any:
+    """The same value everywhere; `imag` is a complex one's imaginary part."""
+    fill = complex(value, imag) if recipe.dtype in PARTS else value
+    return torch.full((recipe.extent,), fill, dtype=getattr(torch, recipe.dtype), device="cpu")
+
+
+def arange(recipe: Recipe, start: Any, step: Any, period: int) -> Any:
+    """start, start + step, ... and again from `start` after `period` elements."""
+    index = torch.arange(recipe.extent, device="cpu") % period
+    index = index.to(real(recipe)) if "float" in recipe.dtype else index
+    return (index * step).add_(start).to(getattr(torch, recipe.dtype))
+
+
+def tril(recipe: Recipe, rows: int, cols: int, diagonal: int, inside: Any, outside: Any) -> Any:
+    """Matrices of rows x cols: `inside` up to `diagonal`, `outside` above it."""
+    below = torch.arange(cols, device="cpu") - torch.arange(rows, device="cpu")[:, None] <= diagonal
+    table = torch.tensor([outside, inside], dtype=getattr(torch, recipe.dtype), device="cpu")
+    return table[below.long()].flatten().repeat(recipe.extent // (rows * cols))
+
+
+def values(recipe: Recipe, values: tuple[int, ...]) -> Any:
+    """The elements themselves, in storage order."""
+    return torch.tensor(values, dtype=getattr(torch, recipe.dtype), device="cpu")
+
+
+DRAWS: dict[str, Callable[..., Any]] = {
+    "normal": normal,
+    "uniform": uniform,
+    "integers": integers,
+    "choice": choice,
+    "permutation": permutation,
+    "constant": constant,
+    "arange": arange,
+    "tril": tril,
+    "values": values,
+}
+
+
+def restore(recipe: Recipe, data: Any) -> Any:
+    """Flat storage of kept data: the tensor by its shape, or all `extent` elements of its storage in a row."""
+    if data is None:
+        raise ValueError("its exact data is not there")
+    data = torch.view_as_complex(data) if recipe.dtype in PARTS and not data.is_complex() else data
+    if str(data.dtype) != f"torch.{recipe.dtype}" or tuple(data.shape) not in (recipe.shape, (recipe.extent,)):
+        raise ValueError(f"its data is {data.dtype} {list(data.shape)}, not {recipe.dtype} {list(recipe.shape)}")
+    data = data.cpu().clone(memory_format=torch.contiguous_format)
+    rows = data.reshape(-1, 1).view(torch.uint8)  # as bytes, so that any dtype can be placed
+    row_major = data.stride() == recipe.stride and data.numel() == recipe.extent
+    if not row_major and data.shape != (recipe.extent,):
+        index = torch.arange(recipe.extent, device="cpu").as_strided(recipe.shape, recipe.stride, recipe.offset)
+        flat = torch.zeros(recipe.extent, rows.shape[1], dtype=torch.uint8, device="cpu")
+        rows = flat.index_copy_(0, index.flatten(), rows)
+    return rows.view(data.dtype).flatten()
+
+
+def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None) -> Any:
+    """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that views are of."""
+    facts = dict(recipe.facts)
+    if recipe.kind == "view":
+        return torch.as_strided((bases or {})[facts["of"]], recipe.shape, recipe.stride, recipe.offset)
+    if recipe.kind == "none":
+        raise ValueError(f"no recipe: {facts.get('why', 'its values were never seen')}")
+    flat = restore(recipe, exact) if recipe.kind == "exact" else DRAWS[recipe.kind](recipe, **facts)
+    return flat.to(recipe.device).as_strided(recipe.shape, recipe.stride, recipe.offset)
+
+
+def digest(tensor: Any) -> str:
+    """16 hex digits of sha256 over dtype, shape and the contiguous bytes: -0.0 and a NaN's payload count."""
+    tensor = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    state = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".removeprefix("torch.").encode())
+    state.update(ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.numel() else b"")
+    return state.hexdigest()[:16]
+
+
+# What follows finds this graph's inputs in the sample's folder, runs it, and prints a digest for each output.
+
+SAFE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+               "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "C64": "complex64", "U16": "uint16",
+               "U32": "uint32", "U64": "uint64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|output|mutation|gradient) (.*)", re.DOTALL)
+
+
+def ports(annotations):
+    """(spec, role, name) of each annotation."""
+    return [PORT.fullmatch(text).groups() for text in annotations]
+
+
+def read_safetensors(path):
+    """Name -> tensor: 8 bytes of header size, a JSON header, then the bytes that its offsets count from."""
+    if not path.exists():
+        return {}
+    raw = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, row in header.items():
+        (begin, end), dtype = row["data_offsets"], getattr(torch, SAFE_DTYPES[row["dtype"]])
+        count = math.prod(row["shape"])
+        if not 0 <= begin <= end <= len(raw) - start or end - begin != count * dtype.itemsize:
+            raise ValueError(f"{path.name} is damaged: {name!r} lies outside of it or has the wrong length")
+        place = dict(dtype=dtype, count=count, offset=start + begin)
+        flat = torch.frombuffer(raw, **place) if count else torch.empty(0, dtype=dtype)
+        tensors[name] = flat.reshape(row["shape"])
+    return tensors
+
+
+def make_inputs(recipes, names, exact):
+    """Name -> tensor for the names asked for; a view's base is made with it, and they share storage."""
+    wanted = [*names, *(recipes[name]["facts"]["of"] for name in names if recipes[name]["kind"] == "view")]
+    made = {}
+    for name in sorted(dict.fromkeys(wanted), key=lambda name: recipes[name]["kind"] == "view"):
+        try:
+            made[name] = make(parse(recipes[name]), exact.get(name), made)
+        except ValueError as cause:
+            raise SystemExit(f"input {name!r} cannot be made: {cause}") from None
+    return made
+
+
+def load_forward():
+    """The forward's model.py as a module."""
+    path = pathlib.Path(__file__).resolve().parent.parent / "forward" / "model.py"
+    spec = importlib.util.spec_from_file_location("forward_model", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(module)
+    return module
+
+
+def results():
+    """(role, name, value) of each output, on the sample's own inputs."""
+    folder = pathlib.Path(__file__).resolve().parents[2]
+    capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    annotations = dict(GraphModule.forward.__annotations__)
+    outputs = ports(annotations.pop("return"))
+    inputs = ports(annotations.values())
+    saved = {}
+    if any(role == "saved" for _, role, _ in inputs):
+        saved = {name: value for role, name, value in load_forward().results() if role == "saved"}
+    keys = [f"tangent {name}" if role == "tangent" else name for _, role, name in inputs]
+    fresh = [key for key, (_, role, _) in zip(keys, inputs, strict=True) if role != "saved"]
+    missing = [key for key in fresh if key not in capture["recipes"]]
+    missing += [name for _, role, name in inputs if role == "saved" and name not in saved]
+    if missing:
+        raise SystemExit(f"capture.json and the forward say nothing of the inputs {', '.join(map(repr, missing))}")
+    made = make_inputs(capture["recipes"], fresh, read_safetensors(folder / "tensors.safetensors"))
+    values = []
+    for key, (spec, role, _) in zip(keys, inputs, strict=True):
+        value = saved[key] if role == "saved" else made[key]
+        values.append(value.item() if spec.startswith("Sym") and isinstance(value, torch.Tensor) else value)
+    torch.manual_seed(capture["seed"])
+    return [(role, name, value) for (_, role, name), value in zip(outputs, GraphModule()(*values), strict=True)]
+
+
+def main():
+    for role, name, value in results():
+        if isinstance(value, torch.Tensor):
+            print(role, name, f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}", digest(value))
+        else:
+            print(role, name, type(value).__name__, value)
+
+
+if __name__ == "__main__":
+    main()
