@@ -110,19 +110,19 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
 
 def verify(capture: Capture, draws: tuple[str, ...] | None = None) -> list[Any]:
     """Prove every Pair against the original program: a list of Verdicts."""
-    from backprint.replay.verify import DRAWS, verify as prove
+    from backprint.replay.verify import DRAWS
+    from backprint.replay.verify import verify as prove
 
     return prove(capture, draws or DRAWS)
 
 
-def save(
-    capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str] = (), overwrite: bool = False
-) -> Any:
+def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str] = (), overwrite: bool = False) -> Any:
     """Write a Capture as a sample: readable, self-contained, with its verdict. Gives the path.
 
     `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither.
     """
-    from backprint.replay.verify import verdict_json, verify as prove
+    from backprint.replay.verify import verdict_json
+    from backprint.replay.verify import verify as prove
     from backprint.sample.save import check_custom, check_data, check_place, write
 
     check_data(data)
@@ -147,7 +147,9 @@ def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:
         return fit_inputs(capture, capture.origin.values(), data, exact)
     found = capture.recipes
     if data == "exact" and any(recipe.kind != "exact" for name, recipe in found.recipes.items() if " " not in name):
-        raise SampleError("data='exact' needs the captured module, which is gone: keep it alive until save, or use data='seed'")
+        raise SampleError(
+            "data='exact' needs the captured module, which is gone: keep it alive until save, or use data='seed'"
+        )
     return Inputs(found.recipes, found.exact, found.seed)
 
 
@@ -167,11 +169,13 @@ def _attested(capture: Capture, data: str) -> tuple[Any, Any]:
         inputs = _inputs(capture, data, exact)
         try:
             return inputs, attest(replace(capture, recipes=inputs))
-        except Exception as error:  # noqa: BLE001  # the user's program may raise anything on redrawn inputs
+        except Exception as error:  # the user's program may raise anything on redrawn inputs
             causes.append(error)
             if capture.origin is None or not capture.origin.alive:
                 break
-    raise SampleError(f"the program does not run on inputs made again: {type(causes[-1]).__name__}: {causes[-1]}") from causes[-1]
+    raise SampleError(
+        f"the program does not run on inputs made again: {type(causes[-1]).__name__}: {causes[-1]}"
+    ) from causes[-1]
 
 
 def load(path: Any, allow: Sequence[str] = ()) -> Capture:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,9 @@ def bind(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[l
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise UsageError(f"{getattr(target, '__name__', type(target).__name__)}{signature} cannot be called so: {error}") from None
+        raise UsageError(
+            f"{getattr(target, '__name__', type(target).__name__)}{signature} cannot be called so: {error}"
+        ) from None
     arguments = tuple(_STARS.get(each.kind, "") + each.name for each in signature.parameters.values())
     return positional(arguments, len(args)), arguments
 
@@ -70,7 +72,6 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], Any]:
     return [(".".join(["output", *map(step_of, path)]), leaf) for path, leaf in paths], structure
 
 
-
 def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Detached copies: same strides, and tensors that share memory share it again."""
     bases: dict[int, Any] = {}
@@ -97,5 +98,3 @@ def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
         if tensor.numel():
             groups.setdefault(tensor.untyped_storage()._cdata, []).append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]
-
-

@@ -147,7 +147,11 @@ def tied_weights() -> Program:
 
 @program
 def none_outputs_and_constants() -> Program:
-    return lambda x, flag, name=None: {"y": x * 2 if flag else x, "none": None, "n": 3, "name": name}, (leaf(2), True), {"name": "a"}
+    return (
+        lambda x, flag, name=None: {"y": x * 2 if flag else x, "none": None, "n": 3, "name": name},
+        (leaf(2), True),
+        {"name": "a"},
+    )
 
 
 class Batch(NamedTuple):
@@ -238,7 +242,11 @@ def transformer_layer() -> Program:
 
 @program
 def attention() -> Program:
-    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (leaf(1, 2, 4, 8), leaf(1, 2, 4, 8), leaf(1, 2, 4, 8)), {}
+    return (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        (leaf(1, 2, 4, 8), leaf(1, 2, 4, 8), leaf(1, 2, 4, 8)),
+        {},
+    )
 
 
 @program
@@ -306,7 +314,11 @@ def names_that_collide() -> Program:
         def __init__(self) -> None:
             super().__init__()
             self.torch, self.aten = nn.Parameter(torch.randn(2)), nn.Parameter(torch.randn(2))
-            self.inner = nn.ParameterDict({"a.b": nn.Parameter(torch.randn(2))}) if False else nn.ParameterList([nn.Parameter(torch.randn(2))])
+            self.inner = (
+                nn.ParameterDict({"a.b": nn.Parameter(torch.randn(2))})
+                if False
+                else nn.ParameterList([nn.Parameter(torch.randn(2))])
+            )
             self.inner_0 = nn.Parameter(torch.randn(2))
 
         def forward(self, class_: Tensor, add: Tensor) -> Tensor:

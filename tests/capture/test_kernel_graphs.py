@@ -83,7 +83,10 @@ def test_random_state_and_tensors_are_untouched() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: bp.forward_backward_graphs(lif, (torch.ones(2), torch.ones(2)), (True,)), "same length as inputs: 1 entries for 2"),
+        (
+            lambda: bp.forward_backward_graphs(lif, (torch.ones(2), torch.ones(2)), (True,)),
+            "same length as inputs: 1 entries for 2",
+        ),
         (lambda: bp.forward_backward_graphs(lambda x: 3, (torch.ones(2),)), "returns no tensor"),
         (lambda: bp.forward_backward_graphs(lambda x: x > 0, (torch.ones(2),)), "no differentiable output"),
         (lambda: bp.forward_backward_graphs(lif, (torch.ones(2), torch.ones(2)), (False, False)), "no input asks"),

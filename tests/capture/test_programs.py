@@ -31,7 +31,9 @@ def test_program_is_captured_right(name: str) -> None:
     assert verdict.ports
 
 
-@pytest.mark.parametrize("name", ["straight_through_estimator", "gradient_reversal", "no_grad_island", "tensor_hook", "hook_on_a_parameter"])
+@pytest.mark.parametrize(
+    "name", ["straight_through_estimator", "gradient_reversal", "no_grad_island", "tensor_hook", "hook_on_a_parameter"]
+)
 def test_opaque_edges_are_named(name: str) -> None:
     target, args, kwargs = PROGRAMS[name]()
     assert bp.capture(target, args=args, kwargs=kwargs).opaque

@@ -175,7 +175,12 @@ def test_ports_carry_the_programs_own_names() -> None:
     ]
     assert [port.role for port in forward.inputs] == ["parameter"] * 4 + ["buffer"] * 3 + ["input"] * 2
     assert [port.name for port in forward.by_role("output")] == ["output.logits"]
-    assert [port.name for port in backward.outputs] == ["layer1.0.weight", "layer1.0.bias", "layer1.1.weight", "layer1.1.bias"]
+    assert [port.name for port in backward.outputs] == [
+        "layer1.0.weight",
+        "layer1.0.bias",
+        "layer1.1.weight",
+        "layer1.1.bias",
+    ]
     assert "grad_layer1_0_weight" in backward.code
     assert "[layer1.0]" in forward.code
     assert "gradient of addmm" in backward.code
@@ -248,7 +253,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "an unknown engine": (lambda: bp.capture(torch.sin, torch.ones(2), engine="magic"), bp.UsageError, "magic"),
     "an unknown mode": (lambda: bp.capture(nn.ReLU(), torch.ones(2), mode="fast"), bp.UsageError, "fast"),
-    "a mode for a function": (lambda: bp.capture(torch.sin, torch.ones(2), mode="train"), bp.UsageError, "needs a module"),
+    "a mode for a function": (
+        lambda: bp.capture(torch.sin, torch.ones(2), mode="train"),
+        bp.UsageError,
+        "needs a module",
+    ),
     "an unknown partition": (lambda: bp.capture(torch.sin, torch.ones(2), partition="x"), bp.UsageError, "min-cut"),
     "a call that does not fit": (lambda: bp.capture(lambda x: x, 1, 2), bp.UsageError, "cannot be called"),
     "an option that is a parameter": (
@@ -266,7 +275,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         bp.DataDependentError,
         "specialise=True",
     ),
-    "a size that hangs on values": (lambda: bp.capture(lambda x: x[x > 0], torch.ones(2)), bp.DataDependentError, "nonzero|index"),
+    "a size that hangs on values": (
+        lambda: bp.capture(lambda x: x[x > 0], torch.ones(2)),
+        bp.DataDependentError,
+        "nonzero|index",
+    ),
     "a sparse input": (lambda: bp.capture(lambda x: x, torch.eye(2).to_sparse()), bp.CaptureError, "sparse_coo"),
     "a sparse tensor inside": (
         lambda: bp.capture(lambda x: x.to_sparse().to_dense(), torch.eye(2).requires_grad_()),

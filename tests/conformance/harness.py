@@ -160,8 +160,12 @@ SECTIONS: dict[str, Section] = {
         lambda: [op for op in differentiable_ops(torch.float32) if full_name(op) in READING],
         lambda op, n: check_op(op, torch.float32, n, specialise=True),
     ),
-    "ops float64": Section(lambda: differentiable_ops(torch.float64), lambda op, n: check_op(op, torch.float64, n), 1, 1),
-    "ops bfloat16": Section(lambda: differentiable_ops(torch.bfloat16), lambda op, n: check_op(op, torch.bfloat16, n), 1, 1),
+    "ops float64": Section(
+        lambda: differentiable_ops(torch.float64), lambda op, n: check_op(op, torch.float64, n), 1, 1
+    ),
+    "ops bfloat16": Section(
+        lambda: differentiable_ops(torch.bfloat16), lambda op, n: check_op(op, torch.bfloat16, n), 1, 1
+    ),
     "modules train": Section(modules, lambda info, n: check_module(info, True, n), None, 1),
     "modules eval": Section(modules, lambda info, n: check_module(info, False, n), None, 1),
 }

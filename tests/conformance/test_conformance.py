@@ -13,7 +13,14 @@ import harness
 import pytest
 import torch
 
-PART = {"ops float32": 70, "ops float32 specialise": 15, "ops float64": 20, "ops bfloat16": 20, "modules train": 25, "modules eval": 15}
+PART = {
+    "ops float32": 70,
+    "ops float32 specialise": 15,
+    "ops float64": 20,
+    "ops bfloat16": 20,
+    "modules train": 25,
+    "modules eval": 15,
+}
 """How many entries of each section a plain run draws."""
 
 

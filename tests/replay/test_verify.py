@@ -48,11 +48,23 @@ def test_a_right_capture_is_bitwise_with_every_port_compared() -> None:
 
 
 BREAKS: dict[str, Callable[[Graph, Graph], tuple[Graph, Graph]]] = {
-    "a wrong operator in the forward": lambda f, b: (edited(f, "aten.tanh.default", lambda s: replace(s, target="aten.sigmoid.default")), b),
-    "a wrong operator in the backward": lambda f, b: (f, edited(b, "aten.sum.dim_IntList", lambda s: replace(s, target="aten.mean.dim"))),
-    "two gradients swapped": lambda f, b: (f, replace(b, results=(b.results[0], b.results[3], b.results[2], b.results[1]))),
+    "a wrong operator in the forward": lambda f, b: (
+        edited(f, "aten.tanh.default", lambda s: replace(s, target="aten.sigmoid.default")),
+        b,
+    ),
+    "a wrong operator in the backward": lambda f, b: (
+        f,
+        edited(b, "aten.sum.dim_IntList", lambda s: replace(s, target="aten.mean.dim")),
+    ),
+    "two gradients swapped": lambda f, b: (
+        f,
+        replace(b, results=(b.results[0], b.results[3], b.results[2], b.results[1])),
+    ),
     "a gradient that is missing": lambda f, b: (f, replace(b, results=(None, *b.results[1:]))),
-    "a saved value that is another": lambda f, b: (f, edited(b, "aten.tanh_backward.default", lambda s: replace(s, args=(s.args[0], s.args[0])))),
+    "a saved value that is another": lambda f, b: (
+        f,
+        edited(b, "aten.tanh_backward.default", lambda s: replace(s, args=(s.args[0], s.args[0]))),
+    ),
 }
 
 

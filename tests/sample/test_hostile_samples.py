@@ -694,7 +694,6 @@ NASTY: dict[str, Change] = {
     "a period of nothing": recipe("x", kind="arange", facts={"start": 0.0, "step": 1.0, "period": 0}),
     "a forged length": SAMPLES["a forged length"][0],
     "memory": SAMPLES["more memory than there is"][0],
-    "a tensor of many dimensions": step(f"y = aten.expand.default(sum_1, [{', '.join(['1'] * 5000)}])"),
 }
 LIMITED = """
 import resource, sys, time

@@ -34,7 +34,17 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
-from backprint.capture.program import Program, Substitute, call, modes_reach_backward, named_outputs, placed, quiet_state, shielded, with_loss
+from backprint.capture.program import (
+    Program,
+    Substitute,
+    call,
+    modes_reach_backward,
+    named_outputs,
+    placed,
+    quiet_state,
+    shielded,
+    with_loss,
+)
 from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 
@@ -139,7 +149,9 @@ class Told(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         if not self.waiting or self.waiting[0].operator != str(func):
             expected = self.waiting[0].operator if self.waiting else "none"
-            raise CaptureError(f"the program ran {func} where its first run had {expected}: it does not do the same twice")
+            raise CaptureError(
+                f"the program ran {func} where its first run had {expected}: it does not do the same twice"
+            )
         reading = self.waiting.pop(0)
         if reading.inputs and not self.specialise:
             raise DataDependentError(refusal(reading))
@@ -266,7 +278,9 @@ def python_decomposed() -> tuple[Any, ...]:
     return tuple(getattr(packet, kind) for packet in packets for kind in packet.overloads())
 
 
-def trace_once(run: _Run, partition: str | Callable[..., Any], decompose: Mapping[Any, Callable[..., Any]] | None) -> Traced:
+def trace_once(
+    run: _Run, partition: str | Callable[..., Any], decompose: Mapping[Any, Callable[..., Any]] | None
+) -> Traced:
     """One try at tracing."""
     program = run.program
     with contextlib.ExitStack() as stack:
@@ -283,12 +297,18 @@ def trace_once(run: _Run, partition: str | Callable[..., Any], decompose: Mappin
         stack.callback(lambda: run.open.close())
         try:
             joint = aot_export_joint_with_descriptors(
-                stack, _Function(run), run.fakes(), decompositions=dict(decompose or {}), _disable_torch_fn_metadata_mode=True
+                stack,
+                _Function(run),
+                run.fakes(),
+                decompositions=dict(decompose or {}),
+                _disable_torch_fn_metadata_mode=True,
             )
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise DataDependentError(_late(program, error)) from error
         except UnsupportedOperatorException as error:
-            raise CaptureError(f"{error.func} has no fake kernel, so it cannot be traced: register one with torch.library.register_fake") from error
+            raise CaptureError(
+                f"{error.func} has no fake kernel, so it cannot be traced: register one with torch.library.register_fake"
+            ) from error
         except BackprintError:
             raise
         except Exception as error:
@@ -303,7 +323,9 @@ def _late(program: Program, error: Any) -> str:
     frame, where = error.__traceback__, None
     paths = module_paths(program)
     while frame is not None:
-        where = frames.here(paths, frame.tb_frame) or where if frames.is_users(frame.tb_frame.f_code.co_filename) else where
+        where = (
+            frames.here(paths, frame.tb_frame) or where if frames.is_users(frame.tb_frame.f_code.co_filename) else where
+        )
         frame = frame.tb_next
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     return (
@@ -315,9 +337,7 @@ def _late(program: Program, error: Any) -> str:
 class _Run:
     """The traced function: named tensors in, copies of the outputs out, and notes of what they are."""
 
-    def __init__(
-        self, program: Program, readings: Sequence[Reading], specialise: bool, real: bool
-    ) -> None:
+    def __init__(self, program: Program, readings: Sequence[Reading], specialise: bool, real: bool) -> None:
         self.program, self.specialise = program, specialise
         self.readings = tuple(readings)
         self.fake = Recorded(real)
@@ -338,7 +358,9 @@ class _Run:
         for named in self.program.tensors:
             value = values[named.name].detach()
             with self.fake.mode:
-                fake = fake_like(value) if named.name in apart else self.fake.mode.from_tensor(value, static_shapes=True)
+                fake = (
+                    fake_like(value) if named.name in apart else self.fake.mode.from_tensor(value, static_shapes=True)
+                )
             fake = fake.detach().requires_grad_(named.requires_grad)
             if self.fake.reals is not None:
                 self.fake.reals[fake] = value
@@ -389,10 +411,14 @@ def assemble(program: Program, values: dict[str, Tensor]) -> dict[str, Tensor]:
     for group in program.assembled:
         itemsize = real[group[0]].element_size()
         if len({real[name].dtype for name in group}) > 1:
-            raise CaptureError(f"inputs {', '.join(group)} share memory under different dtypes and one is changed: pass copies")
+            raise CaptureError(
+                f"inputs {', '.join(group)} share memory under different dtypes and one is changed: pass copies"
+            )
         extent = real[group[0]].untyped_storage().nbytes() // itemsize
         base = values[group[0]].new_empty(extent)
-        views = {name: base.as_strided(real[name].shape, real[name].stride(), real[name].storage_offset()) for name in group}
+        views = {
+            name: base.as_strided(real[name].shape, real[name].stride(), real[name].storage_offset()) for name in group
+        }
         for name in group:
             views[name].copy_(values[name])
         values.update(views)
@@ -406,7 +432,11 @@ def take_out_copies(joint: torch.fx.GraphModule) -> None:
     """Remove the copies that the traced function put around its inputs and outputs."""
     for node in list(joint.graph.nodes):
         note = (node.meta.get("custom") or {}).get(OURS)
-        if note is True and node.target is torch.ops.aten.clone.default and node.meta.get("partitioner_tag") != "is_backward":
+        if (
+            note is True
+            and node.target is torch.ops.aten.clone.default
+            and node.meta.get("partitioner_tag") != "is_backward"
+        ):
             node.replace_all_uses_with(node.args[0])
             joint.graph.erase_node(node)
     for node in reversed(list(joint.graph.nodes)):

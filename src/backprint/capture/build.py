@@ -66,9 +66,7 @@ def build_forward(
             outputs.append(Port(own.get(local, local), "saved", spec_of(node.meta.get("val"))))
             results.append(Ref(local))
     steps, guards = with_checks(side, steps, checks)
-    ports += [
-        Port(name, "constant", tensor_spec(tensor), local) for local, (name, tensor) in side.constants.items()
-    ]
+    ports += [Port(name, "constant", tensor_spec(tensor), local) for local, (name, tensor) in side.constants.items()]
     graph = Graph(tuple(ports), tuple(steps), tuple(outputs), tuple(results), tuple(side.subgraphs.items()))
     return side, graph, guards, saved
 
@@ -99,7 +97,11 @@ def with_lost_draws(traced: Traced) -> list[fx.Node]:
     nodes = list(traced.forward.graph.nodes)
     present = {node.name for node in nodes}
     order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
-    lost = [node for node in traced.joint.graph.nodes if is_draw(node) and not is_backward(node) and node.name not in present]
+    lost = [
+        node
+        for node in traced.joint.graph.nodes
+        if is_draw(node) and not is_backward(node) and node.name not in present
+    ]
     if traced.backward is None or not lost:
         return nodes
     for node in lost:
@@ -122,15 +124,23 @@ def is_backward(node: fx.Node) -> bool:
     return bool(node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward"))
 
 
-def with_checks(side: Side, steps: list[Step], checks: Sequence[tuple[Any, Reading]]) -> tuple[list[Step], tuple[Guard, ...]]:
+def with_checks(
+    side: Side, steps: list[Step], checks: Sequence[tuple[Any, Reading]]
+) -> tuple[list[Step], tuple[Guard, ...]]:
     """Guard steps right after the values they check."""
     guards, after = [], {}
     for node, reading in checks:
         local = side.locals[node.name]
         added, text = check(side, local, reading)
         after.setdefault(local, []).extend(added)
-        guards.append(Guard("shape" if isinstance(first(reading), Tensor) else "value", text, reading.inputs, reading.source))
-    made = [each for added in (after.pop(local) for local in list(after) if local not in {s.name for s in steps}) for each in added]
+        guards.append(
+            Guard("shape" if isinstance(first(reading), Tensor) else "value", text, reading.inputs, reading.source)
+        )
+    made = [
+        each
+        for added in (after.pop(local) for local in list(after) if local not in {s.name for s in steps})
+        for each in added
+    ]
     for step in steps:
         made += [step, *after.get(step.name, ())]
     numbered, count = [], 0
@@ -151,7 +161,9 @@ def check(side: Side, local: str, reading: Reading) -> tuple[list[Step], str]:
     result = first(reading)
     if isinstance(result, Tensor):
         shape = tuple(result.shape)
-        return [Step("guard_0", "assert_shape", (Ref(local), shape), source=reading.source)], f"{local}.shape == {shape}"
+        return [
+            Step("guard_0", "assert_shape", (Ref(local), shape), source=reading.source)
+        ], f"{local}.shape == {shape}"
     name = side.names.free("item")
     item = Step(name, "aten._local_scalar_dense.default", (Ref(local),), source=reading.source)
     if result != result:
@@ -270,7 +282,12 @@ def heads_by_seq(traced: Traced) -> dict[int, fx.Node]:
     return heads
 
 
-PASSING = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor, torch.ops.aten.clone.default, torch.ops.aten.alias.default)
+PASSING = (
+    torch.ops.aten.add.Tensor,
+    torch.ops.aten.sub.Tensor,
+    torch.ops.aten.clone.default,
+    torch.ops.aten.alias.default,
+)
 """Operators whose input's gradient is their output's, unchanged: autograd leaves no step for them."""
 
 

@@ -41,10 +41,22 @@ from backprint.graph.nouns import (
 )
 
 PLAIN = {
-    **{getattr(operator, name): f"operator.{name}" for name in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod")},
-    **{getattr(operator, name): f"operator.{name}" for name in ("pow", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge")},
-    **{getattr(operator, name): f"operator.{name}" for name in ("and_", "or_", "xor", "not_", "lshift", "rshift", "invert")},
-    **{getattr(torch, name): f"torch.{name}" for name in ("sym_max", "sym_min", "sym_float", "sym_int", "sym_not", "sym_ite", "sym_sum")},
+    **{
+        getattr(operator, name): f"operator.{name}"
+        for name in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod")
+    },
+    **{
+        getattr(operator, name): f"operator.{name}"
+        for name in ("pow", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge")
+    },
+    **{
+        getattr(operator, name): f"operator.{name}"
+        for name in ("and_", "or_", "xor", "not_", "lshift", "rshift", "invert")
+    },
+    **{
+        getattr(torch, name): f"torch.{name}"
+        for name in ("sym_max", "sym_min", "sym_float", "sym_int", "sym_not", "sym_ite", "sym_sum")
+    },
     **{getattr(math, name): f"math.{name}" for name in ("ceil", "floor", "trunc", "sqrt", "log2", "pow")},
 }
 """Python functions that graphs of symbolic sizes call."""
@@ -80,7 +92,9 @@ def target_name(target: Any) -> str:
         return name
     if target in PLAIN:
         return PLAIN[target]
-    raise CaptureError(f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)} is no operator that a graph can hold")
+    raise CaptureError(
+        f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)} is no operator that a graph can hold"
+    )
 
 
 def spec_of(value: Any) -> Spec:
@@ -225,7 +239,9 @@ def subgraph(module: fx.GraphModule) -> Graph:
     specs = [spec_of(part.meta.get("val")) if isinstance(part, fx.Node) else None for part in _flat(returned)]
     outputs = tuple(Port(f"output.{index}", "output", spec) for index, spec in enumerate(specs))
     if side.constants:
-        raise CaptureError(f"a subgraph holds the constant tensor {next(iter(side.constants))}, which a sample cannot keep")
+        raise CaptureError(
+            f"a subgraph holds the constant tensor {next(iter(side.constants))}, which a sample cannot keep"
+        )
     return Graph(tuple(ports), tuple(steps), outputs, results, tuple(side.subgraphs.items()))  # type: ignore[arg-type]  # a tuple packs to a tuple
 
 

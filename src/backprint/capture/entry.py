@@ -49,7 +49,9 @@ def capture_call(
     signature = Signature(
         arguments=program.arguments,
         leaves=constant_leaves(program),
-        output=output_tree(traced.tree, traced.leaves, [n for n, role in traced.outputs if role == "output"], bool(loss)),
+        output=output_tree(
+            traced.tree, traced.leaves, [n for n, role in traced.outputs if role == "output"], bool(loss)
+        ),
         differentiable=traced.tangents,
         same=same,
         loss="loss" if loss else "",
@@ -59,7 +61,11 @@ def capture_call(
         engine="aot",
         pairs=(pair,),
         signature=signature,
-        guards=(*guards, *unforeseen(program, traced.unforeseen), *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same)),
+        guards=(
+            *guards,
+            *unforeseen(program, traced.unforeseen),
+            *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same),
+        ),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         environment=environment(),
         requires=requirements(pair),
@@ -71,7 +77,9 @@ def capture_call(
 def unforeseen(program: Program, operators: Sequence[str]) -> list[Guard]:
     """Values that operators read where no step of the graph can check them: a guard on every input."""
     inputs = tuple(named.name for named in program.tensors if named.role in ("input", "constant"))
-    return [Guard("value", f"{operator} read values inside an operator or its backward", inputs) for operator in operators]
+    return [
+        Guard("value", f"{operator} read values inside an operator or its backward", inputs) for operator in operators
+    ]
 
 
 def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
@@ -87,7 +95,9 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
     if not callable(target):
         raise UsageError(f"{describe_target(target)} cannot be called")
     if isinstance(target, torch.jit.ScriptModule | torch.jit.ScriptFunction):
-        raise CaptureError(f"{describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from")
+        raise CaptureError(
+            f"{describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from"
+        )
     if isinstance(target, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
     if isinstance(target, nn.Module):
@@ -127,7 +137,7 @@ class Origin:
         found = {name: tensor.detach() for name, tensor in self.program.current().items()}
         found |= self.constants
         for named in self.program.tensors:
-            found |= {other: found[named.name] for other in named.same}
+            found |= dict.fromkeys(named.same, found[named.name])
         return found
 
     def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
@@ -145,7 +155,11 @@ class Origin:
 
 def constant_leaves(program: Program) -> tuple[tuple[str, str], ...]:
     """The non-tensor leaves of the call, by name: the capture took them as they are."""
-    return tuple((name, repr(leaf)[:200]) for name, leaf in zip(program.leaf_names, program.leaves, strict=True) if not is_slot(leaf))
+    return tuple(
+        (name, repr(leaf)[:200])
+        for name, leaf in zip(program.leaf_names, program.leaves, strict=True)
+        if not is_slot(leaf)
+    )
 
 
 def output_tree(tree: Any, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
@@ -173,7 +187,9 @@ def _plain_tree(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {"dict": {key: _plain_tree(item) for key, item in zip(value._fields, value, strict=True)}}
     if isinstance(value, (list, tuple)):
-        return {type(value).__name__ if type(value) in (list, tuple) else "tuple": [_plain_tree(item) for item in value]}
+        return {
+            type(value).__name__ if type(value) in (list, tuple) else "tuple": [_plain_tree(item) for item in value]
+        }
     children = pytree.tree_flatten_with_path(value)[0]
     if len(children) == 1 and children[0][1] is value:
         return {"value": repr(value)[:200]}

@@ -76,7 +76,9 @@ def tie(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> Non
         names[node.name] = name
     clashes = {name: local for name, local in names.items() if name not in saved and local in first}
     for name, local in clashes.items():
-        names[name] = next(f"{local}_{index}" for index in range(1, 10**6) if f"{local}_{index}" not in taken | set(first))
+        names[name] = next(
+            f"{local}_{index}" for index in range(1, 10**6) if f"{local}_{index}" not in taken | set(first)
+        )
 
 
 def traced_call(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any) -> tuple[Program, aot.Traced]:
@@ -102,7 +104,9 @@ def mask(inputs: Sequence[Any], requires_grad: Any) -> Any:
         return [bool(flag) for flag, tensor in zip(flags, tensors, strict=True) if tensor]
     if len(flags) == sum(tensors):
         return [bool(flag) for flag in flags]
-    raise UsageError(f"requires_grad must have the same length as inputs: {len(flags)} entries for {len(inputs)} inputs")
+    raise UsageError(
+        f"requires_grad must have the same length as inputs: {len(flags)} entries for {len(inputs)} inputs"
+    )
 
 
 # ------------------------------------------------------------------ making the graphs plain
@@ -113,7 +117,12 @@ def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]]) -> None:
     node = graph.output_node()
     returned = list(node.args[0])
     plain, saved = returned[: len(outputs)], returned[len(outputs) :]
-    kept = [value for role in ("output", "mutation") for (_, found), value in zip(outputs, plain, strict=True) if found == role]
+    kept = [
+        value
+        for role in ("output", "mutation")
+        for (_, found), value in zip(outputs, plain, strict=True)
+        if found == role
+    ]
     node.args = ((*kept, *saved),)
 
 

@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from backprint.errors import CaptureError, ReplayError, UsageError
-from backprint.tree import alias_groups, bind, copy_values, name_of, outputs_of
+from backprint.tree import bind, copy_values, name_of, outputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,9 @@ def _check_tensor(name: str, tensor: Tensor) -> None:
         )
     if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
         kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
-        raise CaptureError(f"input {name!r} is a {kind}: tensor subclasses are not captured by engine 'aot'; pass plain tensors")
+        raise CaptureError(
+            f"input {name!r} is a {kind}: tensor subclasses are not captured by engine 'aot'; pass plain tensors"
+        )
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:
@@ -189,7 +191,10 @@ def free_name(name: str, tensors: Sequence[Named]) -> str:
 
 def choose_gradients(tensors: Sequence[Named], values: Mapping[str, Tensor], asked: Any) -> list[Named]:
     """Which tensors ask for gradients: as asked, else as they say, else every floating-point input."""
-    able = {named.name: values[named.name].dtype.is_floating_point or values[named.name].dtype.is_complex for named in tensors}
+    able = {
+        named.name: values[named.name].dtype.is_floating_point or values[named.name].dtype.is_complex
+        for named in tensors
+    }
     inputs = [named.name for named in tensors if named.role == "input"]
     if asked is None:
         if any(named.requires_grad for named in tensors):
@@ -197,7 +202,10 @@ def choose_gradients(tensors: Sequence[Named], values: Mapping[str, Tensor], ask
         wanted = {name for name in inputs if able[name]}
     elif isinstance(asked, bool):
         wanted = {name for name in inputs if able[name]} if asked else set()
-        return [replace(n, requires_grad=n.name in wanted if n.role == "input" else n.requires_grad and asked) for n in tensors]
+        return [
+            replace(n, requires_grad=n.name in wanted if n.role == "input" else n.requires_grad and asked)
+            for n in tensors
+        ]
     elif isinstance(asked, Mapping):
         wanted = {named.name for named in tensors if asked.get(named.name, named.requires_grad)}
         asked = tuple(asked)
@@ -215,9 +223,13 @@ def choose_gradients(tensors: Sequence[Named], values: Mapping[str, Tensor], ask
     known = {alias: named.name for named in tensors for alias in (named.name, *named.same)}
     for name in (*wanted, *(asked or ())):
         if name not in known:
-            raise UsageError(f"requires_grad names {name!r}, which is no tensor of this call; there are: {', '.join(known)}")
+            raise UsageError(
+                f"requires_grad names {name!r}, which is no tensor of this call; there are: {', '.join(known)}"
+            )
         if known[name] in wanted and not able[known[name]]:
-            raise UsageError(f"requires_grad names {name!r}, a {str(values[known[name]].dtype)[6:]} tensor: only floating-point and complex tensors have gradients")
+            raise UsageError(
+                f"requires_grad names {name!r}, a {str(values[known[name]].dtype)[6:]} tensor: only floating-point and complex tensors have gradients"
+            )
     wanted = {known[name] for name in wanted}
     return [replace(named, requires_grad=named.name in wanted) for named in tensors]
 
@@ -412,7 +424,9 @@ def pull_back(
         return {}
     given = [torch.ones_like(tensor) if tangents is None else tangents[name] for name, tensor in roots.items()]
     with modes_reach_backward():
-        found = torch.autograd.grad(list(roots.values()), [leaves[named.name] for named in wanted], given, allow_unused=True)
+        found = torch.autograd.grad(
+            list(roots.values()), [leaves[named.name] for named in wanted], given, allow_unused=True
+        )
     gradients = {}
     for named, gradient in zip(wanted, found, strict=True):
         for name in (named.name, *named.same):

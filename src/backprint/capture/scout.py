@@ -172,7 +172,10 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     kwargs = dict(kwargs or {})
     if func not in CTC_LOSSES:
         return args, kwargs
-    made = [torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value for index, value in enumerate(args)]
+    made = [
+        torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value
+        for index, value in enumerate(args)
+    ]
     for name in ("input_lengths", "target_lengths"):
         if isinstance(kwargs.get(name), (list, tuple)):
             kwargs[name] = torch.tensor(kwargs[name])
@@ -199,12 +202,15 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     except RuntimeError as error:
         if "leaf Variable" not in str(error):
             raise
-        watch, outcome = watched(replace(program, shields=frozenset(n.name for n in program.tensors if n.requires_grad)))
+        watch, outcome = watched(
+            replace(program, shields=frozenset(n.name for n in program.tensors if n.requires_grad))
+        )
     found = with_outside(program, watch.seen.outside)
     refuse_layouts(program, outcome.outputs)
     called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
     watch.seen.readings = [
-        replace(reading, inputs=tuple(called.get(name, name) for name in reading.inputs)) for reading in watch.seen.readings
+        replace(reading, inputs=tuple(called.get(name, name) for name in reading.inputs))
+        for reading in watch.seen.readings
     ]
     watch.seen.opaque += [OpaqueEdge("hook", f"{name} has a gradient hook") for name in found.hooks]
     asking = {named.name for named in found.tensors if named.requires_grad}
@@ -237,7 +243,9 @@ def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
     for name, tensor in outputs.items():
         if tensor.layout is not torch.strided or type(tensor) not in (Tensor, nn.Parameter):
             kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
-            raise CaptureError(f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; return its values")
+            raise CaptureError(
+                f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; return its values"
+            )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Floor 5: the command line. One file a verb; a verb's module is imported when it is called, torch when it is needed."""
+"""Floor 5: the command line. One file a verb; a verb's module is imported when called, torch when needed."""
 
 from __future__ import annotations
 

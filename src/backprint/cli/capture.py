@@ -13,19 +13,33 @@ LOSSES = ("sum", "mean")
 
 @click.command("capture")
 @click.argument("target")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write the sample to.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write the sample to."
+)
 @click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "aot"]), help="How to trace.")
-@click.option("--data", default="seed", show_default=True, type=click.Choice(["seed", "exact", "none"]), help="How inputs are kept.")
+@click.option(
+    "--data",
+    default="seed",
+    show_default=True,
+    type=click.Choice(["seed", "exact", "none"]),
+    help="How inputs are kept.",
+)
 @click.option("--mode", type=click.Choice(["train", "eval"]), help="Put the module in this mode first; else as it is.")
 @click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
-@click.option("--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save.")
+@click.option(
+    "--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save."
+)
 @click.option("--specialise", is_flag=True, help="Go through .item() and data-dependent sizes, keeping them as guards.")
 @click.option("--device", help="Move the model and its inputs here first.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
-@click.option("--allow", multiple=True, metavar="NS::OP", help="Keep this custom operator as a requirement of the sample.")
+@click.option(
+    "--allow", multiple=True, metavar="NS::OP", help="Keep this custom operator as a requirement of the sample."
+)
 @click.option("--overwrite", is_flag=True, help="Replace a sample that is there already.")
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
-def command(target: str, output: Path, loss: str | None, device: str | None, allow: tuple[str, ...], **rest: Any) -> None:
+def command(
+    target: str, output: Path, loss: str | None, device: str | None, allow: tuple[str, ...], **rest: Any
+) -> None:
     """Capture the forward and backward of TARGET and write them as a sample.
 
     TARGET is `file.py:factory` or `package.module:factory`; the factory gives (model, args) or (model, args, kwargs).
@@ -56,7 +70,10 @@ def tell(answer: dict[str, Any], made: Any) -> None:
     """The answer in words."""
     pair = made.pairs[0]
     back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
-    click.echo(f"{answer['sample']}: {answer['name']}, {len(pair.forward.steps)} steps forward, {back}, {len(pair.saved)} values saved")
+    click.echo(
+        f"{answer['sample']}: {answer['name']}, {len(pair.forward.steps)} steps forward, {back}, "
+        f"{len(pair.saved)} values saved"
+    )
     click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
     for guard in made.guards:
         click.echo(f"guard: {guard.text}")

@@ -10,7 +10,9 @@ MODELS = ("convnet", "gpt")
 
 
 @click.command("demo")
-@click.option("-o", "--output", default="samples", show_default=True, type=click.Path(path_type=Path), help="Where to write.")
+@click.option(
+    "-o", "--output", default="samples", show_default=True, type=click.Path(path_type=Path), help="Where to write."
+)
 def command(output: Path) -> None:
     """Capture a convolutional model and a small GPT, prove both, and show what their backward does."""
     import importlib
@@ -25,7 +27,9 @@ def command(output: Path) -> None:
         made = bp.capture(model, args=args, name=name)
         place = bp.save(made, output / name, overwrite=True)
         places.append(place)
-        click.echo(f"{place}: {len(made.pairs[0].forward.steps)} steps forward, {len(made.pairs[0].backward.steps)} backward")
+        click.echo(
+            f"{place}: {len(made.pairs[0].forward.steps)} steps forward, {len(made.pairs[0].backward.steps)} backward"
+        )
         loaded = bp.load(place)
         click.echo(f"\n== {name}: the backward begins")
         click.echo(body(loaded.pairs[0].backward.code, 14))

@@ -20,10 +20,14 @@ def command(as_json: bool) -> None:
     for name, check in CHECKS.items():
         try:
             rows[name] = check()
-        except Exception as error:  # noqa: BLE001  # a doctor reports whatever is wrong, by name
+        except Exception as error:  # a doctor reports whatever is wrong, by name
             rows[name] = f"not good: {type(error).__name__}: {error}"
             good = False
-    click.echo(json.dumps({"good": good, **rows}) if as_json else "\n".join(f"{name:<10} {said}" for name, said in rows.items()))
+    click.echo(
+        json.dumps({"good": good, **rows})
+        if as_json
+        else "\n".join(f"{name:<10} {said}" for name, said in rows.items())
+    )
     if not good:
         raise SystemExit(1)
 
@@ -37,7 +41,11 @@ def torch_version() -> str:
     """PyTorch, and what it runs on."""
     import torch
 
-    cuda = f"CUDA {torch.version.cuda}, {torch.cuda.device_count()} devices" if torch.cuda.is_available() else "no CUDA device"
+    cuda = (
+        f"CUDA {torch.version.cuda}, {torch.cuda.device_count()} devices"
+        if torch.cuda.is_available()
+        else "no CUDA device"
+    )
     return f"{torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, {cuda}"
 
 

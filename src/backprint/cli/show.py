@@ -79,12 +79,20 @@ def tell(capture: Any, pair: Any) -> None:
     title, engine = escape(f"{capture.name} · {pair.name}"), escape(capture.engine)
     console.print(f"[bold]{title}[/bold] · engine {engine} · verdict {verdict.get('verdict', 'none')}")
     facts = Table(box=None, show_header=False, pad_edge=False)
-    steps = f"{len(pair.forward.steps)} forward" + (f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward")
+    steps = f"{len(pair.forward.steps)} forward" + (
+        f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward"
+    )
     facts.add_row("parameters", f"{summary.parameters:,} ({amount(summary.parameter_bytes)})")
     facts.add_row("steps", steps)
     facts.add_row("FLOPs", f"{short(summary.forward_flops)} forward, {short(summary.backward_flops)} backward")
-    facts.add_row("saved", f"{amount(summary.saved_bytes)} of intermediates, {amount(summary.kept_bytes)} of parameters and inputs kept")
-    facts.add_row("hash", f"{pair.forward.hash()[:16]} forward" + (f", {pair.backward.hash()[:16]} backward" if pair.backward else ""))
+    facts.add_row(
+        "saved",
+        f"{amount(summary.saved_bytes)} of intermediates, {amount(summary.kept_bytes)} of parameters and inputs kept",
+    )
+    facts.add_row(
+        "hash",
+        f"{pair.forward.hash()[:16]} forward" + (f", {pair.backward.hash()[:16]} backward" if pair.backward else ""),
+    )
     for guard in capture.guards:
         facts.add_row("guard", Text(guard.text))
     for edge in capture.opaque:

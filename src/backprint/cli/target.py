@@ -25,14 +25,20 @@ def read_target(text: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def _kind(value: Any) -> str:
-    return f"({', '.join(type(item).__name__ for item in value)})" if isinstance(value, tuple) else f"a {type(value).__name__}"
+    return (
+        f"({', '.join(type(item).__name__ for item in value)})"
+        if isinstance(value, tuple)
+        else f"a {type(value).__name__}"
+    )
 
 
 def function_of(text: str) -> Callable[..., Any]:
     """The function that `file.py:name` or `package.module:name` names. This runs the file, as importing it does."""
     place, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
-        hint = " (this is a folder: `backprint verify` and `backprint show` take samples)" if Path(text).is_dir() else ""
+        hint = (
+            " (this is a folder: `backprint verify` and `backprint show` take samples)" if Path(text).is_dir() else ""
+        )
         raise UsageError(f"{text!r} is no TARGET: write file.py:factory or package.module:factory{hint}")
     module = from_file(Path(place)) if place.endswith(".py") else from_name(place)
     found = getattr(module, name, None)

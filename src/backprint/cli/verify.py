@@ -10,7 +10,14 @@ from typing import Any
 
 import click
 
-STYLES = {"bitwise": "green", "close": "cyan", "undifferentiable": "cyan", "unproven": "yellow", "wrong": "red", "failed": "red"}
+STYLES = {
+    "bitwise": "green",
+    "close": "cyan",
+    "undifferentiable": "cyan",
+    "unproven": "yellow",
+    "wrong": "red",
+    "failed": "red",
+}
 
 
 @click.command("verify")
@@ -21,8 +28,8 @@ STYLES = {"bitwise": "green", "close": "cyan", "undifferentiable": "cyan", "unpr
 def command(samples: tuple[Path, ...], allow_unproven: bool, allow: tuple[str, ...], as_json: bool) -> None:
     """Replay samples and prove them: every output, mutation and gradient against the original program's own.
 
-    A SAMPLE is a folder that holds capture.json, or a folder with samples somewhere below. Nothing in a sample is run but
-    known tensor operators.
+    A SAMPLE is a folder that holds capture.json, or a folder with samples somewhere below. Nothing in a sample is
+    run but known tensor operators.
     """
     rows = []
     places = list(found(samples))
@@ -43,7 +50,9 @@ def command(samples: tuple[Path, ...], allow_unproven: bool, allow: tuple[str, .
 def found(places: tuple[Path, ...]) -> Iterator[Path]:
     """The samples that these paths name: themselves, or all below them."""
     for place in places:
-        below = [] if (place / "capture.json").exists() else sorted(path.parent for path in place.glob("**/capture.json"))
+        below = (
+            [] if (place / "capture.json").exists() else sorted(path.parent for path in place.glob("**/capture.json"))
+        )
         yield from below or [place]
 
 
@@ -54,7 +63,13 @@ def judged(place: Path, allow: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     try:
         verdicts = bp.verify(bp.load(place, allow=allow))
     except Exception as error:  # a row for every sample, whatever is wrong with one
-        yield {"sample": str(place), "verdict": "failed", "name": place.name, "detail": f"{type(error).__name__}: {error}", "power": None}
+        yield {
+            "sample": str(place),
+            "verdict": "failed",
+            "name": place.name,
+            "detail": f"{type(error).__name__}: {error}",
+            "power": None,
+        }
         return
     for verdict in verdicts:
         detail = verdict.detail
@@ -84,4 +99,6 @@ def table(rows: list[dict[str, Any]]) -> None:
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
-    console.print(f"{len(rows)} checked: " + ", ".join(f"{count} {name}" for name, count in counts.items()), highlight=False)
+    console.print(
+        f"{len(rows)} checked: " + ", ".join(f"{count} {name}" for name, count in counts.items()), highlight=False
+    )

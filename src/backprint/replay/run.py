@@ -89,13 +89,17 @@ def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool) 
     """The environment that a graph starts from."""
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(graph.inputs):
-            raise ReplayError(f"the graph takes {len(graph.inputs)} inputs, not {len(inputs)}: {', '.join(p.name for p in graph.inputs)}")
+            raise ReplayError(
+                f"the graph takes {len(graph.inputs)} inputs, not {len(inputs)}: {', '.join(p.name for p in graph.inputs)}"
+            )
         inputs = {port.local: value for port, value in zip(graph.inputs, inputs, strict=True)}
     env: dict[str, Any] = {}
     for port in graph.inputs:
         found = next((inputs[key] for key in (key_of(port), port.name, port.local) if key in inputs), _MISSING)
         if found is _MISSING:
-            raise ReplayError(f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}")
+            raise ReplayError(
+                f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}"
+            )
         if strict:
             check(port, found, env)
         env[port.local] = found

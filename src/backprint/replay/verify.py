@@ -76,7 +76,9 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> Verdict:
     return summed_up(capture, found, said, seen)
 
 
-def summed_up(capture: Capture, found: Mapping[str, PortVerdict], said: list[str], seen: Mapping[str, Results]) -> Verdict:
+def summed_up(
+    capture: Capture, found: Mapping[str, PortVerdict], said: list[str], seen: Mapping[str, Results]
+) -> Verdict:
     """One Verdict from those of the ports."""
     ports = tuple(with_power(port, seen) for port in found.values())
     verdict = worst([port.verdict for port in ports])
@@ -128,7 +130,9 @@ def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
 def redrawn(capture: Capture, draw: Draw) -> Draw:
     """A draw with fresh program inputs and tangents; parameters and buffers, the bulk of the numbers, stay."""
     forward = capture.pairs[0].forward
-    names = {port.name for port in forward.by_role("input")} | {f"tangent {name}" for name in capture.signature.differentiable}
+    names = {port.name for port in forward.by_role("input")} | {
+        f"tangent {name}" for name in capture.signature.differentiable
+    }
     values = capture.recipes.make(FRESH, names)
     tangents = {key.removeprefix("tangent "): values.pop(key) for key in list(values) if key.startswith("tangent ")}
     values |= {right: values[left] for left, right in capture.signature.same if left in values}
@@ -167,7 +171,7 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
         return draw.name == "fresh"
     try:
         eager(capture, draw)
-    except Exception:  # noqa: BLE001  # whatever the program raises, it raises: the inputs prove nothing
+    except Exception:  # whatever the program raises, it raises: the inputs prove nothing
         return True
     return False
 
@@ -198,10 +202,14 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
     """Every port against the original program, run now."""
     try:
         wanted = eager(capture, draw)
-    except Exception as error:  # noqa: BLE001  # the user's program may raise anything on redrawn inputs
+    except Exception as error:  # the user's program may raise anything on redrawn inputs
         if draw.name == "captured":
-            raise ReplayError(f"the original program failed on its captured inputs: {type(error).__name__}: {error}") from error
-        said.append(f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})")
+            raise ReplayError(
+                f"the original program failed on its captured inputs: {type(error).__name__}: {error}"
+            ) from error
+        said.append(
+            f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})"
+        )
         return []
     verdicts = against(results, wanted)
     if all(port.verdict == "bitwise" for port in verdicts):
@@ -233,8 +241,12 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[
     """The second opinion: gradients against autograd of the saved forward. Outputs have no oracle left."""
     if capture.opaque:
         edge = capture.opaque[0]
-        said.append(f"no oracle: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})")
-        return [PortVerdict(key.partition(" ")[2], key.partition(" ")[0], "unproven", "no oracle") for key in results.ports]
+        said.append(
+            f"no oracle: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})"
+        )
+        return [
+            PortVerdict(key.partition(" ")[2], key.partition(" ")[0], "unproven", "no oracle") for key in results.ports
+        ]
     pair = capture.pairs[0]
     said.append("the program is gone: checked against autograd of the saved forward alone")
     wanted = second_opinion(pair.forward, capture, draw)
@@ -247,13 +259,20 @@ def second_opinion(forward: Graph, capture: Capture, draw: Draw) -> Results:
     same = dict((right, left) for left, right in capture.signature.same)
     backward = capture.pairs[0].backward
     asking = {port.name for port in backward.outputs} if backward is not None else set()
-    leaves = {name: tensor.detach().clone().requires_grad_(name in asking and name not in same) for name, tensor in draw.values.items()}
+    leaves = {
+        name: tensor.detach().clone().requires_grad_(name in asking and name not in same)
+        for name, tensor in draw.values.items()
+    }
     with torch.enable_grad():
         results = dict(zip(map(key_of, forward.outputs), trace_through(forward, leaves), strict=True))
     outputs = {name: results[f"output {name}"] for name in capture.signature.differentiable}
     given = [torch.ones_like(o) if draw.tangents is None else draw.tangents[n] for n, o in outputs.items()]
     wanted = [name for name in leaves if leaves[name].requires_grad]
-    gradients = torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True) if wanted else ()
+    gradients = (
+        torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
+        if wanted
+        else ()
+    )
     named = dict(zip(wanted, gradients, strict=True))
     named |= {right: named[left] for right, left in same.items() if left in named}
     plain = {key.partition(" ")[2]: value.detach() for key, value in results.items() if key.startswith("output ")}
@@ -310,6 +329,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "ports": {f"{port.role} {port.name}": port.verdict for port in verdict.ports},
     }
 
+
 def row(value: Tensor | None) -> Row:
     """One port's digest, norm, largest value and leading values."""
     if value is None:
@@ -358,7 +378,9 @@ def judge(name: str, role: str, value: Tensor | None, kept: Row | None) -> PortV
     if now["digest"] == kept["digest"]:
         return PortVerdict(name, role, "bitwise")
     if (now["dtype"], now["shape"]) != (kept["dtype"], kept["shape"]):
-        return PortVerdict(name, role, "wrong", f"{now['dtype']}{now['shape']} where the program gives {kept['dtype']}{kept['shape']}")
+        return PortVerdict(
+            name, role, "wrong", f"{now['dtype']}{now['shape']} where the program gives {kept['dtype']}{kept['shape']}"
+        )
     pairs = [(float(now[k]), float(kept[k])) for k in ("norm", "max")]
     pairs += [(float(a), float(b)) for a, b in zip(now["leading"], kept["leading"], strict=True)]
     scale = max(float(kept["max"]), 1e-30)

@@ -41,7 +41,9 @@ def replay(
     return replay_values(capture, with_state(capture, given, state), name_tangents(capture, tangents))
 
 
-def replay_values(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None) -> Replayed:
+def replay_values(
+    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
+) -> Replayed:
     """Run a Capture on named values."""
     if len(capture.pairs) != 1:
         raise ReplayError(f"capture {capture.name!r} has {len(capture.pairs)} pairs, which this version cannot join")
@@ -87,7 +89,9 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     signature = capture.signature
     names = positional(signature.arguments, len(args))
     if len(names) < len(args):
-        raise ReplayError(f"{capture.name} takes {', '.join(signature.arguments) or 'no arguments'}; {len(args)} were given")
+        raise ReplayError(
+            f"{capture.name} takes {', '.join(signature.arguments) or 'no arguments'}; {len(args)} were given"
+        )
     paths, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
     constants = dict(signature.leaves)
     known = {port.name for port in capture.pairs[0].forward.inputs}
@@ -99,12 +103,16 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
                 raise ReplayError(f"the capture has no input {name!r}; it takes {', '.join(inputs_of(capture))}")
             values[name] = leaf
         elif name in constants and repr(leaf)[:200] != constants[name]:
-            raise GuardError(f"argument {name!r} was {constants[name]} at capture and is {leaf!r:.80} now: capture again with it")
+            raise GuardError(
+                f"argument {name!r} was {constants[name]} at capture and is {leaf!r:.80} now: capture again with it"
+            )
         elif name not in constants and leaf is not None:
             raise GuardError(f"argument {name!r} = {leaf!r:.80} was not given at capture: capture again with it")
     for left, right in signature.same:
         if left in values and right in values and values[left] is not values[right]:
-            raise GuardError(f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again")
+            raise GuardError(
+                f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
+            )
     return values
 
 
@@ -115,7 +123,12 @@ def inputs_of(capture: Capture) -> list[str]:
 
 def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
     """The inputs with parameters, buffers and constants: as given, else the live module's, else the recipe's."""
-    ports = [port for graph in graphs(capture) for port in graph.inputs if port.role in ("parameter", "buffer", "constant", "input")]
+    ports = [
+        port
+        for graph in graphs(capture)
+        for port in graph.inputs
+        if port.role in ("parameter", "buffer", "constant", "input")
+    ]
     found = {**given, **{name: tensor for name, tensor in (state or {}).items()}}
     same = {right: left for left, right in capture.signature.same}
     live: Mapping[str, Tensor] | None = None
@@ -130,7 +143,9 @@ def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str
         if live is None:
             live = live_state(capture)
         if port.name not in live:
-            raise ReplayError(f"{port.role} {port.name!r} is not given, the module is gone and no recipe makes it: pass it in `state`")
+            raise ReplayError(
+                f"{port.role} {port.name!r} is not given, the module is gone and no recipe makes it: pass it in `state`"
+            )
         found[port.name] = live[port.name]
     return found
 
@@ -159,7 +174,9 @@ def name_tangents(capture: Capture, tangents: Sequence[Tensor | None] | None) ->
     if tangents is None:
         return None
     if len(tangents) != len(names):
-        raise ReplayError(f"{len(tangents)} tangents for {len(names)} differentiable outputs ({', '.join(names) or 'none'})")
+        raise ReplayError(
+            f"{len(tangents)} tangents for {len(names)} differentiable outputs ({', '.join(names) or 'none'})"
+        )
     return dict(zip(names, tangents, strict=True))
 
 

@@ -28,10 +28,17 @@ SEEN = 2**16
 
 def write_graphnet(folder: Path, name: str, graph: Graph, text: str, values: Mapping[str, Tensor]) -> None:
     """GraphNet's five files for one direction. `values` has the inputs by `role name`; none where data is not kept."""
-    facts: dict[str, Any] = {"framework": "torch", "model_name": name, "num_devices_required": 1, "num_nodes_required": 1}
+    facts: dict[str, Any] = {
+        "framework": "torch",
+        "model_name": name,
+        "num_devices_required": 1,
+        "num_nodes_required": 1,
+    }
     facts |= {"dynamic": bool(graph.symbols), "source": "backprint"}
     (folder / "graph_net.json").write_text(json.dumps(facts, indent=4) + "\n", encoding="utf-8")
-    metas = [meta(port, values.get(f"{port.role} {port.name}")) for port in graph.inputs if isinstance(port.spec, TensorSpec)]
+    metas = [
+        meta(port, values.get(f"{port.role} {port.name}")) for port in graph.inputs if isinstance(port.spec, TensorSpec)
+    ]
     (folder / "weight_meta.py").write_text("\n\n".join(metas), encoding="utf-8")
     (folder / "input_meta.py").write_text("", encoding="utf-8")
     (folder / "input_tensor_constraints.py").write_text(constraints(graph), encoding="utf-8")

@@ -18,7 +18,7 @@ MODES = ("seed", "exact", "none")
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Recipes by port name (tangents as `tangent NAME`), and the data of the exact ones: here, or read when asked for."""
+    """Recipes by port name (tangents as `tangent NAME`), and the data of the exact ones, here or on disk."""
 
     recipes: Mapping[str, Recipe]
     exact: Mapping[str, Tensor]
@@ -40,7 +40,9 @@ class Inputs:
         return tuple(name for name, recipe in self.recipes.items() if recipe.kind == "none")
 
 
-def fit_inputs(capture: Capture, values: Mapping[str, Tensor], data: str = "seed", exact: Collection[str] = ()) -> Inputs:
+def fit_inputs(
+    capture: Capture, values: Mapping[str, Tensor], data: str = "seed", exact: Collection[str] = ()
+) -> Inputs:
     """Recipes for these values. Constants, and what a guard hangs on, are kept exact whatever `data` says."""
     same = {right for _, right in capture.signature.same}
     own = {name: tensor for name, tensor in values.items() if name not in same}
@@ -85,6 +87,8 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
         extent = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1 if spec.numel else 0
         facts: tuple[tuple[str, Any], ...] = (("mean", 0.0), ("std", 1.0), ("low", -4.0), ("high", 4.0))
         key = f"tangent {name}"
-        recipe = Recipe("normal", spec.dtype, shape, tuple(stride), spec.device, extent, 0, derive(capture.seed, key), facts)
+        recipe = Recipe(
+            "normal", spec.dtype, shape, tuple(stride), spec.device, extent, 0, derive(capture.seed, key), facts
+        )
         found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
     return found

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from backprint.errors import RefusedError, SampleError
 from backprint.graph.nouns import Capture, Graph, Later, Op, Pair, Signature, TensorSpec, is_custom, leaves
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
-from backprint.sample.metadata import Field, check_format, named, read_facts, read_json, read_verdict, read_witness
+from backprint.sample.metadata import Field, Witness, check_format, named, read_facts, read_json, read_verdict
 from backprint.sample.standalone import FOOTER, MARKER, is_ending
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         pairs = tuple(read_pair(folder, row, facts, allow) for row in root.get("pairs").items(100_000))
         if not pairs:
             raise SampleError("pairs: none are listed")
-        witness, verdict = read_witness(root.get("witness")), read_verdict(root.get("verdict"))
+        rows, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
+    witness = Witness(rows, place) if rows.value is not None else None
     stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs)
     return Capture(**facts, pairs=pairs, recipes=stored, witness=witness, verdict=verdict)
 
@@ -102,7 +103,9 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
         raise SampleError(f"{path}: truncated, or no text of a sample: the line {MARKER[:40]!r}… is missing")
     if not is_ending(marker + rest):
         line = body.count("\n") + 1 + first_difference(marker + rest)
-        raise RefusedError(f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run")
+        raise RefusedError(
+            f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run"
+        )
     try:
         graph = parse(body)
         check_operators(graph, requires, allow)
@@ -176,11 +179,18 @@ def check_tied(folder: Path, forward: Graph, backward: Graph, facts: Mapping[str
     outputs = {port.name for port in forward.outputs if port.role == "output"} & set(facts["signature"].differentiable)
     for port in backward.inputs:
         if port.role == "saved" and port.name not in given:
-            raise SampleError(f"{folder}: the backward takes the saved value {port.name!r}, which the forward does not give")
+            raise SampleError(
+                f"{folder}: the backward takes the saved value {port.name!r}, which the forward does not give"
+            )
         if port.role == "tangent" and port.name not in outputs:
-            raise SampleError(f"{folder}: the backward takes a tangent of {port.name!r}, which is no differentiable output")
+            raise SampleError(
+                f"{folder}: the backward takes a tangent of {port.name!r}, which is no differentiable output"
+            )
         if port.role not in ("saved", "tangent", "constant"):
-            raise SampleError(f"{folder}: the backward takes the {port.role} {port.name!r}; it may take saved values, tangents and constants")
+            raise SampleError(
+                f"{folder}: the backward takes the {port.role} {port.name!r}; "
+                "it may take saved values, tangents and constants"
+            )
 
 
 class Stored:

@@ -1,6 +1,6 @@
 """`capture.json`: everything of a Capture that is neither text of a graph nor bytes of a tensor. Needs no torch.
 
-Reading trusts nothing: every field is checked for its type and size, and a complaint says which field and what stands there.
+Reading trusts nothing: every field is checked for its type and size, and a complaint names the field and its value.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,7 +50,8 @@ def describe(capture: Capture) -> dict[str, Any]:
             "loss": signature.loss,
         },
         "guards": [
-            {"kind": g.kind, "text": g.text, "inputs": list(g.inputs), "source": source_json(g.source)} for g in capture.guards
+            {"kind": g.kind, "text": g.text, "inputs": list(g.inputs), "source": source_json(g.source)}
+            for g in capture.guards
         ],
         "opaque": [{"kind": e.kind, "text": e.text, "source": source_json(e.source)} for e in capture.opaque],
     }
@@ -127,7 +129,9 @@ class Field:
         """A printable string."""
         found = self.expect(str)
         if len(found) > most or not (found.isprintable() or not found):
-            raise SampleError(f"{self.path}: expected printable text of at most {most} characters, found {found[:80]!r}")
+            raise SampleError(
+                f"{self.path}: expected printable text of at most {most} characters, found {found[:80]!r}"
+            )
         return found
 
     def free(self, most: int = 4096) -> str:
@@ -254,7 +258,12 @@ def each(field: Field, read: Callable[[Field], T]) -> list[T]:
 
 def read_guard(field: Field) -> Guard:
     """One guard."""
-    return Guard(field.get("kind").text(), field.get("text").text(), field.get("inputs").texts(), read_source(field.get("source")))
+    return Guard(
+        field.get("kind").text(),
+        field.get("text").text(),
+        field.get("inputs").texts(),
+        read_source(field.get("source")),
+    )
 
 
 def read_edge(field: Field) -> OpaqueEdge:
@@ -262,10 +271,31 @@ def read_edge(field: Field) -> OpaqueEdge:
     return OpaqueEdge(field.get("kind").text(), field.get("text").text(), read_source(field.get("source")))
 
 
-def read_witness(field: Field) -> Any:
-    """The witness rows, checked: what the original program gave on the recipe's inputs."""
-    if field.value is None:
-        return None
+class Witness(Mapping[str, Any]):
+    """What the original program gave on the recipe's inputs, a row a port; checked when first looked at."""
+
+    def __init__(self, field: Field, place: Path) -> None:
+        self.field, self.place = field, place
+
+    @cached_property
+    def checked(self) -> dict[str, Any]:
+        """The rows, each of the right form."""
+        with named(self.place):
+            check_witness(self.field)
+        return self.field.expect(dict)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.checked[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.checked)
+
+    def __len__(self) -> int:
+        return len(self.checked)
+
+
+def check_witness(field: Field) -> None:
+    """Raise unless every row has a digest, a shape and numbers."""
     for row in field.rows().values():
         if row.expect(dict).get("none") is True:
             continue
@@ -277,7 +307,6 @@ def read_witness(field: Field) -> Any:
         most = min(8, math.prod(shape) * (2 if dtype.startswith("complex") else 1))
         if len(leading) != most:
             raise SampleError(f"{row.path}.leading: {len(leading)} values where {dtype}{shape} begins with {most}")
-    return field.value
 
 
 def read_verdict(field: Field) -> Any:

@@ -24,8 +24,10 @@ from backprint.sample.standalone import FOOTER
 Results = Mapping[str, Any]
 
 
-def write(capture: Capture, path: str | os.PathLike[str], inputs: Inputs, kept: Mapping[str, Any], values: Results) -> Path:
-    """Write a sample. `kept` goes into capture.json as it is (witness, verdict); `values` are the inputs, for statistics."""
+def write(
+    capture: Capture, path: str | os.PathLike[str], inputs: Inputs, kept: Mapping[str, Any], values: Results
+) -> Path:
+    """Write a sample. `kept` (witness, verdict) goes into capture.json as it is; statistics are of `values`."""
     place = Path(path)
     staging = None
     try:
@@ -86,7 +88,8 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
         name = refused[0].removeprefix("torch.ops.")
         raise RefusedError(
             f"the graph calls the custom operator {name}, so the sample would not run with PyTorch alone: decompose it "
-            f"(decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), and it is kept as a requirement"
+            f"(decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "
+            "and it is kept as a requirement"
         )
 
 
@@ -130,6 +133,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save
 
     try:
-        path.write_bytes(save({name: tensor.clone() for name, tensor in tensors.items()}))  # save_file's is for its owner only
+        content = save({name: tensor.clone() for name, tensor in tensors.items()})
+        path.write_bytes(content)  # save_file would make a file that its owner alone can read
     except (OSError, ValueError, RuntimeError) as error:
         raise SampleError(f"{path}: the exact data could not be written: {error}") from error

@@ -121,8 +121,8 @@ IMPORTS = "import importlib.util\nimport json\nimport pathlib\nimport re\nimport
 FOOTER = f"{MARKER}\n\n{IMPORTS}{core()}\n{MAIN}"
 
 KNOWN_FOOTERS: frozenset[str] = frozenset()
-"""`ending_digest` of the endings, from MARKER on, that earlier versions wrote: these are read as well. Whoever changes the
-ending after a release adds the digest of the one before."""
+"""`ending_digest` of the endings, from MARKER on, that earlier versions wrote: these are read as well. Whoever changes
+the ending after a release adds the digest of the one before."""
 
 
 def ending_digest(text: str) -> str:

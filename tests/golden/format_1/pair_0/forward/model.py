@@ -69,10 +69,10 @@ from typing import Any
 import torch
 
 MASK = 0xFFFFFFFF  # the low 32 bits: a Philox word lives in an int64
-CHUNK = 2**15  # elements a step, any even number gives the same bits
+CHUNK = 2**15  # counters a step, any number gives the same bits
 PARTS = {"complex64": "float32", "complex128": "float64"}  # a complex number is two real draws
 SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-IRWIN_HALL = 2.6428997921303014e-05  # 1 / the standard deviation of the sum of four 16-bit numbers
+IRWIN_HALL = 0.000976562732830727  # 1 / the deviation of the sum of two 11-bit numbers and twice a 10-bit one
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +106,25 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: int) -> tuple[Any, Any, Any
     k0, k1 = seed & MASK, seed >> 32 & MASK
     for _ in range(10):
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c1, c2, c3 = (p1 >> 32 ^ c1 ^ k0) & MASK, p1, (p0 >> 32 ^ c3 ^ k1) & MASK, p0
+        high0, high1 = p0 >> 32, p1 >> 32  # written to in place: allocating costs as much as computing
+        c0, c2 = high1.bitwise_xor_(k0) ^ c1, high0.bitwise_xor_(k1) ^ c3
+        c0, c1, c2, c3 = c0.bitwise_and_(MASK), p1, c2.bitwise_and_(MASK), p0
         k0, k1 = k0 + 0x9E3779B9 & MASK, k1 + 0xBB67AE85 & MASK
     return c0, c1 & MASK, c2, c3 & MASK
 
 
-def draw(recipe: Recipe, turn: Callable[[Any, Any], Any], dtype: str = "") -> Any:
-    """The flat storage: `turn` makes each element of two words; counter i has those of elements 2i and 2i + 1."""
+def draw(recipe: Recipe, turn: Callable[..., Any], dtype: str = "", words: int = 2) -> Any:
+    """The flat storage: `turn` makes each element of one word or two; a counter has those of four elements or two."""
     part, zero = PARTS.get(recipe.dtype), torch.zeros(1, dtype=torch.int64, device="cpu")
-    size = recipe.extent * (2 if part else 1)
-    flat = torch.empty(size, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")
-    for start in range(0, size, CHUNK):
-        stop = min(start + CHUNK, size)
-        block = torch.arange(start // 2, (stop + 1) // 2, device="cpu")
-        a, b, c, d = philox(block & MASK, block >> 32, zero, zero, recipe.seed)
-        flat[start:stop] = torch.stack((turn(a, b), turn(c, d)), 1).flatten()[: stop - start]
+    size, each = recipe.extent * (2 if part else 1), 4 // words
+    rows = -(-size // each)
+    table = torch.empty(rows, each, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")
+    for start in range(0, rows, CHUNK):
+        block = torch.arange(start, min(start + CHUNK, rows), device="cpu")
+        four = philox(block & MASK, block >> 32, zero, zero, recipe.seed)
+        for column in range(each):
+            table[start : start + CHUNK, column] = turn(*four[column * words : (column + 1) * words])
+    flat = table.flatten()[:size]
     return torch.view_as_complex(flat.view(-1, 2)) if part else flat
 
 
@@ -136,13 +140,13 @@ def scaled(a: Any, b: Any, span: int) -> Any:
 
 
 def normal(recipe: Recipe, mean: float, std: float, low: float, high: float) -> Any:
-    """Irwin-Hall: a sum of four 16-bit numbers, centred, times `std`, plus `mean`, clamped to [low, high]."""
+    """Irwin-Hall: a sum of three numbers of 11, 11 and 10 bits, centred, times `std`, plus `mean`, in [low, high]."""
 
-    def turn(a: Any, b: Any) -> Any:
-        total = (a & 0xFFFF) + (a >> 16) + (b & 0xFFFF) + (b >> 16) - 131070
+    def turn(a: Any) -> Any:
+        total = (a & 0x7FF).add_(a >> 11 & 0x7FF).add_(a >> 22, alpha=2).sub_(3070)
         return total.to(real(recipe)).mul_(std * IRWIN_HALL).add_(mean).clamp_(low, high)
 
-    return draw(recipe, turn)
+    return draw(recipe, turn, words=1)
 
 
 def uniform(recipe: Recipe, low: float, high: float) -> Any:
