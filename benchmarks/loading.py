@@ -34,7 +34,8 @@ for path in sorted(Path(sys.argv[1]).iterdir())[:20]:
         read()
         times.append((time.perf_counter() - start) / lines)
 times.sort()
-print(json.dumps({"samples": len(rows), "seconds": listed, "torch": "torch" in sys.modules, "ms a line": 1e3 * times[len(times) // 2]}))
+median = 1e3 * times[len(times) // 2]
+print(json.dumps({"samples": len(rows), "seconds": listed, "torch": "torch" in sys.modules, "ms a line": median}))
 """
 
 

@@ -1,7 +1,8 @@
 """Write `src/backprint/graph/operators.txt`: the tensor operators that a graph may call.
 
-A row is `name.overload` and flags: `r` draws random numbers, `m` changes an argument, `v` gives a view of one. Left out are operators that touch
-files, the process or Python objects. Run it when a new torch brings new operators; rows are only ever added.
+A row is `name.overload` and flags: `r` draws random numbers, `m` changes an argument, `v` gives a view of one. Left out
+are operators that touch files, the process or Python objects. Run it when a new torch brings new operators; rows are
+only ever added.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ PLAIN = frozenset(
 NAMESPACES = ("aten", "prims", "rngprims", "mkldnn", "mkl", "quantized_decomposed")
 REFUSED = frozenset(
     "aten.from_file aten.save aten.load aten.warn aten._print aten.set_data aten.einsum.sublist aten.is_pinned "
-    "aten._pin_memory aten.pin_memory aten.record_stream aten._debug_has_internal_overlap aten._unsafe_set_version_counter "
-    "aten.manual_seed aten.format aten.dict aten.hash aten.id aten.fork aten.wait".split()
+    "aten._pin_memory aten.pin_memory aten.record_stream aten._debug_has_internal_overlap "
+    "aten._unsafe_set_version_counter aten.manual_seed aten.format aten.dict aten.hash aten.id aten.fork "
+    "aten.wait".split()
 )
 
 

@@ -16,16 +16,17 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version")
+GROUND = ("errors", "version", "tree")
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
+    "tree": ("errors",),
     "examples": (),
     "graph": ("errors",),
     "capture": (*GROUND, "graph"),
     "sample": (*GROUND, "graph"),
-    "replay": (*GROUND, "graph", "sample.read", "sample.recipes"),
+    "replay": (*GROUND, "graph", "sample.load", "sample.recipes"),
     "api": ROOMS,
     "__init__": (*ROOMS, "api"),
     "cli": (*ROOMS, "api", "__init__"),
@@ -84,15 +85,18 @@ def test_rooms_import_only_from_floors_below() -> None:
     [
         ("errors.py", "from backprint.graph import Graph", "backprint.graph.Graph"),
         ("graph/text.py", "import backprint.capture.aot", "backprint.capture.aot"),
-        ("graph/text.py", "from ..sample.write import save", "backprint.sample.write.save"),
+        ("graph/text.py", "from ..sample.save import write", "backprint.sample.save.write"),
+        ("graph/text.py", "from backprint.tree import bind", "backprint.tree.bind"),
+        ("tree.py", "from backprint.graph.nouns import Graph", "backprint.graph.nouns.Graph"),
         ("graph/__init__.py", "from .. import replay", "backprint.replay"),
         ("graph/text.py", "import backprint as bp", "backprint."),
         ("graph/text.py", "from backprint import load", "backprint.load"),
         ("capture/aot.py", "def f():\n    from backprint.sample import recipes", "backprint.sample.recipes"),
-        ("sample/read.py", "if TYPE_CHECKING:\n    from backprint.replay import run", "backprint.replay.run"),
-        ("replay/verify.py", "from backprint.sample.write import save", "backprint.sample.write.save"),
-        ("replay/verify.py", "from backprint.sample import recipes, write", "backprint.sample.write"),
-        ("replay/verify.py", "from backprint.sample.reader import load", "backprint.sample.reader.load"),
+        ("sample/load.py", "if TYPE_CHECKING:\n    from backprint.replay import run", "backprint.replay.run"),
+        ("replay/verify.py", "from backprint.sample.save import write", "backprint.sample.save.write"),
+        ("replay/verify.py", "from backprint.sample import recipes, save", "backprint.sample.save"),
+        ("replay/verify.py", "from backprint.sample.recipe_json import read", "backprint.sample.recipe_json.read"),
+        ("replay/verify.py", "from backprint.sample.loader import load", "backprint.sample.loader.load"),
         ("api.py", "from backprint.cli import main", "backprint.cli.main"),
     ],
 )
@@ -106,7 +110,8 @@ def test_an_import_upwards_or_sideways_is_caught(tmp_path: Path, place: str, tex
     ("place", "text"),
     [
         ("graph/text.py", "import ast, torch.fx\nfrom backprint.errors import GraphError\nfrom .port import Port"),
-        ("replay/verify.py", "from backprint.sample import read, recipes\nfrom backprint.sample.read import load"),
+        ("replay/verify.py", "from backprint.sample import load, recipes\nfrom backprint.sample.recipes import digest"),
+        ("capture/aot.py", "from backprint.tree import bind\nfrom .. import tree"),
         ("api.py", "from backprint import capture, errors, graph, replay, sample"),
         ("cli/show.py", "import backprint as bp\nfrom backprint import load\nfrom backprint.api import save"),
     ],

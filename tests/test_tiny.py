@@ -26,6 +26,7 @@ def test_the_whole_flow(tmp_path: Path) -> None:
     capture = bp.capture(model, x)
 
     backward = capture.pairs[0].backward
+    assert backward is not None
     assert 'grad_fc_weight: "f32[2, 3]"' in backward.code
     assert [port.name for port in backward.outputs] == ["fc.weight", "fc.bias"]
 

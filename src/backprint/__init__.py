@@ -1,7 +1,8 @@
 """Backprint: the forward and backward graphs that PyTorch really runs, captured, kept, replayed and proved."""
 
+# The rooms first, so that the verbs of the same names below stay what `bp.capture` and `bp.replay` mean.
 import backprint.capture
-import backprint.replay  # the rooms first, so that the verbs of the same names below stay what `bp.capture` means
+import backprint.replay  # noqa: F401  # imported for its place in this order
 from backprint.api import capture, forward_backward_graphs, inference_graph, load, replay, run, save, verify
 from backprint.errors import (
     BackprintError,

@@ -7,8 +7,6 @@ from typing import Any
 
 from backprint.graph.nouns import Capture, Graph
 
-UNSET: Any = object()
-
 
 def capture(
     target: Callable[..., Any],
@@ -50,13 +48,16 @@ def call_of(
 
     from backprint.errors import UsageError
 
-    if not args and set(kwargs) <= {"args", "kwargs"} and isinstance(kwargs.get("args", ()), (tuple, list)):
-        if kwargs:
-            return tuple(kwargs.get("args", ())), dict(kwargs.get("kwargs") or {})
+    named = bool(kwargs) and set(kwargs) <= {"args", "kwargs"}
+    if named and not args and isinstance(kwargs.get("args", ()), (tuple, list)):
+        return tuple(kwargs.get("args", ())), dict(kwargs.get("kwargs") or {})
     try:
         parameters = inspect.signature(getattr(target, "forward", target)).parameters
     except (TypeError, ValueError):
         return args, kwargs
+    later = [key for key in LATER if key in kwargs and key not in parameters]
+    if later:
+        raise UsageError(f"{later[0]}= is not in this version of Backprint, which traces real tensors, once")
     both = [key for key, value in options.items() if key in parameters and value != _DEFAULTS[key]]
     if both:
         raise UsageError(
@@ -65,6 +66,9 @@ def call_of(
         )
     return args, kwargs
 
+
+LATER = ("fake", "dynamic", "order", "functional")
+"""Options that later versions have."""
 
 _DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
@@ -139,18 +143,22 @@ def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str
 def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:
     """Recipes as `data` asks for them."""
     from backprint.errors import SampleError
-    from backprint.sample.inputs import Inputs, fit_inputs
+    from backprint.sample.inputs import Inputs, fit_inputs, without_data
 
     if data == "seed" and not exact and capture.recipes is not None:
         return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
     if capture.origin is not None and capture.origin.alive:
         return fit_inputs(capture, capture.origin.values(), data, exact)
-    found = capture.recipes
-    if data == "exact" and any(recipe.kind != "exact" for name, recipe in found.recipes.items() if " " not in name):
+    if data == "none":
+        return without_data(capture.recipes)
+    kept = ("exact", "view")
+    if data == "exact" and any(
+        recipe.kind not in kept for name, recipe in capture.recipes.recipes.items() if not name.startswith("tangent ")
+    ):
         raise SampleError(
             "data='exact' needs the captured module, which is gone: keep it alive until save, or use data='seed'"
         )
-    return Inputs(found.recipes, found.exact, found.seed)
+    return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
 
 
 def _attested(capture: Capture, data: str) -> tuple[Any, Any]:
@@ -192,6 +200,6 @@ def _to_fx(graph: Graph) -> Any:
     return to_fx(graph)
 
 
-Graph.to_fx = _to_fx  # type: ignore[method-assign]  # the face binds verbs of higher floors to the nouns
-Capture.save = save  # type: ignore[method-assign]  # as above
-Capture.verify = verify  # type: ignore[method-assign]  # as above
+Graph.to_fx = _to_fx  # type: ignore[assignment,method-assign]  # the face binds verbs of higher floors to the nouns
+Capture.save = save  # type: ignore[assignment,method-assign]  # as above
+Capture.verify = verify  # type: ignore[assignment,method-assign]  # as above

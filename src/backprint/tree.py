@@ -1,4 +1,4 @@
-"""Names of the leaves in a call's arguments and results, and copies that keep aliasing: what capture and replay share."""
+"""Names of the leaves in a call's arguments and results, and copies that keep aliasing: for capture and replay."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bind(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[l
     return positional(arguments, len(args)), arguments
 
 
-_STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+_STARS: dict[int, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 
 def positional(arguments: Sequence[str], count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Programs that capture must get right: each a maker of (callable, args, kwargs), with what is hard about it in its name."""
+"""Programs that capture must get right: each a maker of (callable, args, kwargs), its name saying what is hard."""
 
 from __future__ import annotations
 

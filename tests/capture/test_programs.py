@@ -1,4 +1,4 @@
-"""Every hard program is captured right: bit for bit against eager autograd, on three sets of inputs, and its text parses back."""
+"""Every hard program is captured right: bit for bit as eager autograd, on three sets of inputs; text parses back."""
 
 from __future__ import annotations
 

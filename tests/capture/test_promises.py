@@ -1,4 +1,4 @@
-"""The promises of capture: the caller's things are as they were, also after a failure. Each test fails if one is broken."""
+"""The promises of capture: the caller's things are as they were, also after a failure. A broken one fails a test."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ def test_specialise_keeps_values_as_guards() -> None:
     assert "int(n.item())" in capture.guards[0].source.code
     assert capture.verify()[0].verdict == "bitwise"
     assert bp.replay(capture, x * 2, torch.tensor(2)).outputs == f(x * 2, torch.tensor(2))
-    with pytest.raises(bp.GuardError, match="test_promises.py:.*took 2, these inputs give 1"):
+    with pytest.raises(bp.GuardError, match=r"test_promises\.py:.*took 2, these inputs give 1"):
         bp.replay(capture, x, torch.tensor(1))
     with pytest.raises(bp.GuardError, match="shape"):
         bp.replay(capture, -x, torch.tensor(2))

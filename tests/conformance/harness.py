@@ -1,4 +1,4 @@
-"""One sample of PyTorch's own databases, captured, replayed and compared with eager autograd: an outcome in one word."""
+"""One sample of PyTorch's own databases, captured, replayed and compared with eager autograd: an outcome in a word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from backprint.graph.text import parse
 
 OUTCOMES = ("bitwise", "close", "undifferentiable", "refused", "unproven", "wrong", "failed", "crashed", "text")
 LETTERS = dict(zip(OUTCOMES, "bcnrpwfxt", strict=True))
-"""From good to bad. `refused` names the reason; `crashed` is an error that is none of ours; `text` a text that does not parse back."""
+"""From good to bad. `refused` names the reason; `crashed` is an error that is none of ours; `text` a text that does not
+parse back."""
 
 
 def check(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any) -> tuple[str, str]:
@@ -137,7 +138,7 @@ TABLE = Path(__file__).with_name("table.json")
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the table: a database, how it is captured, and how many samples of each entry a plain test run takes."""
+    """One part of the table: a database, how it is captured, how many samples of an entry a plain test run takes."""
 
     entries: Callable[[], list[Any]]
     check: Callable[[Any, int | None], tuple[str, dict[str, str]]]
@@ -147,8 +148,8 @@ class Section:
 
 READING = frozenset(
     (
-        "__getitem__ combinations cov index_fill index_put linalg.lstsq linalg.lstsq.grad_oriented masked_select narrow "
-        "nn.functional.ctc_loss nn.functional.gaussian_nll_loss repeat_interleave tensor_split sparse.mm.reduce "
+        "__getitem__ combinations cov index_fill index_put linalg.lstsq linalg.lstsq.grad_oriented masked_select "
+        "narrow nn.functional.ctc_loss nn.functional.gaussian_nll_loss repeat_interleave tensor_split sparse.mm.reduce "
         "sparse.sampled_addmm to_sparse"
     ).split()
 )

@@ -657,7 +657,6 @@ ODD: dict[str, Change] = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="replay: guards and results of odd types raise what is no error of ours")
 @pytest.mark.parametrize("name", ODD)
 def test_values_of_odd_types_are_wrong_or_failed(name: str, good: Path, tmp_path: Path) -> None:
     shutil.copytree(good, tmp_path / "hostile")

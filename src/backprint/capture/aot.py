@@ -60,12 +60,11 @@ OURS = "backprint"
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A traced program: fx graphs, and what each of their inputs and outputs is."""
+    """A traced program: fx graphs, and what each of their outputs, gradients and tangents is."""
 
     forward: torch.fx.GraphModule
     backward: torch.fx.GraphModule | None
     joint: torch.fx.GraphModule
-    inputs: tuple[str, ...]
     outputs: tuple[tuple[str, str], ...]
     gradients: tuple[str, ...]
     tangents: tuple[str, ...]
@@ -94,8 +93,9 @@ class Recorded:
             result = self.plain(func, types, args, kwargs or {})
         except (DataDependentOutputException, DynamicOutputShapeException):
             if self.expected is not None and self.expected.operator == str(func):
+                reading, self.expected = self.expected, None
                 with self.mode:
-                    return pytree.tree_map(fake_like, self.expected.result)
+                    return pytree.tree_map(fake_like, reading.result)
             known, real = self.really(func, args, kwargs or {})
             if not known:
                 raise
@@ -153,20 +153,33 @@ class Told(TorchDispatchMode):
                 f"the program ran {func} where its first run had {expected}: it does not do the same twice"
             )
         reading = self.waiting.pop(0)
-        if reading.inputs and not self.specialise:
-            raise DataDependentError(refusal(reading))
-        if not pytree.tree_leaves(reading.result) or not isinstance(pytree.tree_leaves(reading.result)[0], Tensor):
-            if reading.inputs and func is torch.ops.aten._local_scalar_dense.default:
-                self.guards.append((args[0], reading))
+        if not isinstance(first_leaf(reading.result), Tensor):
+            self.take(func, args, reading)
             return reading.result
         self.fake.expected = reading
         try:
             result = func(*args, **(kwargs or {}))
         finally:
-            self.fake.expected = None
-        if reading.inputs:
-            self.guards.append((pytree.tree_leaves(result)[0], reading))
+            needed, self.fake.expected = self.fake.expected is None, None
+        if needed:
+            self.take(func, pytree.tree_leaves(result), reading)
         return result
+
+    def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
+        """Go on with what the scouting run read: as a guard, where it hangs on an input."""
+        if not reading.inputs:
+            return
+        if not self.specialise:
+            raise DataDependentError(refusal(reading))
+        if func is torch.ops.aten._local_scalar_dense.default or isinstance(first_leaf(reading.result), Tensor):
+            self.guards.append((values[0], reading))
+        else:
+            self.fake.unforeseen.append(str(func))
+
+
+def first_leaf(value: Any) -> Any:
+    """The first leaf of a result; None where there is none."""
+    return next(iter(pytree.tree_leaves(value)), None)
 
 
 def refusal(reading: Reading) -> str:
@@ -240,7 +253,7 @@ def trace(
 
 @contextlib.contextmanager
 def without_effects() -> Iterator[None]:
-    """Error checks of linear algebra are no effects to keep: as ordered effects they would thread tokens through the graph."""
+    """Error checks of linear algebra are no effects to keep: as such they would thread tokens through the graph."""
     holder = torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect
     before = holder.effect
     holder.register(None)
@@ -251,7 +264,7 @@ def without_effects() -> Iterator[None]:
 
 
 REAL = ("upsample_", "_upsample_", "multi_margin_loss", "multilabel_margin_loss", "hardshrink", "softshrink")
-"""Operators that tracing would take apart in Python, into others than eager runs: their results are near, not the same."""
+"""Operators that tracing would take apart in Python into others than eager runs, with results near, not the same."""
 
 
 @contextlib.contextmanager
@@ -307,7 +320,8 @@ def trace_once(
             raise DataDependentError(_late(program, error)) from error
         except UnsupportedOperatorException as error:
             raise CaptureError(
-                f"{error.func} has no fake kernel, so it cannot be traced: register one with torch.library.register_fake"
+                f"{error.func} has no fake kernel, so it cannot be traced: "
+                "register one with torch.library.register_fake"
             ) from error
         except BackprintError:
             raise
@@ -481,7 +495,6 @@ def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., A
         forward,
         backward,
         joint,
-        run.names,
         tuple(outputs),
         tuple(gradients) if tangents else (),
         tuple(tangents),

@@ -1,4 +1,4 @@
-"""From a traced program to a Pair: ports with the program's own names, steps with their lines, links between directions."""
+"""From a traced program to a Pair: ports with the program's own names, steps with their lines, links to the forward."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def build(program: Program, traced: Traced) -> tuple[Pair, dict[str, Tensor], tu
     """The Pair, the constant tensors its ports need, and the guards it took."""
     notes = forward_notes(traced)
     side, forward, guards, saved = build_forward(program, traced, notes)
-    constants = {name: tensor for name, tensor in side.constants.values()}
+    constants = dict(side.constants.values())
     backward = None
     if traced.backward is not None:
         back = build_backward(program, traced, side, notes, saved)
         backward = back[1]
-        constants |= {name: tensor for name, tensor in back[0].constants.values()}
+        constants |= dict(back[0].constants.values())
     return Pair("pair_0", forward, backward), constants, guards
 
 
@@ -128,7 +128,8 @@ def with_checks(
     side: Side, steps: list[Step], checks: Sequence[tuple[Any, Reading]]
 ) -> tuple[list[Step], tuple[Guard, ...]]:
     """Guard steps right after the values they check."""
-    guards, after = [], {}
+    guards: list[Guard] = []
+    after: dict[str, list[Step]] = {}
     for node, reading in checks:
         local = side.locals[node.name]
         added, text = check(side, local, reading)

@@ -1,4 +1,4 @@
-"""From fx to Graphs: names, specs, sources and links. The unknown (a node, an argument, an operator) is refused by name.
+"""From fx to Graphs: names, specs, sources, links. The unknown (a node, an argument, an operator) is refused by name.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._ops`, `torch.SymInt.node`.
 """
@@ -93,7 +93,8 @@ def target_name(target: Any) -> str:
     if target in PLAIN:
         return PLAIN[target]
     raise CaptureError(
-        f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)} is no operator that a graph can hold"
+        f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)} "
+        "is no operator that a graph can hold"
     )
 
 

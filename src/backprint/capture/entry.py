@@ -14,9 +14,9 @@ from torch.utils import _pytree as pytree
 from backprint.capture import aot
 from backprint.capture.build import build
 from backprint.capture.program import Outcome, Program, is_slot, quiet_random, read_call, step
-from backprint.capture.scout import scout
+from backprint.capture.scout import SEED, scout
 from backprint.errors import CaptureError, UsageError
-from backprint.graph.nouns import Capture, Guard, Signature
+from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 
 ENGINES = ("auto", "aot")
 MODES = (None, "train", "eval")
@@ -35,7 +35,6 @@ def capture_call(
     requires_grad: Any = None,
     specialise: bool = False,
     name: str | None = None,
-    seed: int = 0,
 ) -> Capture:
     """Capture the forward and backward of `target(*args, **kwargs)`."""
     check_options(target, engine, mode, partition)
@@ -69,7 +68,7 @@ def capture_call(
         opaque=tuple(dict.fromkeys(seen.opaque)),
         environment=environment(),
         requires=requirements(pair),
-        seed=seed,
+        seed=SEED,
         origin=Origin(program, traced, constants),
     )
 
@@ -98,6 +97,8 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
         raise CaptureError(
             f"{describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from"
         )
+    if hasattr(target, "_orig_mod"):
+        raise CaptureError(f"{describe_target(target)} is compiled already: capture the module in its ._orig_mod")
     if isinstance(target, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
     if isinstance(target, nn.Module):
@@ -215,10 +216,7 @@ def environment() -> tuple[tuple[str, str], ...]:
     )
 
 
-def requirements(pair: Any) -> tuple[str, ...]:
+def requirements(pair: Pair) -> tuple[str, ...]:
     """The operators of libraries that running these graphs needs."""
-    from backprint.graph.nouns import is_custom
-
     graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
-    found = {step.target for graph in graphs for step in graph.steps if is_custom(step.target)}
-    return tuple(sorted(found))
+    return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))

@@ -74,11 +74,11 @@ def tie(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> Non
             continue
         first[name] = node
         names[node.name] = name
+    taken |= set(first)
     clashes = {name: local for name, local in names.items() if name not in saved and local in first}
     for name, local in clashes.items():
-        names[name] = next(
-            f"{local}_{index}" for index in range(1, 10**6) if f"{local}_{index}" not in taken | set(first)
-        )
+        names[name] = next(f"{local}_{index}" for index in range(1, 10**6) if f"{local}_{index}" not in taken)
+        taken.add(names[name])
 
 
 def traced_call(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any) -> tuple[Program, aot.Traced]:
@@ -159,7 +159,7 @@ def could_carry(value: Any) -> bool:
 
 
 def finished(module: fx.GraphModule, names: Mapping[str, str], unique: int | None = None) -> fx.Graph:
-    """The graph again with the program's names, without dead code, each result after the first `unique` once; checked."""
+    """The graph again with the program's names, no dead code, each result after the first `unique` once; checked."""
     made = fx.Graph(owning_module=module)
     module.graph.eliminate_dead_code()
     new: dict[fx.Node, fx.Node] = {}

@@ -40,18 +40,20 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one step gave: outputs by name, gradients and mutations by the program's own names."""
+    """What one step gave: outputs by name, gradients and mutations by the program's own names.
+
+    `tangled` are the tensors that hang on others' gradients once the program has written to them.
+    """
 
     outputs: dict[str, Tensor]
     gradients: dict[str, Tensor | None]
     mutations: dict[str, Tensor]
-    tree: Any = None
-    leaves: tuple[Any, ...] = ()
+    tangled: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A callable with its named tensors. `values` are the captured inputs and outside tensors; a module's state is live."""
+    """A callable with its named tensors. `values` are the inputs as captured; a module's state is live."""
 
     target: Callable[[], Any]
     arguments: tuple[str, ...]
@@ -104,11 +106,13 @@ def read_call(
     bound, arguments = bind(target, args, kwargs)
     paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
     names = [name_of(path, bound) for path, _ in paths]
-    leaves, tensors, values, seen = [], [], {}, {}
+    leaves, tensors, values = [], [], {}
+    seen: dict[int, str] = {}
     state = state_of(target) if isinstance(target, nn.Module) else {}
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
     by_id = {id(tensor): name for name, tensor in state.items()}
     for name, tensor in state.items():
+        _check_tensor(name, tensor)
         tensors.append(Named(name, "buffer" if name in buffers else "parameter", tensor.requires_grad))
     for name, (_, leaf) in zip(names, paths, strict=True):
         if not isinstance(leaf, Tensor):
@@ -161,6 +165,10 @@ def hooks_of(tensor: Tensor) -> list[Any]:
 
 
 def _check_tensor(name: str, tensor: Tensor) -> None:
+    if tensor.is_nested:
+        raise CaptureError(f"input {name!r} is a nested tensor: engine 'aot' takes strided ones; pass its values")
+    if tensor.device.type == "meta":
+        raise CaptureError(f"input {name!r} is on the meta device and has no values to run on: pass one with values")
     if tensor.layout not in (torch.strided,):
         raise CaptureError(
             f"input {name!r} is {str(tensor.layout)[6:]}: engine 'aot' takes strided tensors; pass a dense one, "
@@ -212,8 +220,8 @@ def choose_gradients(tensors: Sequence[Named], values: Mapping[str, Tensor], ask
     elif all(isinstance(item, bool) for item in asked):
         if len(asked) != len(inputs):
             raise UsageError(
-                f"requires_grad has {len(asked)} entries for {len(inputs)} tensor inputs ({', '.join(inputs) or 'none'}): "
-                "give one True or False for each"
+                f"requires_grad has {len(asked)} entries for {len(inputs)} tensor inputs "
+                f"({', '.join(inputs) or 'none'}): give one True or False for each"
             )
         wanted = {name for name, on in zip(inputs, asked, strict=True) if on}
         wanted |= {named.name for named in tensors if named.role != "input" and named.requires_grad}
@@ -228,7 +236,8 @@ def choose_gradients(tensors: Sequence[Named], values: Mapping[str, Tensor], ask
             )
         if known[name] in wanted and not able[known[name]]:
             raise UsageError(
-                f"requires_grad names {name!r}, a {str(values[known[name]].dtype)[6:]} tensor: only floating-point and complex tensors have gradients"
+                f"requires_grad names {name!r}, a {str(values[known[name]].dtype)[6:]} tensor: "
+                "only floating-point and complex tensors have gradients"
             )
     wanted = {known[name] for name in wanted}
     return [replace(named, requires_grad=named.name in wanted) for named in tensors]
@@ -324,7 +333,7 @@ def call(program: Program, values: Mapping[str, Tensor]) -> Any:
 
 
 def shielded(program: Program, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-    """Copies in front of the tensors that the program changes in place or that carry hooks, so that leaves stay leaves."""
+    """Copies in front of the tensors that the program changes in place or that carry hooks: leaves stay leaves."""
     ready = dict(values)
     for name in program.shields:
         ready[name] = mark(values[name])
@@ -390,11 +399,11 @@ def step(
     versions = {name: tensor._version for name, tensor in ready.items()}
     silent = {named.name for named in program.tensors if program.silent and not named.requires_grad}
     before = {name: tensor.detach().clone() for name, tensor in ready.items() if name in silent}
-    mode = watch(ready) if watch else contextlib.nullcontext()
+    mode: Any = watch(ready) if watch else contextlib.nullcontext()
     with quiet_state(program.target()), torch.enable_grad(), placed(program, ready):
         with mode:
             result = with_loss(program, call(program, ready))
-        named, structure = named_outputs(program, result)
+        named, _ = named_outputs(program, result)
         changed = {
             name
             for name, tensor in ready.items()
@@ -407,7 +416,8 @@ def step(
             mode.judge_outputs(tensors)
         gradients = {} if watch else pull_back(program, leaves, tensors, tangents)
     outputs = {name: tensor.detach() for name, tensor in tensors.items()}
-    return Outcome(outputs, gradients, mutated, structure, tuple(leaf for _, leaf in named))
+    tangled = frozenset(name for name in changed if ready[name].requires_grad)
+    return Outcome(outputs, gradients, mutated, tangled)
 
 
 def _identical(left: Tensor, right: Tensor) -> bool:

@@ -29,6 +29,9 @@ from backprint.tree import alias_groups
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
 
+SEED = 0
+"""The seed that a program draws from when it is captured and proved: its guards on random values hold under it."""
+
 SILENT_WRITERS = tuple(
     f"aten::{name}_batch_norm{rest}"
     for name, rest in (("native", ""), ("cudnn", ""), ("miopen", ""), ("_native", "_legit"), ("", "_with_update"))
@@ -53,7 +56,6 @@ class Sighting:
     outside: list[Tensor] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
-    random: bool = False
     silent: bool = False
 
 
@@ -107,7 +109,10 @@ class Watch(TorchDispatchMode):
         where = frames.here(self.paths)
         place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
         kind = str(tensor.layout)[6:]
-        return f"{func} gives a {kind} tensor{place}: engine 'aot' would lose its gradients; keep that part outside, or dense"
+        return (
+            f"{func} gives a {kind} tensor{place}: engine 'aot' would lose its gradients; "
+            "keep that part outside, or dense"
+        )
 
     def meet(self, func: Any, tensor: Tensor) -> None:
         """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
@@ -124,15 +129,14 @@ class Watch(TorchDispatchMode):
             self.undo[key] = storage.clone()
 
     def judge(self, func: Any, given: list[Tensor]) -> None:
-        """Note random draws, and edges that autograd of the plain forward would not have."""
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            self.seen.random = True
+        """Note silent writers, and edges that autograd of the plain forward would not have."""
         if func._schema.name in SILENT_WRITERS:
             self.seen.silent = True
-        if not torch.is_grad_enabled() and func._schema.name != "aten::detach":
-            if any(t.requires_grad for t in given) and not func._schema.is_mutable and not self.seen.opaque:
-                where = frames.here(self.paths)
-                self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
+        if torch.is_grad_enabled() or func._schema.name == "aten::detach" or func._schema.is_mutable:
+            return
+        if any(t.requires_grad for t in given) and not self.seen.opaque:
+            where = frames.here(self.paths)
+            self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
 
     def judge_outputs(self, outputs: Mapping[str, Tensor]) -> None:
         """Custom autograd Functions among the nodes behind the outputs are opaque edges."""
@@ -221,8 +225,14 @@ def scout(program: Program) -> tuple[Program, Sighting]:
             "pass copies, or leave requires_grad off for them"
         )
     changed = frozenset(name for name in outcome.mutations if name in asking)
-    known = dict(silent=watch.seen.silent, changed=frozenset(outcome.mutations), assembled=_groups(program, shared))
-    return replace(found, shields=changed | frozenset(found.hooks), **known), watch.seen
+    found = replace(
+        found,
+        shields=changed | outcome.tangled | frozenset(found.hooks),
+        silent=watch.seen.silent,
+        changed=frozenset(outcome.mutations),
+        assembled=_groups(program, shared),
+    )
+    return found, watch.seen
 
 
 def watched(program: Program) -> tuple[Watch, Outcome]:
@@ -230,10 +240,12 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
     paths = module_paths(program)
     watch = Watch(paths)
     try:
-        with quiet_random(), HookWatch(watch.seen, paths), no_seeding(program):
+        with quiet_random(), HookWatch(watch.seen, paths):
+            torch.manual_seed(SEED)
             parameters = {named.name for named in program.tensors if named.role == "parameter"}
             still = replace(program, changed=frozenset())
-            return watch, step(still, program.current(), watch=lambda ready: watch.know(ready, parameters))
+            with no_seeding(program):
+                return watch, step(still, program.current(), watch=lambda ready: watch.know(ready, parameters))
     finally:
         watch.restore()
 
@@ -241,10 +253,11 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
 def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
     """Refuse outputs that are no plain strided tensors."""
     for name, tensor in outputs.items():
-        if tensor.layout is not torch.strided or type(tensor) not in (Tensor, nn.Parameter):
+        if tensor.is_nested or tensor.layout is not torch.strided or type(tensor) not in (Tensor, nn.Parameter):
             kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
             raise CaptureError(
-                f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; return its values"
+                f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; "
+                "return its values"
             )
 
 

@@ -27,12 +27,12 @@ def command(output: Path) -> None:
         made = bp.capture(model, args=args, name=name)
         place = bp.save(made, output / name, overwrite=True)
         places.append(place)
-        click.echo(
-            f"{place}: {len(made.pairs[0].forward.steps)} steps forward, {len(made.pairs[0].backward.steps)} backward"
-        )
         loaded = bp.load(place)
+        forward, backward = loaded.pairs[0].forward, loaded.pairs[0].backward
+        assert backward is not None, f"{name} has parameters, so it has a backward"
+        click.echo(f"{place}: {len(forward.steps)} steps forward, {len(backward.steps)} backward")
         click.echo(f"\n== {name}: the backward begins")
-        click.echo(body(loaded.pairs[0].backward.code, 14))
+        click.echo(body(backward.code, 14))
         click.echo(f"\n== {name}: show")
         show.tell(loaded, loaded.pairs[0])
     click.echo("\n== verify")

@@ -469,7 +469,8 @@ class Signature:
     """How a call's arguments and results map to ports.
 
     `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that the capture took as constants;
-    `output` is a JSON-like tree whose leaves are `{"port": i}` or `{"value": repr}`; `names` the names of the outputs.
+    `output` is a JSON-like tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the
+    outputs that take tangents; `same` the pairs of names that one tensor was passed under.
     """
 
     arguments: tuple[str, ...] = ()
@@ -638,6 +639,17 @@ def leaves(value: Value, depth: int = 0) -> Iterator[Leaf]:
                 yield from leaves(item, depth + 1)
         case _:
             raise GraphError(f"a {kind.__name__} cannot stand in a graph: {value!r:.120}")
+
+
+def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
+    """The custom operators that a graph calls or hands on, its subgraphs too, each with its step."""
+    for step in graph.steps:
+        values = (*step.args, *(value for _, value in step.kwargs))
+        handed = [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
+        for target in filter(is_custom, (step.target, *handed)):
+            yield step, target
+    for _, sub in graph.subgraphs:
+        yield from custom_operators(sub)
 
 
 def refs(value: Value) -> Iterator[str]:

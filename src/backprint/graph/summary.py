@@ -21,7 +21,7 @@ class SavedLine:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A Pair in numbers. `saved` counts intermediate values alone; `kept` the parameters and inputs that are saved too."""
+    """A Pair in numbers. `saved` counts intermediate values alone; `kept` parameters and inputs that are saved too."""
 
     parameters: int
     parameter_bytes: int
@@ -87,7 +87,7 @@ VIEWS = (
 
 
 def saved_by_line(graph: Graph, saved: Sequence[tuple[Port, Value]]) -> tuple[SavedLine, ...]:
-    """The saved values grouped by the user's line that made them, the heaviest first. A view of a kept tensor is free."""
+    """The saved values by the user's line that made them, the heaviest first. A view of a kept tensor is free."""
     steps = {step.name: step for step in graph.steps}
     inputs = {port.local for port in graph.inputs}
     lines: dict[str, list[tuple[str, int]]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -30,14 +30,14 @@ class PortVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of checking one Pair: the worst of its ports. `vacuous` names ports that redrawn inputs do not move."""
+    """The outcome of checking one Pair: the worst of its ports. `vacuous` are ports that redrawn inputs do not move."""
 
     verdict: str
     name: str
     detail: str = ""
     ports: tuple[PortVerdict, ...] = ()
     power: float | None = None
-    vacuous: tuple[str, ...] = field(default=())
+    vacuous: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:

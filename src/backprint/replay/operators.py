@@ -24,11 +24,9 @@ def resolve(target: str) -> Callable[..., Any]:
     """The callable that a target names: a known tensor operator, plain arithmetic, or a registered custom operator."""
     if target in OPERATORS or target in MATHS or target in SYMS:
         room, _, name = target.partition(".")
-        found: Callable[..., Any] = getattr(ROOMS[room], name)
-        return found
+        return getattr(ROOMS[room], name)
     if target in HIGHER:
-        found = getattr(torch.ops.higher_order, target.rpartition(".")[2])
-        return found
+        return getattr(torch.ops.higher_order, target.rpartition(".")[2])
     if target in operators():
         return overload(target)
     if is_custom(target):
@@ -43,8 +41,8 @@ def overload(name: str) -> Callable[..., Any]:
         found = getattr(getattr(getattr(torch.ops, space), packet), kind)
     except (AttributeError, RuntimeError) as error:
         raise ReplayError(
-            f"torch {torch.__version__} has no operator {space}::{packet}.{kind}: import the library that registers it, "
-            "or use the torch that the sample's capture.json names"
+            f"torch {torch.__version__} has no operator {space}::{packet}.{kind}: "
+            "import the library that registers it, or use the torch that the sample's capture.json names"
         ) from error
     if not isinstance(found, torch._ops.OpOverload):
         raise ReplayError(f"{name!r} is no operator but a {type(found).__name__}")

@@ -30,14 +30,15 @@ from backprint.replay.operators import resolve
 
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = True) -> tuple[Any, ...]:
-    """The results of a Graph on these inputs: by port name or local, or in port order. Gradients are off.
+    """The results of a Graph on these inputs: by port name or local, or in port order. Nothing asks for a gradient.
 
-    `strict` refuses an input whose dtype or shape is not the port's.
+    `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on all the same, because some kernels
+    keep what their backward needs only then (oneDNN's LSTM its workspace).
     """
     env = feed(graph, inputs, strict)
     make = maker(env, subgraphs(graph))
     last = last_uses(graph)
-    with torch.no_grad():
+    with torch.enable_grad():
         for index, step in enumerate(graph.steps):
             perform(step, env, make)
             for name in last.get(index, ()):
@@ -47,7 +48,7 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = 
 
 def trace_through(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
     """`run` with gradients on, for a second opinion from autograd."""
-    env = feed(graph, inputs, True)
+    env = feed(graph, inputs, True, graded=True)
     make = maker(env, subgraphs(graph))
     for step in graph.steps:
         perform(step, env, make)
@@ -56,10 +57,10 @@ def trace_through(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> None:
     """One step: its value into the environment, or its guard held."""
-    if step.is_guard:
-        hold(step, *map(make, step.args))
-        return
     try:
+        if step.is_guard:
+            hold(step, *map(make, step.args))
+            return
         env[step.name] = resolve(step.target)(*map(make, step.args), **{key: make(value) for key, value in step.kwargs})
     except ReplayError:
         raise
@@ -85,12 +86,13 @@ def hold(step: Step, value: Any, expected: Any = None) -> None:
         )
 
 
-def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool) -> dict[str, Any]:
+def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool, graded: bool = False) -> dict[str, Any]:
     """The environment that a graph starts from."""
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(graph.inputs):
             raise ReplayError(
-                f"the graph takes {len(graph.inputs)} inputs, not {len(inputs)}: {', '.join(p.name for p in graph.inputs)}"
+                f"the graph takes {len(graph.inputs)} inputs, not {len(inputs)}: "
+                f"{', '.join(port.name for port in graph.inputs)}"
             )
         inputs = {port.local: value for port, value in zip(graph.inputs, inputs, strict=True)}
     env: dict[str, Any] = {}
@@ -102,7 +104,7 @@ def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool) 
             )
         if strict:
             check(port, found, env)
-        env[port.local] = found
+        env[port.local] = found.detach() if isinstance(found, Tensor) and not graded else found
     return env
 
 

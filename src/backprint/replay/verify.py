@@ -1,8 +1,8 @@
 """Proofs: a Capture's own results against the original program's, on the captured inputs, the recipe's, and fresh ones.
 
-The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms and
-leading values of its results on the recipe's inputs) stands for it. Autograd of the saved forward is a second opinion,
-asked only where no opaque edge lies in the way.
+The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
+and leading values of its results on the recipe's inputs) stands for it. Autograd of the saved forward is a second
+opinion, asked only where no opaque edge lies in the way.
 """
 
 from __future__ import annotations
@@ -143,11 +143,11 @@ def redrawn(capture: Capture, draw: Draw) -> Draw:
 
 
 def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[PortVerdict]] | None:
-    """The results on one set of inputs, with their verdicts; None where these inputs prove nothing, and why in `said`."""
+    """The results on one set of inputs, and their verdicts; None where these prove nothing, and why in `said`."""
     try:
         results = replayed(capture, draw)
     except GuardError as error:
-        if draw.name == "captured":
+        if draw.name == "captured" or (draw.name == "recipe" and capture.witness is not None):
             raise
         said.append(f"{draw.name} inputs break a guard ({error})")
         return None
@@ -256,7 +256,7 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[
 def second_opinion(forward: Graph, capture: Capture, draw: Draw) -> Results:
     """Autograd of the saved forward on these inputs."""
     torch.manual_seed(draw.seed)
-    same = dict((right, left) for left, right in capture.signature.same)
+    same = {right: left for left, right in capture.signature.same}
     backward = capture.pairs[0].backward
     asking = {port.name for port in backward.outputs} if backward is not None else set()
     leaves = {
@@ -302,7 +302,12 @@ def attest(capture: Capture) -> Attested:
         torch.manual_seed(draw.seed)
         got = replay_values(capture, draw.values, draw.tangents)
         results = keyed(got.named, got.mutations, got.gradients)
-        verdicts = against(results, wanted) if wanted is not None else against_autograd(capture, draw, results, said)
+        if wanted is not None:
+            verdicts = against(results, wanted)
+        elif capture.witness is not None:
+            verdicts = against_witness(capture, results)
+        else:
+            verdicts = against_autograd(capture, draw, results, said)
         if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
             verdicts = [unsteady(port, wanted, eager(capture, draw)) for port in verdicts]
         seen = {"recipe": results}
@@ -311,7 +316,7 @@ def attest(capture: Capture) -> Attested:
         except ReplayError as error:
             said.append(f"fresh inputs could not be run ({str(error)[:160]})")
     verdict = summed_up(capture, {f"{port.role} {port.name}": port for port in verdicts}, said, seen)
-    rows = {key: row(value) for key, value in wanted.ports.items()} if wanted is not None else capture.witness
+    rows = {key: row(value) for key, value in wanted.ports.items()} if wanted is not None else dict(capture.witness or {}) or None
     values = {f"{port.role} {port.name}": draw.values[port.name] for port in capture.pairs[0].forward.inputs}
     values |= {f"constant {name}": value for name, value in draw.values.items()}
     values |= {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
@@ -381,17 +386,21 @@ def judge(name: str, role: str, value: Tensor | None, kept: Row | None) -> PortV
         return PortVerdict(
             name, role, "wrong", f"{now['dtype']}{now['shape']} where the program gives {kept['dtype']}{kept['shape']}"
         )
-    pairs = [(float(now[k]), float(kept[k])) for k in ("norm", "max")]
-    pairs += [(float(a), float(b)) for a, b in zip(now["leading"], kept["leading"], strict=True)]
-    scale = max(float(kept["max"]), 1e-30)
-    scales = [max(float(kept["norm"]), 1e-30), *[scale] * (len(pairs) - 1)]
-    error = max(abs(a - b) / s if not _both_nan(a, b) else 0.0 for (a, b), s in zip(pairs, scales, strict=True))
+    error = max(apart(now["norm"], kept["norm"], kept["norm"]), apart(now["max"], kept["max"], kept["max"]))
+    for left, right in zip(now["leading"], kept["leading"], strict=True):
+        error = max(error, apart(left, right, kept["max"]))
     verdict = port_from_error(name, role, error, now["dtype"])
     return replace(verdict, detail=f"digest {now['digest']} is not {kept['digest']}; {verdict.detail}")
 
 
-def _both_nan(left: float, right: float) -> bool:
-    return left == right or (math.isnan(left) and math.isnan(right))
+def apart(left: float | str, right: float | str, scale: float | str) -> float:
+    """How far two kept numbers are from each other against a scale; infinite where one alone is NaN or infinite."""
+    a, b, size = float(left), float(right), abs(float(scale))
+    if a == b or (math.isnan(a) and math.isnan(b)):
+        return 0.0
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return math.inf
+    return abs(a - b) / max(size if math.isfinite(size) else abs(b), 1e-30)
 
 
 def port_from_error(name: str, role: str, error: float, dtype: str) -> PortVerdict:

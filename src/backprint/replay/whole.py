@@ -71,11 +71,14 @@ def pull(
     feed: dict[str, Any] = {f"constant {name}": value for name, value in values.items()}
     feed |= {f"saved {name}": value for name, value in saved.items()}
     for name in capture.signature.differentiable:
+        if not isinstance(outputs[name], Tensor):
+            raise ReplayError(f"output {name!r} must be a tensor, not a {type(outputs[name]).__name__}")
         tangent = (tangents or {}).get(name)
         tangent = torch.ones_like(outputs[name]) if tangent is None else tangent
         if tangent.shape != outputs[name].shape:
             raise ReplayError(
-                f"the tangent of {name!r} is {list(tangent.shape)}, the output {list(outputs[name].shape)}: they must be alike"
+                f"the tangent of {name!r} is {list(tangent.shape)}, the output {list(outputs[name].shape)}: "
+                "they must be alike"
             )
         feed[f"tangent {name}"] = tangent
     return dict(zip((port.name for port in backward.outputs), run(backward, feed, strict=False), strict=True))
@@ -129,7 +132,7 @@ def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str
         for port in graph.inputs
         if port.role in ("parameter", "buffer", "constant", "input")
     ]
-    found = {**given, **{name: tensor for name, tensor in (state or {}).items()}}
+    found = {**given, **(state or {})}
     same = {right: left for left, right in capture.signature.same}
     live: Mapping[str, Tensor] | None = None
     for port in ports:

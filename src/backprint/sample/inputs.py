@@ -62,6 +62,12 @@ def held_exact(capture: Capture) -> set[str]:
     return guarded | set(lifted)
 
 
+def without_data(inputs: Inputs) -> Inputs:
+    """The same inputs with nothing kept to make them from."""
+    recipes = {name: replace(recipe, kind="none", seed=0, facts=()) for name, recipe in inputs.recipes.items()}
+    return Inputs(recipes, {}, inputs.seed)
+
+
 def twin(name: str, recipe: Recipe) -> Recipe:
     """The recipe of a tensor's second name: a view of the first, in the same memory."""
     base = dict(recipe.facts)["of"] if recipe.kind == "view" else name

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.errors import RefusedError, SampleError
-from backprint.graph.nouns import Capture, Graph, Later, Op, Pair, Signature, TensorSpec, is_custom, leaves
+from backprint.graph.nouns import Capture, Graph, Later, Pair, Signature, TensorSpec, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.metadata import Field, Witness, check_format, named, read_facts, read_json, read_verdict
 from backprint.sample.standalone import FOOTER, MARKER, is_ending
@@ -126,18 +126,13 @@ def first_difference(found: str) -> int:
 
 def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str]) -> None:
     """Refuse a custom operator, called or handed on, that the sample does not require or the user did not allow."""
-    for step in graph.steps:
-        values = (*step.args, *(value for _, value in step.kwargs))
-        handed = [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
-        for target in filter(is_custom, (step.target, *handed)):
-            name = target.removeprefix("torch.ops.")
-            said = f"step {step.name!r} calls {name}, which is no operator of PyTorch"
-            if target not in requires:
-                raise RefusedError(f"{said} and not among the sample's requirements")
-            if not allowed(target, allow):
-                raise RefusedError(f"{said}: allow it by name (allow=({name!r},)) to read this sample")
-    for _, sub in graph.subgraphs:
-        check_operators(sub, requires, allow)
+    for step, target in custom_operators(graph):
+        name = target.removeprefix("torch.ops.")
+        said = f"step {step.name!r} calls {name}, which is no operator of PyTorch"
+        if target not in requires:
+            raise RefusedError(f"{said} and not among the sample's requirements")
+        if not allowed(target, allow):
+            raise RefusedError(f"{said}: allow it by name (allow=({name!r},)) to read this sample")
 
 
 def allowed(target: str, allow: Sequence[str]) -> bool:
