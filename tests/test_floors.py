@@ -16,12 +16,13 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version", "tree")
+GROUND = ("errors", "version", "tree", "settings")
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
     "tree": ("errors",),
+    "settings": ("version",),
     "examples": (),
     "graph": ("errors",),
     "capture": (*GROUND, "graph"),

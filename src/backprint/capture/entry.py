@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import platform
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from backprint import settings
 from backprint.capture import aot
 from backprint.capture.build import build
 from backprint.capture.program import Outcome, Program, is_slot, quiet_random, read_call, step
@@ -66,7 +67,7 @@ def capture_call(
             *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same),
         ),
         opaque=tuple(dict.fromkeys(seen.opaque)),
-        environment=environment(),
+        environment=settings.record(),
         requires=requirements(pair),
         seed=SEED,
         origin=Origin(program, traced, constants),
@@ -112,10 +113,14 @@ def describe_target(target: Any) -> str:
     return getattr(target, "__name__", None) or type(target).__name__
 
 
+_ONE = threading.RLock()
+"""Tracing patches torch process-wide, so that captures of several threads take turns."""
+
+
 @contextlib.contextmanager
 def outside_modes() -> Any:
-    """Gradients on and inference off, whatever the caller has; and the caller's modes back."""
-    with torch.inference_mode(False), torch.enable_grad():
+    """Gradients on and inference off, whatever the caller has; and the caller's modes back. One capture at a time."""
+    with _ONE, torch.inference_mode(False), torch.enable_grad():
         yield
 
 
@@ -195,25 +200,6 @@ def _plain_tree(value: Any) -> Any:
     if len(children) == 1 and children[0][1] is value:
         return {"value": repr(value)[:200]}
     return {"dict": {".".join(map(str, path)): _plain_tree(leaf) for path, leaf in children}}
-
-
-def environment() -> tuple[tuple[str, str], ...]:
-    """What a replay's bits depend on."""
-    from backprint.version import __version__
-
-    return (
-        ("backprint", __version__),
-        ("torch", torch.__version__),
-        ("python", platform.python_version()),
-        ("machine", platform.machine()),
-        ("cpu_capability", torch.backends.cpu.get_cpu_capability()),
-        ("threads", str(torch.get_num_threads())),
-        ("deterministic", str(torch.are_deterministic_algorithms_enabled())),
-        ("float32_matmul_precision", torch.get_float32_matmul_precision()),
-        ("default_dtype", str(torch.get_default_dtype())[6:]),
-        ("flash_sdp", str(torch.backends.cuda.flash_sdp_enabled())),
-        ("mkldnn", str(torch.backends.mkldnn.enabled)),
-    )
 
 
 def requirements(pair: Pair) -> tuple[str, ...]:

@@ -120,6 +120,8 @@ class Watch(TorchDispatchMode):
             return
         storage = tensor.untyped_storage()
         key = storage._cdata
+        if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
+            self.learn(tensor, frozenset())  # what torch.tensor([...]) made just now
         if key not in self.taint:
             self.callers[key] = storage
             self.seen.outside.append(tensor)

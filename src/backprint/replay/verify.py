@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
 from backprint.graph.nouns import Capture, Graph
 from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
@@ -51,8 +52,12 @@ def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
     unknown = set(draws) - set(DRAWS)
     if unknown:
         raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
-    with torch.random.fork_rng(devices=[]):
-        return [prove(capture, draws)]
+    recorded = dict(capture.environment)
+    with torch.random.fork_rng(devices=[]), settings.restored(recorded):
+        verdict = prove(capture, draws)
+        if verdict.verdict not in ("bitwise", "undifferentiable") and (other := settings.differences(recorded)):
+            verdict = replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
+        return [verdict]
 
 
 def prove(capture: Capture, draws: tuple[str, ...]) -> Verdict:
@@ -316,7 +321,11 @@ def attest(capture: Capture) -> Attested:
         except ReplayError as error:
             said.append(f"fresh inputs could not be run ({str(error)[:160]})")
     verdict = summed_up(capture, {f"{port.role} {port.name}": port for port in verdicts}, said, seen)
-    rows = {key: row(value) for key, value in wanted.ports.items()} if wanted is not None else dict(capture.witness or {}) or None
+    rows = (
+        {key: row(value) for key, value in wanted.ports.items()}
+        if wanted is not None
+        else dict(capture.witness or {}) or None
+    )
     values = {f"{port.role} {port.name}": draw.values[port.name] for port in capture.pairs[0].forward.inputs}
     values |= {f"constant {name}": value for name, value in draw.values.items()}
     values |= {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}

@@ -1,0 +1,76 @@
+"""What a replay's bits depend on besides its inputs: recorded at capture, put back for a proof, compared in a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+
+from backprint.version import __version__
+
+Setting = tuple[Callable[[], object], Callable[[str], object]]
+
+
+def _set_mkldnn(text: str) -> None:
+    torch.backends.mkldnn.set_flags(text == "True")
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "threads": (torch.get_num_threads, lambda text: torch.set_num_threads(int(text))),
+    "deterministic": (
+        torch.are_deterministic_algorithms_enabled,
+        lambda text: torch.use_deterministic_algorithms(text == "True"),
+    ),
+    "float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "flash_sdp": (
+        torch.backends.cuda.flash_sdp_enabled,
+        lambda text: torch.backends.cuda.enable_flash_sdp(text == "True"),
+    ),
+    "math_sdp": (
+        torch.backends.cuda.math_sdp_enabled,
+        lambda text: torch.backends.cuda.enable_math_sdp(text == "True"),
+    ),
+    "mkldnn": (lambda: torch.backends.mkldnn.enabled, _set_mkldnn),
+}
+"""What can be put back: how to read it, and how to set it from its text."""
+
+FACTS: Mapping[str, Callable[[], object]] = {
+    "backprint": lambda: __version__,
+    "torch": lambda: torch.__version__,
+    "python": platform.python_version,
+    "machine": platform.machine,
+    "cpu_capability": torch.backends.cpu.get_cpu_capability,
+    "default_dtype": lambda: str(torch.get_default_dtype())[6:],
+    "autocast": lambda: torch.is_autocast_enabled("cpu"),
+}
+"""What is as it is."""
+
+
+def record() -> tuple[tuple[str, str], ...]:
+    """Everything as it is now."""
+    readers = {**FACTS, **{name: read for name, (read, _) in SETTINGS.items()}}
+    return tuple((name, str(read())) for name, read in readers.items())
+
+
+@contextlib.contextmanager
+def restored(recorded: Mapping[str, str]) -> Iterator[None]:
+    """The settings as they were recorded; afterwards as they are now. A value that this torch refuses stays as it is."""
+    before = {name: str(read()) for name, (read, _) in SETTINGS.items()}
+    try:
+        for name, (_, put) in SETTINGS.items():
+            if name in recorded and recorded[name] != before[name]:
+                with contextlib.suppress(ValueError, RuntimeError):
+                    put(recorded[name])
+        yield
+    finally:
+        for name, (read, put) in SETTINGS.items():
+            if str(read()) != before[name]:
+                put(before[name])
+
+
+def differences(recorded: Mapping[str, str]) -> list[str]:
+    """What is other now than recorded, in words; the settings among it could not be put back."""
+    now = dict(record())
+    return [f"{name} {then}, now {now[name]}" for name, then in recorded.items() if name in now and now[name] != then]
