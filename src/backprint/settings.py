@@ -1,4 +1,4 @@
-"""What a replay's bits depend on besides its inputs: recorded at capture, put back for a proof, compared in a verdict."""
+"""What a replay depends on besides its inputs: recorded at capture, put back for a proof, named when it differs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def record() -> tuple[tuple[str, str], ...]:
 
 @contextlib.contextmanager
 def restored(recorded: Mapping[str, str]) -> Iterator[None]:
-    """The settings as they were recorded; afterwards as they are now. A value that this torch refuses stays as it is."""
+    """The settings as they were recorded, and back afterwards. A value that this torch refuses stays as it is."""
     before = {name: str(read()) for name, (read, _) in SETTINGS.items()}
     try:
         for name, (_, put) in SETTINGS.items():
