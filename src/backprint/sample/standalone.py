@@ -75,6 +75,7 @@ def results():
     """(role, name, value) of each output, on the sample's own inputs."""
     folder = pathlib.Path(__file__).resolve().parents[2]
     capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    torch.set_num_threads(int(capture.get("environment", {}).get("threads", torch.get_num_threads())))
     annotations = dict(GraphModule.forward.__annotations__)
     outputs = ports(annotations.pop("return"))
     inputs = ports(annotations.values())

@@ -11,6 +11,5 @@ dynamic_dim_constraint_input_shapes = [
     ([], "seen"),
     ([5], "ids"),
     ([4, 5], "x"),
-    ([3], "constant_0"),
     ([3], "tensor_constant0"),
 ]

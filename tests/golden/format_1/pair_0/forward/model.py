@@ -18,7 +18,6 @@ class GraphModule(torch.nn.Module):
         seen: "i64[] buffer seen",
         ids: "i64[5] input ids",
         x: "f32[4, 5] input x",
-        constant_0: "f32[3] constant constant_0",
         tensor_constant0: "f32[3] constant tensor_constant0",
     ) -> (
         "f32[5, 3] output output.logits",
@@ -311,6 +310,7 @@ def results():
     """(role, name, value) of each output, on the sample's own inputs."""
     folder = pathlib.Path(__file__).resolve().parents[2]
     capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    torch.set_num_threads(int(capture.get("environment", {}).get("threads", torch.get_num_threads())))
     annotations = dict(GraphModule.forward.__annotations__)
     outputs = ports(annotations.pop("return"))
     inputs = ports(annotations.values())
