@@ -71,14 +71,19 @@ def _kind(tensor: Tensor) -> str:
     return f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
 
 
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""The integers in which floating-point numbers of a size are compared."""
+
+
 def same_bits(left: Tensor, right: Tensor) -> bool:
     """Equal to the bit; a NaN equals a NaN in the same place."""
     if left.is_complex():
         return same_bits(torch.view_as_real(left), torch.view_as_real(right))
     if not left.is_floating_point():
         return bool(torch.equal(left, right))
-    if torch.equal(left, right):
-        return bool(torch.equal(torch.signbit(left), torch.signbit(right)))
+    whole = WHOLE.get(left.element_size())
+    if whole is not None and torch.equal(left.contiguous().view(whole), right.contiguous().view(whole)):
+        return True
     nan = torch.isnan(left) & torch.isnan(right)
     return bool((((left == right) & (torch.signbit(left) == torch.signbit(right))) | nan).all())
 

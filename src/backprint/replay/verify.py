@@ -351,11 +351,12 @@ def row(value: Tensor | None) -> Row:
     value = value.detach().resolve_conj().resolve_neg()
     flat = torch.view_as_real(value).flatten() if value.is_complex() else value.flatten()
     real = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
+    norm = float(torch.linalg.vector_norm(real))
     return {
-        "digest": digest(canonical_nan(value)),
+        "digest": digest(canonical_nan(value) if math.isnan(norm) else value),
         "dtype": str(value.dtype)[6:],
         "shape": list(value.shape),
-        "norm": safe(float(torch.linalg.vector_norm(real))),
+        "norm": safe(norm),
         "max": safe(float(torch.linalg.vector_norm(real, math.inf))) if real.numel() else 0.0,
         "leading": [safe(float(x)) for x in real[:8].double()],
     }
