@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import threading
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
 from backprint.version import __version__
+
+ONE_AT_A_TIME = threading.RLock()
+"""Held while a program is traced or proved: both touch what torch keeps process-wide, so threads take turns."""
 
 Setting = tuple[Callable[[], object], Callable[[str], object]]
 

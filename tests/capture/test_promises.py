@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
@@ -131,6 +132,31 @@ def test_tensors_from_outside_are_as_they_were() -> None:
         "norm.running_var",
         "norm.num_batches_tracked",
     }
+
+
+def test_gradients_of_tensors_from_outside_are_as_they_were() -> None:
+    w, v = torch.randn(2).requires_grad_(), torch.randn(2).requires_grad_()
+    v.grad = torch.ones(2)
+    held = v.grad
+
+    def steps(x: Tensor) -> Tensor:
+        (x * w * v).sum().backward()
+        return x * w
+
+    with pytest.raises(bp.CaptureError, match="cannot trace"):
+        bp.capture(steps, torch.randn(2))
+    assert w.grad is None
+    assert v.grad is held
+    assert held.tolist() == [1.0, 1.0]
+
+
+def test_threads_take_turns() -> None:
+    def one(seed: int) -> str:
+        model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+        return bp.capture(model, torch.randn(2, 3)).verify()[0].verdict
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(one, range(8))) == {"bitwise"}
 
 
 def test_a_capture_does_not_keep_its_module_alive() -> None:

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 PART = {
-    "ops float32": 70,
-    "ops float32 specialise": 15,
-    "ops float64": 20,
-    "ops bfloat16": 20,
-    "modules train": 25,
-    "modules eval": 15,
+    "ops float32": 250,
+    "ops float32 specialise": 16,
+    "ops float64": 120,
+    "ops bfloat16": 120,
+    "modules train": 80,
+    "modules eval": 60,
 }
 """How many entries of each section a plain run draws."""
 

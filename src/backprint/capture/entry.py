@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -113,14 +112,10 @@ def describe_target(target: Any) -> str:
     return getattr(target, "__name__", None) or type(target).__name__
 
 
-_ONE = threading.RLock()
-"""Tracing patches torch process-wide, so that captures of several threads take turns."""
-
-
 @contextlib.contextmanager
 def outside_modes() -> Any:
     """Gradients on and inference off, whatever the caller has; and the caller's modes back. One capture at a time."""
-    with _ONE, torch.inference_mode(False), torch.enable_grad():
+    with settings.ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad():
         yield
 
 

@@ -70,6 +70,7 @@ class Watch(TorchDispatchMode):
         self.alive: list[StorageWeakRef] = []
         self.callers: dict[int, Any] = {}
         self.undo: dict[int, Any] = {}
+        self.grads: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
 
     def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
         """These are the program's own tensors; those in `callers` lie in the caller's own memory."""
@@ -125,6 +126,8 @@ class Watch(TorchDispatchMode):
         if key not in self.taint:
             self.callers[key] = storage
             self.seen.outside.append(tensor)
+            if tensor.is_leaf:
+                self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
             self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
         writes = func._schema.is_mutable or func._schema.name in SILENT_WRITERS
         if writes and key in self.callers and key not in self.undo:
@@ -154,9 +157,13 @@ class Watch(TorchDispatchMode):
                 self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
 
     def restore(self) -> None:
-        """Put back the bytes of the caller's memory that the run wrote to."""
+        """Put back the bytes of the caller's memory that the run wrote to, and the gradients of outside tensors."""
         for key, before in self.undo.items():
             self.callers[key].copy_(before)
+        for tensor, gradient, content in self.grads:
+            tensor.grad = gradient
+            if gradient is not None and content is not None:
+                gradient.data.copy_(content)
 
 
 class HookWatch(TorchFunctionMode):

@@ -53,7 +53,7 @@ def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
     if unknown:
         raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
     recorded = dict(capture.environment)
-    with torch.random.fork_rng(devices=[]), settings.restored(recorded):
+    with settings.ONE_AT_A_TIME, torch.random.fork_rng(devices=[]), settings.restored(recorded):
         verdict = prove(capture, draws)
         if verdict.verdict not in ("bitwise", "undifferentiable") and (other := settings.differences(recorded)):
             verdict = replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
@@ -302,7 +302,7 @@ def attest(capture: Capture) -> Attested:
     draw = drawn(capture, "recipe", None)
     again = redrawn(capture, draw)
     said: list[str] = []
-    with torch.random.fork_rng(devices=[]):
+    with settings.ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         wanted = eager(capture, draw) if alive else None
         torch.manual_seed(draw.seed)
         got = replay_values(capture, draw.values, draw.tangents)
