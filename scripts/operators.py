@@ -20,8 +20,8 @@ NAMESPACES = ("aten", "prims", "rngprims", "mkldnn", "mkl", "quantized_decompose
 REFUSED = frozenset(
     "aten.from_file aten.save aten.load aten.warn aten._print aten.set_data aten.einsum.sublist aten.is_pinned "
     "aten._pin_memory aten.pin_memory aten.record_stream aten._debug_has_internal_overlap "
-    "aten._unsafe_set_version_counter aten.manual_seed mkldnn.data_ptr aten.format aten.dict aten.hash aten.id aten.fork "
-    "aten.wait".split()
+    "aten._unsafe_set_version_counter aten.manual_seed mkldnn.data_ptr aten.format aten.dict "
+    "aten.hash aten.id aten.fork aten.wait".split()
 )
 
 
