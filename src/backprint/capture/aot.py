@@ -459,6 +459,12 @@ def take_out_copies(joint: torch.fx.GraphModule) -> None:
             joint.graph.erase_node(node)
 
 
+ORDERED = (
+    "{} calls an operator whose side effects must keep their order (a collective in place, a print, a script object), "
+    "which engine 'aot' does not keep: use the functional form, or leave that call outside"
+)
+
+
 def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., Any]) -> Traced:
     """Split the joint graph, and say what every input and output is."""
     output = joint.graph.output_node()
@@ -474,6 +480,8 @@ def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., A
                 gradients.append(run.names[index])
             case None:
                 gradients.append("")
+            case descriptors.ForwardTokenAOTOutput() | descriptors.BackwardTokenAOTOutput():
+                raise CaptureError(ORDERED.format(run.program.title))
             case _:
                 raise CaptureError(f"the joint graph gives {desc.expr()}, which engine 'aot' does not know how to keep")
     tangents = []

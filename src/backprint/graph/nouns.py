@@ -545,7 +545,7 @@ BUILT_IN = frozenset(
     {"aten", "prims", "prim", "higher_order", "load_library", "loaded_libraries", "import_module", "fast_path"}
 )
 """What `torch.ops` holds beside libraries' operators: in `torch.ops.X.f.default`, X is none of these."""
-_CUSTOM = re.compile(r"torch\.ops\.([A-Za-z][A-Za-z0-9_]*)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
+_CUSTOM = re.compile(r"torch\.ops\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
 _LOCAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _DEVICE = re.compile(r"[a-z]{1,32}(:\d{1,4})?")
 _NUMBER = re.compile(r"-?\d{1,19}")
