@@ -42,6 +42,7 @@ from backprint.capture.program import (
     named_outputs,
     placed,
     quiet_state,
+    replaced,
     shielded,
     with_loss,
 )
@@ -397,6 +398,8 @@ class _Run:
         for name, version in versions.items():
             if ready[name]._version != version:
                 produced.append((name, "mutation", mark(ready[name].detach())))
+        for name, tensor in replaced(program, ready).items():
+            produced.append((name, "mutation", mark(tensor.detach())))
         for tensor, _ in told.guards:
             produced.append(("guard", "guard", mark(tensor.detach())))
         self.guards = [reading for _, reading in told.guards]

@@ -376,7 +376,7 @@ def leaf_values(program: Program, values: Mapping[str, Tensor]) -> dict[str, Ten
     if program.changed is not None:
         still = {named.name for named in program.tensors if named.role == "parameter"} - program.changed
     copies = copy_values({name: tensor for name, tensor in values.items() if name not in still})
-    leaves = {name: values[name].detach() if name in still else copies[name] for name in values}
+    leaves = {name: values[name].data if name in still else copies[name] for name in values}
     for named in program.tensors:
         if named.name in leaves and named.requires_grad:
             leaves[named.name].requires_grad_(True)
@@ -404,9 +404,11 @@ def step(
         with mode:
             result = with_loss(program, call(program, ready))
         named, _ = named_outputs(program, result)
-        changed = {
+        ready |= (put := replaced(program, ready))
+        changed = set(put) | {
             name
             for name, tensor in ready.items()
+            if name not in put
             if tensor._version != versions[name] or (name in before and not _identical(before[name], tensor))
         }
         changed |= {name for group in program.assembled if changed & set(group) for name in group}
@@ -422,6 +424,15 @@ def step(
 
 def _identical(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())
+
+
+def replaced(program: Program, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters and buffers that the program put other tensors in the place of, as `self.ema = …` does."""
+    target = program.target()
+    if not isinstance(target, nn.Module):
+        return {}
+    now = state_of(target)
+    return {name: tensor for name, tensor in now.items() if name in given and tensor is not given[name]}
 
 
 def pull_back(

@@ -70,6 +70,7 @@ class Watch(TorchDispatchMode):
         self.alive: list[StorageWeakRef] = []
         self.callers: dict[int, Any] = {}
         self.undo: dict[int, Any] = {}
+        self.versions: list[tuple[Tensor, int]] = []
         self.grads: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
 
     def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
@@ -126,6 +127,7 @@ class Watch(TorchDispatchMode):
         if key not in self.taint:
             self.callers[key] = storage
             self.seen.outside.append(tensor)
+            self.versions.append((tensor, tensor._version))
             if tensor.is_leaf:
                 self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
             self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
@@ -160,6 +162,8 @@ class Watch(TorchDispatchMode):
         """Put back the bytes of the caller's memory that the run wrote to, and the gradients of outside tensors."""
         for key, before in self.undo.items():
             self.callers[key].copy_(before)
+        for tensor, version in self.versions:
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         for tensor, gradient, content in self.grads:
             tensor.grad = gradient
             if gradient is not None and content is not None:
