@@ -260,9 +260,9 @@ def test_sums_of_gradients_name_the_value_used_twice() -> None:
         return (h + h.relu() + h.sin()).sum()
 
     backward = bp.capture(residual, torch.randn(2, 2), torch.randn(2, 2).requires_grad_()).pairs[0].backward
-    links = [step.link for step in backward.steps if step.link and step.link.kind == "sum of gradients of"]
-    assert links
-    assert {link.names for link in links} == {("mm",)}
+    echoes = [step.echo for step in backward.steps if step.echo and step.echo.kind == "sum of gradients of"]
+    assert echoes
+    assert {echo.names for echo in echoes} == {("mm",)}
 
 
 def test_loss_makes_one_tangent_and_keeps_the_outputs() -> None:

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from backprint.graph.nouns import (
     ATOMS,
     DTYPES,
+    ECHOES,
     IN_ROLES,
-    LINKS,
     OUT_ROLES,
     SCALARS,
     Atom,
     Device,
     Dict,
+    Echo,
     Graph,
-    Link,
     List,
     Op,
     Port,
@@ -110,8 +110,8 @@ def anything(draw: st.DrawFn, depth: int = 1) -> Graph:
     for name in fresh[len(names) :]:
         any_value = values(names, [attribute for attribute, _ in subgraphs])
         note = {"source": draw(st.none() | SOURCES)}
-        note["link"] = draw(
-            st.none() | st.builds(Link, st.sampled_from(LINKS), st.lists(LOCALS, min_size=1).map(tuple))
+        note["echo"] = draw(
+            st.none() | st.builds(Echo, st.sampled_from(ECHOES), st.lists(LOCALS, min_size=1).map(tuple))
         )
         if names and draw(st.integers(0, 4)) == 0:
             target = draw(st.sampled_from(["assert_equal", "assert_shape", "assert_nan"]))

@@ -131,7 +131,7 @@ def renamed(graph: Graph, chance: random.Random) -> Graph:
             args=renamed_value(step.args, names),
             kwargs=tuple((key, renamed_value(value, names)) for key, value in step.kwargs),
             source=Source("b.py", chance.randrange(9), "g"),
-            link=None,
+            echo=None,
         )
         for step in graph.steps
     ]

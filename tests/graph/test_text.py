@@ -16,8 +16,8 @@ from backprint.graph.nouns import (
     Atom,
     Device,
     Dict,
+    Echo,
     Graph,
-    Link,
     List,
     Op,
     Port,
@@ -204,26 +204,26 @@ def test_odd_port_names_come_back(name: str) -> None:
     assert_returns(Graph((Port(name, "parameter", F32, "x"),), (), (Port(name, "gradient", None),), (Ref("x"),)))
 
 
-COMMENTS: dict[str, tuple[Source | None, Link | None]] = {
+COMMENTS: dict[str, tuple[Source | None, Echo | None]] = {
     "source": (MODEL, None),
     "bare": (Source("a.py", 0, ""), None),
     "lambda": (Source("a b/c.py", 3, "<lambda>", "f = lambda x: x  # 3:4 in g: h"), None),
     "windows": (Source("C:\\net.py", 3, "forward", "x"), None),
-    "link": (None, Link("gradient of", ("relu_1",))),
-    "links": (None, Link("sum of gradients of", ("relu", "conv"))),
-    "both": (MODEL, Link("recomputes", ("relu",))),
+    "echo": (None, Echo("gradient of", ("relu_1",))),
+    "echoes": (None, Echo("sum of gradients of", ("relu", "conv"))),
+    "both": (MODEL, Echo("recomputes", ("relu",))),
     "brackets": (Source("[odd] a.py", 1, "f:g", "x", "layers[0] y"), None),
     "numbers": (Source("a:1 in b:2 in c", 1, "f"), None),
     "lines": (Source("a\nb.py", 1, "f\r", "x = (\n\x0c\u2028y)\t", "\u202em\n"), None),
     "no file": (Source("", 1, "", "", ""), None),
-    "looks like a link": (Source("gradient of x; a.py", 1, "f"), None),
+    "looks like an echo": (Source("gradient of x; a.py", 1, "f"), None),
 }
 
 
-@pytest.mark.parametrize(("source", "link"), COMMENTS.values(), ids=COMMENTS.keys())
-def test_sources_and_links_come_back(source: Source | None, link: Link | None) -> None:
+@pytest.mark.parametrize(("source", "echo"), COMMENTS.values(), ids=COMMENTS.keys())
+def test_sources_and_links_come_back(source: Source | None, echo: Echo | None) -> None:
     plain = Step("last", "aten.relu.default", (Ref("x"),))
-    assert_returns(graph_of(replace(RELU, source=source, link=link), plain, result=Ref("relu")))
+    assert_returns(graph_of(replace(RELU, source=source, echo=echo), plain, result=Ref("relu")))
 
 
 def test_steps_share_the_comment_above_them() -> None:
@@ -303,8 +303,8 @@ MALFORMED: dict[str, tuple[Make, str]] = {
     "a guard of nothing": (lambda: Step("guard_0", "assert_nan"), "assert_nan takes a value by name"),
     "a guard of a literal": (lambda: Step("guard_0", "assert_equal", (1, 1)), "takes a value by name and 1 more"),
     "a guard with a spec": (lambda: Step("guard_0", "assert_nan", (Ref("x"),), spec=F32), "a guard has no value"),
-    "a link to nothing": (lambda: Link("gradient of", ()), "at least one value"),
-    "a link to code": (lambda: Link("gradient of", ("x; y",)), "no name of a value"),
+    "an echo to nothing": (lambda: Echo("gradient of", ()), "at least one value"),
+    "an echo to code": (lambda: Echo("gradient of", ("x; y",)), "no name of a value"),
     "a line that is none": (lambda: Source("a.py", -1, "f"), "-1 is no line number"),
     "a port without a name": (lambda: Port("", "input"), "must be printable and not empty"),
     "a port of two lines": (lambda: Port("a\nb", "input"), "must be printable"),

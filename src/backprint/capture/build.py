@@ -15,9 +15,9 @@ from backprint.capture.convert import Names, Side, spec_of, tensor_spec
 from backprint.capture.program import Program
 from backprint.capture.scout import Reading
 from backprint.errors import CaptureError
-from backprint.graph.nouns import Graph, Guard, Link, Pair, Port, Ref, Source, Step, Value
+from backprint.graph.nouns import Echo, Graph, Guard, Pair, Port, Ref, Source, Step, Value
 
-Notes = dict[str, tuple[Source | None, Link | None]]
+Notes = dict[str, tuple[Source | None, Echo | None]]
 
 
 def build(program: Program, traced: Traced) -> tuple[Pair, dict[str, Tensor], tuple[Guard, ...]]:
@@ -257,7 +257,7 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
         if node.op != "call_function":
             continue
         if not is_backward(node) and node.name in ahead.locals:
-            found[node.name] = (notes.get(node.name, (None, None))[0], Link("recomputes", (ahead.locals[node.name],)))
+            found[node.name] = (notes.get(node.name, (None, None))[0], Echo("recomputes", (ahead.locals[node.name],)))
             continue
         if node.meta.get("is_gradient_acc"):
             continue
@@ -266,11 +266,11 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
             continue
         links[node.name] = head.name
         if head.name in ahead.locals:
-            found[node.name] = (note_of(head), Link("gradient of", (ahead.locals[head.name],)))
+            found[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and node.meta.get("is_gradient_acc"):
             names = summed(node, links, traced, ahead)
-            found[node.name] = (None, Link("sum of gradients of", names)) if names else (None, None)
+            found[node.name] = (None, Echo("sum of gradients of", names)) if names else (None, None)
     return found
 
 

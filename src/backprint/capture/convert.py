@@ -1,4 +1,4 @@
-"""From fx to Graphs: names, specs, sources, links. The unknown (a node, an argument, an operator) is refused by name.
+"""From fx to Graphs: names, specs, sources, echoes. The unknown (a node, an argument, an operator) is refused by name.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._ops`, `torch.SymInt.node`.
 """
@@ -23,8 +23,8 @@ from backprint.graph.nouns import (
     Atom,
     Device,
     Dict,
+    Echo,
     Graph,
-    Link,
     List,
     Op,
     Port,
@@ -200,7 +200,7 @@ class Side:
         else:
             raise CaptureError(f"the graph holds a {type(found).__name__} ({node.target}), which a sample cannot keep")
 
-    def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Link | None]]) -> list[Step]:
+    def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Echo | None]]) -> list[Step]:
         """The calls among these nodes, in order."""
         made = []
         for node in nodes:
@@ -212,13 +212,13 @@ class Side:
                 raise CaptureError(f"{node.op} {node.target} is no call of an operator")
         return made
 
-    def step(self, node: fx.Node, source: Source | None, link: Link | None) -> Step:
+    def step(self, node: fx.Node, source: Source | None, echo: Echo | None) -> Step:
         target = target_name(node.target)
         args = tuple([self.pack(argument) for argument in node.args])
         kwargs = tuple([(key, self.pack(value)) for key, value in node.kwargs.items()])
         if node.name not in self.locals:
             self.locals[node.name] = self.names.free(self.wish(node, args))
-        return Step(self.locals[node.name], target, args, kwargs, spec_of(node.meta.get("val")), source, link)
+        return Step(self.locals[node.name], target, args, kwargs, spec_of(node.meta.get("val")), source, echo)
 
     def wish(self, node: fx.Node, args: tuple[Value, ...]) -> str:
         """The name a step would like: fx's own, or for an item of a tuple the tuple's with the index."""

@@ -13,13 +13,48 @@ from torch.utils import _pytree as pytree
 from backprint import settings
 from backprint.capture import aot
 from backprint.capture.build import build
+from backprint.capture.made import Made, Options
 from backprint.capture.program import Outcome, Program, is_slot, quiet_random, read_call, step
 from backprint.capture.scout import SEED, scout
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 
-ENGINES = ("auto", "aot")
 MODES = (None, "train", "eval")
+
+
+def by_aot(program: Program, options: Options) -> Made:
+    """Engine `aot`: AOTAutograd's joint graph, cut in two."""
+    program, seen = scout(program)
+    traced = aot.trace(program, seen, options.specialise, options.partition, options.decompose)
+    pair, constants, guards = build(program, traced)
+    return Made(
+        program=program,
+        pairs=(pair,),
+        outputs=tuple(name for name, role in traced.outputs if role == "output"),
+        differentiable=traced.tangents,
+        tree=traced.tree,
+        leaves=traced.leaves,
+        constants=constants,
+        guards=(*guards, *unforeseen(program, traced.unforeseen)),
+        opaque=tuple(dict.fromkeys(seen.opaque)),
+    )
+
+
+ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot}
+"""How a Program is traced, the cleanest way first: `auto` takes the first that captures the whole program."""
+
+
+def by_auto(program: Program, options: Options) -> tuple[str, Made, tuple[str, ...]]:
+    """The first engine that captures the whole program, and why those before it would not do."""
+    why: list[str] = []
+    for name, engine in ENGINES.items():
+        try:
+            return name, engine(program, options), tuple(why)
+        except CaptureError as error:
+            if len(ENGINES) == 1:
+                raise
+            why.append(f"{name}: {error}")
+    raise CaptureError(f"no engine captures {program.title}: {'; '.join(why)}")
 
 
 def capture_call(
@@ -28,48 +63,50 @@ def capture_call(
     kwargs: Mapping[str, Any],
     *,
     engine: str = "auto",
-    partition: str | Callable[..., Any] = "min-cut",
-    decompose: Mapping[Any, Callable[..., Any]] | None = None,
     mode: str | None = None,
     loss: Callable[[Any], Any] | None = None,
     requires_grad: Any = None,
-    specialise: bool = False,
     name: str | None = None,
+    **asked: Any,
 ) -> Capture:
-    """Capture the forward and backward of `target(*args, **kwargs)`."""
-    check_options(target, engine, mode, partition)
+    """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
+    options = Options(**asked)
+    check_options(target, engine, mode, options.partition)
     program = read_call(target, args, kwargs, requires_grad, mode, loss)
     with quiet_random(), outside_modes():
-        program, seen = scout(program)
-        traced = aot.trace(program, seen, specialise, partition, decompose)
-        pair, constants, guards = build(program, traced)
-    title = name or program.title
+        if engine == "auto":
+            engine, made, why = by_auto(program, options)
+        else:
+            made, why = ENGINES[engine](program, options), ()
+    return capture_of(made, engine, why, name)
+
+
+def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | None = None) -> Capture:
+    """The Capture of what an engine made."""
+    program = made.program
     same = tuple((named.name, other) for named in program.tensors for other in named.same)
     signature = Signature(
         arguments=program.arguments,
         leaves=constant_leaves(program),
-        output=output_tree(
-            traced.tree, traced.leaves, [n for n, role in traced.outputs if role == "output"], bool(loss)
-        ),
-        differentiable=traced.tangents,
+        output=output_tree(made.tree, made.leaves, made.outputs, bool(program.loss)),
+        differentiable=made.differentiable,
         same=same,
-        loss="loss" if loss else "",
+        loss="loss" if program.loss else "",
     )
     return Capture(
-        name=title,
-        engine="aot",
-        pairs=(pair,),
+        name=name or program.title,
+        engine=engine,
+        pairs=made.pairs,
         signature=signature,
-        guards=(
-            *guards,
-            *unforeseen(program, traced.unforeseen),
-            *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same),
-        ),
-        opaque=tuple(dict.fromkeys(seen.opaque)),
+        links=made.links,
+        breaks=made.breaks,
+        why=why,
+        guards=(*made.guards, *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same)),
+        opaque=made.opaque,
         environment=settings.record(),
-        requires=requirements(pair),
+        requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
         seed=SEED,
-        origin=Origin(program, traced, constants),
+        origin=Origin(made),
     )
 
 
@@ -83,8 +120,8 @@ def unforeseen(program: Program, operators: Sequence[str]) -> list[Guard]:
 
 def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
     """Refuse by name what cannot be asked for."""
-    if engine not in ENGINES:
-        raise UsageError(f"engine={engine!r} is none of {', '.join(ENGINES)}")
+    if engine not in ("auto", *ENGINES):
+        raise UsageError(f"engine={engine!r} is none of auto, {', '.join(ENGINES)}")
     if mode not in MODES:
         raise UsageError(f"mode={mode!r} is none of None (as it is), 'train', 'eval'")
     if mode is not None and not isinstance(target, nn.Module):
@@ -122,11 +159,10 @@ def outside_modes() -> Any:
 class Origin:
     """The live side of a Capture: the program it came from, and the constants its ports need."""
 
-    def __init__(self, program: Program, traced: Any, constants: Mapping[str, Tensor]) -> None:
-        self.program = program
-        self.constants = {name: tensor.detach() for name, tensor in constants.items()}
-        self.structure, self.leaves = traced.tree, traced.leaves
-        self.names = [name for name, role in traced.outputs if role == "output"]
+    def __init__(self, made: Made) -> None:
+        self.program = made.program
+        self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
+        self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
 
     @property
     def alive(self) -> bool:

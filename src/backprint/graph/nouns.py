@@ -246,21 +246,21 @@ _BLURS = {
 }
 """What, in each part of a Source, would be read back as the start of another part."""
 
-LINKS = ("gradient of", "sum of gradients of", "recomputes")
+ECHOES = ("gradient of", "sum of gradients of", "recomputes")
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Echo:
     """What a step has to do with the other direction: `gradient of convolution_3`, or of several: `relu, relu_1`."""
 
     kind: str
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.kind not in LINKS:
-            raise GraphError(f"{self.kind!r} is no link; known are {', '.join(LINKS)}")
+        if self.kind not in ECHOES:
+            raise GraphError(f"{self.kind!r} is no echo; known are {', '.join(ECHOES)}")
         if not self.names:
-            raise GraphError(f"a link names at least one value: {self.kind!r} of nothing")
+            raise GraphError(f"an echo names at least one value: {self.kind!r} of nothing")
         for name in self.names:
             check_local(name)
 
@@ -275,7 +275,7 @@ class Step:
     kwargs: tuple[tuple[str, Value], ...] = ()
     spec: Spec = None
     source: Source | None = None
-    link: Link | None = None
+    echo: Echo | None = None
 
     def __post_init__(self) -> None:
         check_local(self.name)
@@ -465,6 +465,20 @@ class OpaqueEdge:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """Which port of which Pair feeds which: Pairs by index, ports by key, as `output y`, `gradient w`, `mutation b`.
+
+    `target` None is the whole Capture's own result of that name; `source` None its own input, handed through.
+    Gradients go along an `output` link the other way, and add up where several start at one port.
+    """
+
+    source: int | None
+    port: str
+    target: int | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """How a call's arguments and results map to ports.
 
@@ -489,6 +503,9 @@ class Capture:
     engine: str
     pairs: tuple[Pair, ...]
     signature: Signature = Signature()
+    links: tuple[Link, ...] = ()
+    breaks: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     opaque: tuple[OpaqueEdge, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()

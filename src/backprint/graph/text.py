@@ -24,15 +24,15 @@ from backprint.errors import GraphError, RefusedError
 from backprint.graph.nouns import (
     ATOMS,
     DTYPES,
-    LINKS,
+    ECHOES,
     MAX_DEPTH,
     MAX_INTEGER,
     ROLES,
     Atom,
     Device,
     Dict,
+    Echo,
     Graph,
-    Link,
     List,
     Op,
     Port,
@@ -221,9 +221,9 @@ def _is_plain_item(args: tuple[Value, ...]) -> bool:
     return len(args) == 2 and type(args[0]) is Ref and type(args[1]) in (int, str)
 
 
-def show_comment(source: Source | None, link: Link | None) -> str:
+def show_comment(source: Source | None, echo: Echo | None) -> str:
     """The line above a group of steps: what they answer to, and where they came from."""
-    text = f"{link.kind} {', '.join(link.names)};" if link else ""
+    text = f"{echo.kind} {', '.join(echo.names)};" if echo else ""
     if source:
         module = f"[{source.module}] " if source.module else ""
         text += f" {module}{source.file}:{source.line} in {source.function}: {source.code}"
@@ -250,7 +250,7 @@ def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
     yield f"{inner}):" if graph.outputs else f"{inner}    (),\n{inner}):"
     said = "# -"
     for step in graph.steps:
-        comment = show_comment(step.source, step.link)
+        comment = show_comment(step.source, step.echo)
         if comment != said:
             yield f"{body}{comment}"
             said = comment
@@ -343,7 +343,7 @@ def _module(tree: ast.Module, lines: list[str]) -> Graph:
 
 
 _COMMENT = re.compile(
-    r"# (?:(?P<kind>" + "|".join(LINKS) + r") (?P<names>[\w, ]+);)? ?"
+    r"# (?:(?P<kind>" + "|".join(ECHOES) + r") (?P<names>[\w, ]+);)? ?"
     r"(?:(?:\[(?P<module>[^\]]*)\] )?(?P<file>.+?):(?P<line>\d{1,9}) in (?P<function>[^:]*): ?(?P<code>.*))?",
     re.ASCII,
 )
@@ -450,7 +450,7 @@ class _Reader:
 
     def body(self, function: ast.FunctionDef) -> tuple[tuple[Step, ...], tuple[Value, ...]]:
         steps: list[Step] = []
-        comment: tuple[Source | None, Link | None] = (None, None)
+        comment: tuple[Source | None, Echo | None] = (None, None)
         last = (function.returns or function).end_lineno or 0
         for node in function.body:
             for number in range(last, node.lineno - 1):
@@ -464,19 +464,19 @@ class _Reader:
             steps.append(self.checked(node, functools.partial(self.step, node, *comment)))
         raise GraphError(f"line {function.lineno}: forward does not return")
 
-    def comment(self, line: str, number: int) -> tuple[Source | None, Link | None]:
+    def comment(self, line: str, number: int) -> tuple[Source | None, Echo | None]:
         if line == "# -":
             return None, None
         found = _COMMENT.fullmatch(line)
         if not found or not (found["kind"] or found["file"]):
             raise RefusedError(f"line {number}: {line[:80]!r} is no source line of a graph")
         try:
-            link = Link(found["kind"], tuple(found["names"].split(", "))) if found["kind"] else None
+            echo = Echo(found["kind"], tuple(found["names"].split(", "))) if found["kind"] else None
         except GraphError as error:
             raise type(error)(f"line {number}: {error}") from None
         if not found["file"]:
-            return None, link
-        return Source(found["file"], int(found["line"]), found["function"], found["code"], found["module"] or ""), link
+            return None, echo
+        return Source(found["file"], int(found["line"]), found["function"], found["code"], found["module"] or ""), echo
 
     def returned(self, node: ast.Return) -> tuple[Value, ...]:
         value = self.value(node.value) if node.value is not None else None
@@ -484,10 +484,10 @@ class _Reader:
             raise self.refused(node, "a graph returns a tuple")
         return value
 
-    def step(self, node: ast.stmt, source: Source | None, link: Link | None) -> Step:
+    def step(self, node: ast.stmt, source: Source | None, echo: Echo | None) -> Step:
         match node:
             case ast.Assert(test=ast.Compare(ops=[_]) as test, msg=None):
-                return self.guard(node, test, source, link)
+                return self.guard(node, test, source, echo)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 spec = None
             case ast.AnnAssign(ast.Name(id=name), ast.Constant(value=str(text)), ast.expr() as value):
@@ -499,20 +499,20 @@ class _Reader:
         if name in self.locals:
             raise self.refused(node, f"{name!r:.80} is defined twice")
         target, args, kwargs = self.call(value)
-        step = Step(name, target, args, kwargs, spec, source, link)
+        step = Step(name, target, args, kwargs, spec, source, echo)
         self.locals.add(name)
         return step
 
-    def guard(self, node: ast.stmt, test: ast.Compare, source: Source | None, link: Link | None) -> Step:
+    def guard(self, node: ast.stmt, test: ast.Compare, source: Source | None, echo: Echo | None) -> Step:
         name, self.guards = f"guard_{self.guards}", self.guards + 1
         right = test.comparators[0]
         match test.left, test.ops[0]:
             case ast.Attribute(value=ast.Name() as owner, attr="shape"), ast.Eq():
-                return Step(name, "assert_shape", (self.value(owner), self.value(right)), (), None, source, link)
+                return Step(name, "assert_shape", (self.value(owner), self.value(right)), (), None, source, echo)
             case ast.Name() as owner, ast.Eq():
-                return Step(name, "assert_equal", (self.value(owner), self.value(right)), (), None, source, link)
+                return Step(name, "assert_equal", (self.value(owner), self.value(right)), (), None, source, echo)
             case ast.Name() as owner, ast.NotEq() if type(right) is ast.Name and right.id == owner.id:
-                return Step(name, "assert_nan", (self.value(owner),), (), None, source, link)
+                return Step(name, "assert_nan", (self.value(owner),), (), None, source, echo)
         raise self.refused(node, f"{self.said(node)!r} is no guard")
 
     def call(self, node: ast.expr) -> tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]:

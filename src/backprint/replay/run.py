@@ -206,7 +206,7 @@ def to_fx(graph: Graph) -> fx.GraphModule:
         node = made.create_node(
             "call_function", resolve(step.target), make(step.args), {k: make(v) for k, v in step.kwargs}, name=step.name
         )
-        node.meta |= {"spec": step.spec, "source": step.source, "link": step.link}
+        node.meta |= {"spec": step.spec, "source": step.source, "echo": step.echo}
         env[step.name] = node
     made.output(make(graph.results))
     return fx.GraphModule(root, made)
