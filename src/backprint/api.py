@@ -18,6 +18,7 @@ def capture(
     loss: Callable[[Any], Any] | None = None,
     requires_grad: Any = None,
     specialise: bool = False,
+    functional: bool = True,
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture:
@@ -33,7 +34,7 @@ def capture(
 
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
-        requires_grad=requires_grad, specialise=specialise, name=name,
+        requires_grad=requires_grad, specialise=specialise, functional=functional, name=name,
     )  # fmt: skip
     args, kwargs = call_of(target, args, kwargs, options)
     made = capture_call(target, args, kwargs, **options)
@@ -67,12 +68,12 @@ def call_of(
     return args, kwargs
 
 
-LATER = ("fake", "dynamic", "order", "functional")
+LATER = ("fake", "dynamic", "order")
 """Options that later versions have."""
 
 _DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
-    "requires_grad": None, "specialise": False, "name": None,
+    "requires_grad": None, "specialise": False, "functional": True, "name": None,
 }  # fmt: skip
 
 

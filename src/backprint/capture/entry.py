@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from backprint import settings
 from backprint.capture import aot
 from backprint.capture.build import build
+from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Outcome, Program, is_slot, quiet_random, read_call, step
 from backprint.capture.scout import SEED, scout
@@ -40,7 +41,7 @@ def by_aot(program: Program, options: Options) -> Made:
     )
 
 
-ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot}
+ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot, "eager": by_eager}
 """How a Program is traced, the cleanest way first: `auto` takes the first that captures the whole program."""
 
 

@@ -32,7 +32,7 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     module, user = None, None
     while frame is not None and (user is None or module is None):
         code = frame.f_code
-        if code.co_filename.startswith(_OURS) and code.co_name == "call":
+        if code.co_filename.startswith(_OURS) and code.co_name in ("call", "_pulled"):
             break
         if module is None and code.co_argcount and code.co_varnames[0] == "self":
             module = paths.get(id(frame.f_locals.get("self")))

@@ -24,6 +24,7 @@ from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from backprint.capture.reach import keepers, state_of_optimizer
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.tree import bind, copy_values, name_of, outputs_of
 
@@ -70,6 +71,7 @@ class Program:
     assembled: tuple[tuple[str, ...], ...] = ()
     defaulted: bool = False
     silent: bool = False
+    accumulates: bool = False
     changed: frozenset[str] | None = None
     title: str = "program"
 
@@ -399,12 +401,14 @@ def step(
     versions = {name: tensor._version for name, tensor in ready.items()}
     silent = {named.name for named in program.tensors if program.silent and not named.requires_grad}
     before = {name: tensor.detach().clone() for name, tensor in ready.items() if name in silent}
+    given = give_gradients(ready)
     mode: Any = watch(ready) if watch else contextlib.nullcontext()
     with quiet_state(program.target()), torch.enable_grad(), placed(program, ready):
-        with mode:
+        with effects(program) as left, mode:
             result = with_loss(program, call(program, ready))
         named, _ = named_outputs(program, result)
-        ready |= (put := replaced(program, ready))
+        put = replaced(program, ready) | left.made(ready, given)
+        ready |= put
         changed = set(put) | {
             name
             for name, tensor in ready.items()
@@ -445,14 +449,99 @@ def pull_back(
         return {}
     given = [torch.ones_like(tensor) if tangents is None else tangents[name] for name, tensor in roots.items()]
     with modes_reach_backward():
-        found = torch.autograd.grad(
-            list(roots.values()), [leaves[named.name] for named in wanted], given, allow_unused=True
-        )
+        found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], given)
+    if found is None:
+        return {}
     gradients = {}
     for named, gradient in zip(wanted, found, strict=True):
         for name in (named.name, *named.same):
             gradients[name] = gradient.detach() if gradient is not None else None
     return gradients
+
+
+def _pulled(
+    program: Program, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor]
+) -> Sequence[Tensor | None] | None:
+    """The leaves' gradients; None where the program has gone backward from these outputs itself."""
+    try:
+        if not program.accumulates:
+            return torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+        before = [leaf.grad for leaf in leaves]
+        for leaf in leaves:
+            leaf.grad = None
+        torch.autograd.backward(roots, tangents)
+        found = [leaf.grad for leaf in leaves]
+        for leaf, gradient in zip(leaves, before, strict=True):
+            leaf.grad = gradient
+        return found
+    except RuntimeError as error:
+        if "backward through the graph a second time" in str(error):
+            return None
+        raise
+
+
+def give_gradients(ready: Mapping[str, Tensor]) -> dict[int, Tensor]:
+    """Leaves take over the `.grad` that stands among the program's tensors under their name; those, by identity."""
+    given = {}
+    for name, tensor in ready.items():
+        gradient = ready.get(f"{name}.grad")
+        if gradient is not None and tensor.is_leaf and tensor.shape == gradient.shape:
+            tensor.grad = gradient
+            given[id(tensor)] = gradient
+    return given
+
+
+@dataclass(slots=True)
+class Left:
+    """What a run left beside its results: new gradients of leaves, new state of optimizers."""
+
+    states: dict[str, Tensor] = field(default_factory=dict)
+
+    def made(self, tensors: Mapping[str, Tensor], before: Mapping[int, Tensor | None]) -> dict[str, Tensor]:
+        """The tensors that were not there before."""
+        found = dict(self.states)
+        for name, tensor in tensors.items():
+            if tensor.is_leaf and tensor.grad is not None and tensor.grad is not before.get(id(tensor)):
+                found[f"{name}.grad"] = tensor.grad
+        return found
+
+
+@contextlib.contextmanager
+def effects(program: Program) -> Iterator[Left]:
+    """Notes what a run makes in optimizers' state, and puts the state of all that it reaches back."""
+    left = Left()
+    kept = keepers(program.target()) if not isinstance(program.target(), nn.Module) else {}
+    optimizers = {name: each for name, each in kept.items() if isinstance(each, torch.optim.Optimizer)}
+    held = {id(tensor) for each in optimizers.values() for tensor in state_of_optimizer(each).values()}
+    with contextlib.ExitStack() as stack:
+        for each in kept.values():
+            stack.enter_context(quiet_state(each) if isinstance(each, nn.Module) else quiet_keeper(each))
+        try:
+            yield left
+        finally:
+            for name, each in optimizers.items():
+                for key, tensor in state_of_optimizer(each).items():
+                    if id(tensor) not in held:
+                        left.states[f"{name}.state.{key}"] = tensor
+
+
+@contextlib.contextmanager
+def quiet_keeper(keeper: Any) -> Iterator[None]:
+    """An optimizer's, a scheduler's or a scaler's state as it was; tensors in it are the caller of this to put back."""
+    before = dict(vars(keeper))
+    state = {key: dict(value) for key, value in keeper.state.items()} if hasattr(keeper, "state") else {}
+    groups = [dict(group) for group in getattr(keeper, "param_groups", ())]
+    try:
+        yield
+    finally:
+        vars(keeper).clear()
+        vars(keeper).update(before)
+        if hasattr(keeper, "state"):
+            keeper.state.clear()
+            keeper.state.update(state)
+        for group, content in zip(getattr(keeper, "param_groups", ()), groups, strict=False):
+            group.clear()
+            group.update(content)
 
 
 # ------------------------------------------------------------------ leaving all as it was

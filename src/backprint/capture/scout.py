@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.capture import frames
 from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, quiet_random, step
+from backprint.capture.reach import names_of_outside, roots
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.tree import alias_groups
@@ -173,15 +173,16 @@ class Watch(TorchDispatchMode):
 class HookWatch(TorchFunctionMode):
     """Sees a program put hooks on its tensors: what they do to gradients is not in the plain forward."""
 
-    def __init__(self, seen: Sighting, paths: Mapping[int, str]) -> None:
+    def __init__(self, seen: Sighting, paths: Mapping[int, str], rewrite: bool = True) -> None:
         super().__init__()
-        self.seen, self.paths = seen, paths
+        self.seen, self.paths, self.rewrite = seen, paths, rewrite
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
-        args, kwargs = rewritten(func, args, kwargs)
-        return func(*args, **kwargs)
+        if self.rewrite:
+            args, kwargs = rewritten(func, args, kwargs)
+        return func(*args, **(kwargs or {}))
 
 
 def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -301,7 +302,7 @@ def with_outside(program: Program, outside: list[Tensor]) -> Program:
     tensors, held = list(program.tensors), dict(program.outside)
     if program.defaulted and any(tensor.requires_grad for tensor in outside):
         tensors = [replace(named, requires_grad=False) for named in tensors]
-    names = names_of_outside(program)
+    names = names_of_outside(program.target())
     modules = [value for _, value in roots(program.target()) if isinstance(value, nn.Module)]
     buffers = {id(buffer) for module in modules for buffer in module.buffers()}
     for tensor in outside:
@@ -324,64 +325,3 @@ def module_paths(program: Program) -> dict[int, str]:
             for path, module in value.named_modules():
                 found.setdefault(id(module), ".".join(part for part in (root, path) if part))
     return found
-
-
-def roots(target: Any) -> Iterator[tuple[str, Any]]:
-    """What a callable can reach by a name: itself, its closure, the globals it mentions, its defaults."""
-    while isinstance(target, functools.partial):
-        yield from target.keywords.items()
-        target = target.func
-    if isinstance(target, nn.Module):
-        yield "", target
-        return
-    if inspect.ismethod(target):
-        yield ("" if isinstance(target.__self__, nn.Module) else "self"), target.__self__
-        target = target.__func__
-    if not inspect.isfunction(target):
-        yield "", target
-        return
-    for name, cell in zip(target.__code__.co_freevars, target.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:
-            continue
-    for name in target.__code__.co_names:
-        if name in target.__globals__:
-            yield name, target.__globals__[name]
-    yield from (target.__kwdefaults__ or {}).items()
-
-
-def names_of_outside(program: Program) -> dict[int, str]:
-    """A name for every tensor that the program's roots lead to, by identity."""
-    found: dict[int, str] = {}
-    visited: set[int] = set()
-    queue: list[tuple[str, Any, int]] = [(name, value, 0) for name, value in roots(program.target())]
-    while queue and len(visited) < 100_000:
-        name, value, depth = queue.pop(0)
-        if isinstance(value, Tensor):
-            found.setdefault(id(value), name)
-            continue
-        if id(value) in visited or depth > 6:
-            continue
-        visited.add(id(value))
-        for key, child in _children(value):
-            queue.append((".".join(part for part in (name, key) if part), child, depth + 1))
-    return found
-
-
-def _children(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, nn.Module):
-        yield from value.named_parameters()
-        yield from value.named_buffers()
-        for path, module in value.named_modules():
-            for key, child in module.__dict__.items():
-                if not key.startswith("_") and isinstance(child, (Tensor, list, tuple, dict)):
-                    yield ".".join(part for part in (path, key) if part), child
-    elif isinstance(value, (list, tuple)):
-        yield from ((str(index), child) for index, child in enumerate(value[:1000]))
-    elif isinstance(value, dict):
-        yield from ((str(key), child) for key, child in list(value.items())[:1000])
-    elif inspect.isfunction(value):
-        yield from roots(value)
-    elif hasattr(value, "__dict__") and not inspect.ismodule(value) and not inspect.isclass(value):
-        yield from vars(value).items()

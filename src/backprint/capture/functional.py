@@ -1,0 +1,879 @@
+"""From a tape to straight-line code in which nothing changes: each update in place becomes a new value.
+
+A storage has a current value, its base; every tensor in it is a view of that base. A write makes a new base (scattered
+along the views that led to what was written), and whoever reads the storage afterwards reads views of the new one. So
+views, updates through views and tensors that share memory need no special cases further on. With `functional=False` the
+operators stay as they ran, and inputs that they would change are copied first.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._ops` (schemas).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.capture.convert import Names, Side, contiguous, target_name
+from backprint.capture.scout import SILENT_WRITERS, reads_values
+from backprint.capture.tape import Call, Place, Root, Tape, flat
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Echo, List, Ref, ScalarSpec, Source, Spec, TensorSpec, Value, refs
+
+aten = torch.ops.aten
+
+
+@dataclass(slots=True)
+class Draft:
+    """A step being written. `writes` are the values it changes in place; `keep` holds it though nothing uses it."""
+
+    name: str
+    target: str
+    args: tuple[Value, ...]
+    kwargs: tuple[tuple[str, Value], ...] = ()
+    spec: Spec = None
+    source: Source | None = None
+    echo: Echo | None = None
+    writes: tuple[str, ...] = ()
+    keep: bool = False
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """What stands between its parentheses."""
+        return (*self.args, *(value for _, value in self.kwargs))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a tensor came from another of the same storage."""
+
+    parent: Place
+    func: Any
+    args: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Memory:
+    """One storage: the tensor that holds it all, the current names of its views, and how each came from another."""
+
+    base: Place
+    tick: int = 0
+    names: dict[Place, tuple[str, int]] = field(default_factory=dict)
+    made: dict[Place, View] = field(default_factory=dict)
+    roots: list[Place] = field(default_factory=list)
+
+
+class Writer:
+    """Writes the calls of a tape as Drafts, forward then backward."""
+
+    def __init__(self, tape: Tape, ports: Mapping[str, str], taken: Sequence[str], keep_updates: bool = False) -> None:
+        self.tape, self.keep_updates = tape, keep_updates
+        self.names = Names()
+        self.side = Side(torch.fx.GraphModule({}, torch.fx.Graph()), self.names)
+        self.forward: list[Draft] = []
+        self.backward: list[Draft] = []
+        self.drafts = self.forward
+        self.places: dict[str, Place] = {}
+        self.memory: dict[int, Memory] = {}
+        self.locals = {key: self.names.free(ports[key]) for key in taken}
+        self.ports = ports
+        self.heads: dict[int, tuple[str, Call]] = {}
+        self.born: dict[str, int | None] = {}
+        self.terms: dict[str, frozenset[str]] = {}
+        self.draws: dict[bytes, tuple[Draft, Any]] = {}
+        self.states: dict[str, str] = {}
+        self.stream = tape.start
+        self.fixed: dict[str, Tensor] = {}
+        self.call: Call | None = None
+        self.last = ""
+        for memory, roots in tape.roots.items():
+            self.open(memory, roots)
+        if keep_updates:
+            self.copy_what_changes()
+
+    # -------------------------------------------------------------- storages
+
+    def open(self, memory: int, roots: Sequence[Root]) -> None:
+        """A storage that ports lie in."""
+        made = self.memory[memory] = Memory(roots[0].place)
+        for root in roots:
+            if root.key not in self.locals:
+                self.locals[root.key] = self.names.free(self.ports[root.key])
+            if root.place not in made.names:
+                made.names[root.place] = (self.locals[root.key], 0)
+                made.roots.append(root.place)
+            self.places[self.locals[root.key]] = root.place
+
+    def read(self, place: Place) -> Ref:
+        """The current value of a tensor."""
+        memory = self.memory.get(place.memory)
+        if memory is None:
+            raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
+        found = memory.names.get(place)
+        if found is not None and (found[1] == memory.tick or self.keep_updates):
+            return Ref(found[0])
+        view = memory.made.get(place)
+        view = view if view is not None and view.func is not None else self.placed(memory, place)
+        parent = self.read(view.parent)
+        name = self.emit(view.func, (parent, *view.args), place=place)
+        memory.names[place] = (name, memory.tick)
+        return Ref(name)
+
+    def placed(self, memory: Memory, place: Place) -> View:
+        """A tensor of known storage that no seen operator made: by its geometry, from one flat value."""
+        if memory.base.layout is not torch.strided or place.layout is not torch.strided:
+            raise CaptureError(
+                f"a {str(place.layout)[6:]} tensor of shape {list(place.shape)} appears in memory that held another: "
+                "keep that part outside"
+            )
+        if place.dtype != memory.base.dtype or any(place.lazy):
+            raise CaptureError(
+                f"memory of {str(memory.base.dtype)[6:]} is seen as {str(place.dtype)[6:]} by no known view: "
+                "pass a copy"
+            )
+        flat_place = self.flatten(memory, place)
+        view = View(flat_place, aten.as_strided.default, (place.shape, place.stride, place.offset))
+        memory.made[place] = view
+        return view
+
+    def flatten(self, memory: Memory, also: Place) -> Place:
+        """One flat value for a storage, filled from the tensors that are known of it."""
+        roots = [place for place in memory.roots if place not in memory.made]
+        extent = max(reach(place) for place in (*roots, also))
+        wanted = memory.base._replace(shape=(extent,), stride=(1,), offset=0)
+        if memory.base == wanted:
+            return wanted
+        if len({place.dtype for place in roots}) > 1:
+            raise CaptureError("tensors share memory under different dtypes and one is changed: pass copies")
+        options = (("dtype", wanted.dtype), ("device", wanted.device))
+        name = self.emit(aten.zeros.default, ([extent],), options, place=wanted)
+        for place in roots:
+            value = self.read(place)
+            args = (Ref(name), value, place.shape, place.stride, place.offset)
+            name = self.emit(aten.as_strided_scatter.default, args, place=wanted)
+            memory.made[place] = View(wanted, aten.as_strided.default, (place.shape, place.stride, place.offset))
+        memory.base = wanted
+        memory.names[wanted] = (name, memory.tick)
+        return wanted
+
+    def prepare(self, place: Place) -> None:
+        """Make sure that a write to this tensor can be carried over to its whole storage."""
+        memory = self.memory[place.memory]
+        if sum(root not in memory.made for root in memory.roots) > 1:
+            self.flatten(memory, place)
+        while place != memory.base:
+            view = memory.made.get(place)
+            if view is None or not (view.func in SCATTER or view.func in INVERSE):
+                self.placed(memory, place)
+                return
+            place = view.parent
+
+    def assign(self, place: Place, name: str) -> None:
+        """A tensor has a new value: so has all that shares its storage."""
+        memory = self.memory[place.memory]
+        fresh: dict[Place, str] = {}
+        while True:
+            if self.fits(name, place):
+                fresh[place] = name
+            if place == memory.base:
+                break
+            view = memory.made[place]
+            name = self.scattered(view, name)
+            place = view.parent
+        memory.tick += 1
+        for each, value in fresh.items():
+            memory.names[each] = (value, memory.tick)
+
+    def scattered(self, view: View, name: str) -> str:
+        """The parent of a view, with this value in the view's place."""
+        parent = self.read(view.parent)
+        if view.func in SCATTER:
+            func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
+        else:
+            func, args = INVERSE[view.func](view, Ref(name))
+        return self.fitted(self.emit(func, args), view.parent, parent)
+
+    def fits(self, name: str, place: Place) -> bool:
+        """Whether a value lies as a tensor does."""
+        return lie(self.places[name]) == lie(place)
+
+    def fitted(self, name: str, place: Place, old: Ref) -> str:
+        """A value with the dtype, shape and strides of the tensor that it is written to."""
+        if self.fits(name, place):
+            return name
+        have = self.places[name]
+        if (have.dtype, have.shape) == (place.dtype, place.shape) and not dense(place) and place != self.base(place):
+            return name
+        return self.emit(aten.copy.default, (old, Ref(name)), place=place)
+
+    def base(self, place: Place) -> Place:
+        return self.memory[place.memory].base
+
+    # -------------------------------------------------------------- steps
+
+    def emit(
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: Sequence[tuple[str, Any]] = (),
+        place: Place | None = None,
+        **more: Any,
+    ) -> str:
+        """One step of ours; without a Place, what it gives is worked out on meta tensors."""
+        place = place or self.worked_out(func, args, dict(kwargs))
+        name = self.names.free(stem(func))
+        packed = tuple([self.value(value) for value in args])
+        named = tuple([(key, self.value(value)) for key, value in kwargs])
+        self.put(Draft(name, target_name(func), packed, named, spec_of(place), **more))
+        self.places[name] = place
+        return name
+
+    def value(self, item: Any) -> Value:
+        """An argument as a Value."""
+        match item:
+            case Ref():
+                return item
+            case list() | torch.Size():
+                return List(tuple([self.value(each) for each in item]))
+            case tuple():
+                return tuple([self.value(each) for each in item])
+        return self.side.pack(item)
+
+    def put(self, draft: Draft) -> None:
+        """The next step, with the line and the echo of the call that it belongs to."""
+        if self.call is not None and draft.source is None and draft.echo is None:
+            draft.source, draft.echo = self.call.source, self.echo(self.call)
+            if draft.echo is not None and draft.source is None:
+                draft.source = self.heads[self.call.node or 0][1].source
+        self.born[draft.name] = None if self.call is None else self.call.node
+        self.drafts.append(draft)
+
+    def worked_out(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Place:
+        """Where the result of a step would lie."""
+        found = func(*self.metas(tuple(args)), **self.metas(dict(kwargs)))
+        return place_of(found)
+
+    def metas(self, value: Any) -> Any:
+        """Arguments with meta tensors for values."""
+        match value:
+            case Ref(name):
+                return meta(self.places[name])
+            case tuple():
+                return tuple([self.metas(item) for item in value])
+            case list():
+                return [self.metas(item) for item in value]
+            case dict():
+                return {
+                    key: torch.device("meta") if key == "device" else self.metas(item) for key, item in value.items()
+                }
+        return value
+
+    def packed(self, value: Any) -> Any:
+        """Arguments with the current values of tensors."""
+        kind = type(value)
+        if kind is Place:
+            return self.read(value)
+        if kind is tuple:
+            return tuple([self.packed(item) for item in value])
+        if kind is list:
+            return [self.packed(item) for item in value]
+        return value
+
+    # -------------------------------------------------------------- calls
+
+    def write(self) -> None:
+        """Every call before the boundary."""
+        end = len(self.tape.calls) if self.tape.boundary is None else self.tape.boundary
+        for call in self.tape.calls[:end]:
+            self.take(call)
+        self.call = None
+
+    def write_backward(self) -> None:
+        """Every call after it."""
+        self.drafts = self.backward
+        for call in self.tape.calls[self.tape.boundary or 0 :]:
+            self.take(call)
+        self.call = None
+
+    def take(self, call: Call) -> None:
+        """One call: a view in place, an update, or plain."""
+        self.call = call
+        self.last = ""
+        schema = call.func._schema
+        before = len(self.drafts)
+        if torch.Tag.inplace_view in call.func.tags:
+            self.turn(call)
+        elif schema.is_mutable or self.is_silent(call):
+            self.update(call)
+        else:
+            self.plain(call)
+        if len(self.drafts) > before:
+            name = self.last if self.last and self.drafts is self.forward else self.drafts[-1].name
+            self.heads.setdefault(call.seq - 1, (name, call))
+
+    def is_silent(self, call: Call) -> bool:
+        """Whether the call changes running statistics that its schema does not name."""
+        return call.func._schema.name in SILENT_WRITERS and bool(self.argument(call, "training"))
+
+    def argument(self, call: Call, name: str) -> Any:
+        """An argument by its name in the schema."""
+        for index, each in enumerate(call.func._schema.arguments):
+            if each.name == name:
+                if name in call.kwargs:
+                    return call.kwargs[name]
+                return call.args[index] if index < len(call.args) else each.default_value
+        return None
+
+    def plain(self, call: Call) -> None:
+        """A call that changes nothing."""
+        given = {leaf for leaf in flat(call.args, call.kwargs) if type(leaf) is Place}
+        if type(call.result) is Place and call.result in given:
+            return
+        name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
+        self.born_as(name, call.result, [place for place in flat(call.args, call.kwargs) if type(place) is Place], call)
+        if reads_values(call.func):
+            self.guard(name, call.result)
+
+    def packed_kwargs(self, call: Call) -> dict[str, Any]:
+        """Keyword arguments with the current values of tensors."""
+        return {key: self.packed(value) for key, value in call.kwargs.items()}
+
+    def step(self, call: Call, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """One step for one call; a random draw from another state than the caller's stream takes that state along."""
+        named = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
+        self.last = name = self.names.free(stem(func))
+        packed = tuple([self.value(v) for v in args if not isinstance(v, torch.Generator)])
+        values = tuple((key, self.value(value)) for key, value in named.items())
+        spec = spec_of(call.result) if func is call.func else None
+        draft = Draft(name, target_name(func), packed, values, spec)
+        if call.state is None:
+            self.put(draft)
+            return name
+        if not call.own and call.state == self.stream:
+            self.stream = call.after or self.stream
+            draft.keep = True
+            self.put(draft)
+            self.draws.setdefault(call.state, (draft, func))
+            return name
+        state = self.state_ref(call)
+        self.put(
+            Draft(
+                name,
+                "torch.ops.higher_order.run_with_rng_state",
+                (state, self.side.pack(func), *packed),
+                values,
+                spec,
+            )
+        )
+        return name
+
+    def state_ref(self, call: Call) -> Ref:
+        """The generator's state before a draw: an earlier draw's, kept by it, or a port."""
+        assert call.state is not None
+        first = self.draws.get(call.state)
+        if first is not None and not call.own:
+            return Ref(self.kept_state(*first))
+        key = f"state {len(self.fixed)}"
+        if call.state.hex() not in self.states:
+            local = self.names.free(f"rng_{len(self.fixed)}")
+            self.states[call.state.hex()] = local
+            self.fixed[local] = torch.frombuffer(bytearray(call.state), dtype=torch.uint8).clone()
+            self.places[local] = place_of(self.fixed[local])
+            self.locals[key] = local
+        return Ref(self.states[call.state.hex()])
+
+    def kept_state(self, draft: Draft, func: Any) -> str:
+        """The name under which a draw of the forward keeps the state that it drew from."""
+        if draft.target != "operator.getitem":
+            side = self.forward if any(each is draft for each in self.forward) else self.backward
+            at = next(index for index, each in enumerate(side) if each is draft)
+            both = self.names.free("drawn")
+            state = self.names.free("rng_state")
+            target = "torch.ops.higher_order.run_and_save_rng_state"
+            args = (self.side.pack(func), *draft.args)
+            side.insert(at, Draft(both, target, args, draft.kwargs, None, draft.source, draft.echo, keep=True))
+            spec = TensorSpec("uint8", (len(self.tape.start),))
+            side.insert(at + 1, Draft(state, "operator.getitem", (Ref(both), 0), (), spec))
+            draft.target, draft.args, draft.kwargs, draft.keep = "operator.getitem", (Ref(both), 1), (), False
+            self.states[draft.name] = state
+            self.places[state] = place_of(torch.empty(len(self.tape.start), dtype=torch.uint8, device="meta"))
+        return self.states[draft.name]
+
+    def born_as(self, name: str, result: Any, given: Sequence[Place], call: Call) -> None:
+        """Enter what a call gave: new storages, or views of the ones it was given."""
+        if type(result) is Place:
+            self.places[name] = result
+            self.enter(name, result, given, lambda: View(*self.way(call, result, given)))
+        elif isinstance(result, (tuple, list)):
+            for index, item in enumerate(result):
+                if type(item) is Place:
+                    each = self.item(name, index, item)
+                    self.enter(each, item, given, functools.partial(self.part, call, index, item, given))
+                elif isinstance(item, (tuple, list)) and any(type(leaf) is Place for leaf in item):
+                    inner = self.item(name, index, item)
+                    self.born_as(inner, item, given, call)
+
+    def item(self, name: str, index: int, item: Any) -> str:
+        """An item of a step's tuple."""
+        local = self.names.free(f"{name}_{index}")
+        self.put(Draft(local, "operator.getitem", (Ref(name), index), (), spec_of(item)))
+        if type(item) is Place:
+            self.places[local] = item
+        return local
+
+    def enter(self, name: str, place: Place, given: Sequence[Place], view: Callable[[], View]) -> None:
+        """A value has a Place."""
+        memory = self.memory.get(place.memory)
+        if memory is None:
+            self.memory[place.memory] = Memory(place, 0, {place: (name, 0)}, {}, [place])
+            return
+        known = any(each.memory == place.memory for each in given)
+        if place != memory.base and place not in memory.made:
+            if known:
+                memory.made[place] = view()
+            else:
+                memory.roots.append(place)
+        memory.names[place] = (name, memory.tick)
+
+    def way(self, call: Call, place: Place, given: Sequence[Place]) -> tuple[Place, Any, tuple[Any, ...]]:
+        """How a view came from the tensor it is of: the first argument, as a rule."""
+        parent = next(each for each in given if each.memory == place.memory)
+        if call.args and call.args[0] == parent and not call.kwargs:
+            return parent, call.func, tuple(call.args[1:])
+        return parent, None, ()
+
+    def part(self, call: Call, index: int, place: Place, given: Sequence[Place]) -> View:
+        """One of several views: as a slice or a selection."""
+        parent = next(each for each in given if each.memory == place.memory)
+        dim = next((value for value in (call.kwargs.get("dim"), *call.args[1:][-1:]) if isinstance(value, int)), 0)
+        if call.func is aten.unbind.int:
+            dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
+            return View(parent, aten.select.int, (dim, index))
+        if call.func in (aten.split.Tensor, aten.split_with_sizes.default):
+            dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
+            sizes = [each.shape[dim] for each in call.result]
+            start = sum(sizes[:index])
+            return View(parent, aten.slice.Tensor, (dim, start, start + sizes[index]))
+        return View(parent, None, ())
+
+    # -------------------------------------------------------------- updates
+
+    def turn(self, call: Call) -> None:
+        """A tensor that is from now on seen another way: `t_`, `squeeze_`, `set_`, `resize_`, `detach_`."""
+        before, after = call.args[0], call.result
+        if after == before:
+            return
+        if call.func._schema.name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
+            self.resized(call, before, after)
+            return
+        plain_func = functional_of(call.func) or outer(call.func)
+        if plain_func is None:
+            raise CaptureError(f"{call.func} turns a tensor in place and has no plain form")
+        memory = self.memory[after.memory]
+        name = self.emit(plain_func, (self.read(before), *call.args[1:]), tuple(call.kwargs.items()), place=after)
+        if after != memory.base and after not in memory.made:
+            memory.made[after] = View(before, plain_func, tuple(call.args[1:]))
+        memory.names[after] = (name, memory.tick)
+
+    def resized(self, call: Call, before: Place, after: Place) -> None:
+        """A tensor with another size, or with another's memory."""
+        memory = self.memory.get(after.memory)
+        if memory is not None and after in memory.names:
+            return
+        if memory is None or reach(after) > max(map(reach, (memory.base, before))):
+            options = (("dtype", after.dtype), ("device", after.device))
+            name = self.emit(aten.empty_strided.default, (list(after.shape), list(after.stride or ())), options, after)
+            tick = 0 if memory is None else memory.tick + 1
+            self.memory[after.memory] = Memory(after, tick, {after: (name, tick)}, {}, [after])
+
+    def update(self, call: Call) -> None:
+        """A call that changes some of its arguments."""
+        written = self.given_out(call) or [place for place in self.changed(call) if type(place) is Place]
+        if self.keep_updates:
+            self.kept(call, written)
+            return
+        for place in written:
+            self.prepare(place)
+        func = functional_of(call.func) if not self.is_silent(call) else silent_functional(call)
+        begun, stream = len(self.drafts), self.stream
+        try:
+            if func is None:
+                raise NotImplementedError
+            self.rewritten(call, func, written)
+        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError):
+            for draft in self.drafts[begun:]:
+                draft.keep = False
+            self.stream = stream
+            self.copied(call, written)
+
+    def given_out(self, call: Call) -> list[Place]:
+        """The results of an `out=` call, which may have given its tensors another size."""
+        if not any(each.is_out for each in call.func._schema.arguments):
+            return []
+        results = flat_places(call.result)
+        for place in results:
+            memory = self.memory[place.memory]
+            if place != memory.base and place not in memory.made and place not in memory.names:
+                options = (("dtype", place.dtype), ("device", place.device))
+                args = (list(place.shape), list(place.stride or ()))
+                name = self.emit(aten.empty_strided.default, args, options, place)
+                self.memory[place.memory] = Memory(place, 0, {place: (name, 0)}, {}, [place])
+        return results
+
+    def changed(self, call: Call) -> Iterator[Any]:
+        """The tensors that a call writes to."""
+        schema = call.func._schema
+        silent = ("running_mean", "running_var") if self.is_silent(call) else ()
+        for index, each in enumerate(schema.arguments):
+            if each.name in silent or (each.alias_info is not None and each.alias_info.is_write):
+                value = call.kwargs.get(each.name, call.args[index] if index < len(call.args) else None)
+                yield from value if isinstance(value, (list, tuple)) and type(value) is not Place else [value]
+
+    def rewritten(self, call: Call, func: Any, written: Sequence[Place]) -> None:
+        """An update as the operator that gives the new value instead."""
+        if call.func is aten.copy_.default and self.replaced(call):
+            return
+        names = {each.name for each in func._schema.arguments}
+        args = self.packed(call.args)
+        kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
+        metas = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
+        metas |= {"device": torch.device("meta")} if "device" in metas else {}
+        found = func(*self.metas(tuple(args)), **self.metas(metas))
+        if call.state is not None and any(lie(found) != lie(place) for place in written[:1]):
+            raise NotImplementedError  # draws are made in the order of memory, so it has to lie the same
+        name = self.step(call, func, args, kwargs)
+        self.drafts[-1].spec = spec_of(place_tree(found))
+        returns = list(found) if isinstance(found, (tuple, list)) else [found]
+        fresh = [place for place in flat_places(call.result) if place not in written]
+        values = self.spread(name, returns, found)
+        given = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
+        for place, (value, _) in zip(fresh, values, strict=False):
+            if value:
+                self.places[value] = place
+                self.enter(value, place, given, functools.partial(View, given[0], None, ()))
+        updates = [pair for pair in values[len(fresh) :] if pair[0]]
+        if len(updates) != len(written):
+            raise NotImplementedError
+        for place, (value, lies) in zip(written, updates, strict=True):
+            self.places[value] = lies
+            old = self.read(place)
+            self.assign(place, self.fitted(value, place, old))
+
+    def spread(self, name: str, returns: Sequence[Any], found: Any) -> list[tuple[str, Any]]:
+        """A name for each tensor among what a step gives, lists opened; what is no tensor stands as ''."""
+        if isinstance(found, Tensor):
+            return [(name, place_of(found))]
+        made: list[tuple[str, Any]] = []
+        for index, item in enumerate(returns):
+            if isinstance(item, Tensor):
+                made.append((self.item(name, index, place_of(item)), place_of(item)))
+            elif isinstance(item, (tuple, list)):
+                inner = self.item(name, index, place_tree(item))
+                made += [(self.item(inner, i, place_of(each)), place_of(each)) for i, each in enumerate(item)]
+            else:
+                made.append(("", None))
+        return made
+
+    def replaced(self, call: Call) -> bool:
+        """A copy over all of a tensor that lies as its source does: a clone."""
+        place, source = call.args[:2]
+        if type(source) is not Place or place.shape != source.shape or place.dtype != source.dtype:
+            return False
+        if place.device != source.device or place.lazy != source.lazy or place.layout is not torch.strided:
+            return False
+        value = self.read(source)
+        if place_of(meta(source).clone()).stride != place.stride:
+            return False
+        self.assign(place, self.emit(aten.clone.default, (value,), place=place._replace(offset=0)))
+        return True
+
+    def copied(self, call: Call, written: Sequence[Place]) -> None:
+        """An update that only exists in place: on a copy, which then takes the tensor's part."""
+        copies: dict[Place, str] = {}
+        for place in written:
+            old = self.read(place)
+            if place.layout is not torch.strided:
+                raise CaptureError(f"{call.func} changes a {str(place.layout)[6:]} tensor: keep that part outside")
+            if place not in copies:
+                name = self.emit(aten.clone.default, (old,))
+                copies[place] = self.fitted(name, place, old) if dense(place) else name
+
+        def pack(value: Any) -> Any:
+            if type(value) is Place:
+                return Ref(copies[value]) if value in copies else self.read(value)
+            if type(value) in (tuple, list):
+                return type(value)([pack(item) for item in value])
+            return value
+
+        args, kwargs = pack(call.args), {key: pack(value) for key, value in call.kwargs.items()}
+        name = self.step(call, call.func, args, kwargs)
+        self.drafts[-1].writes = tuple(copies.values())
+        fresh = [place for place in flat(call.result) if type(place) is Place and place not in copies]
+        if fresh:
+            given = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
+            self.born_as(name, call.result, [place for place in given if place not in copies], call)
+        for place, copy in copies.items():
+            self.assign(place, copy)
+
+    def kept(self, call: Call, written: Sequence[Place]) -> None:
+        """An update as it ran."""
+        names = tuple(self.read(place).name for place in written)
+        name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
+        self.drafts[-1].writes = names
+        if any(type(leaf) is Place and leaf not in written for leaf in flat(call.result)):
+            self.born_as(name, call.result, [p for p in flat(call.args, call.kwargs) if type(p) is Place], call)
+
+    def copy_what_changes(self) -> None:
+        """Copies of the ports that updates in place would change."""
+        for call in self.tape.calls:
+            if not (call.func._schema.is_mutable or self.is_silent(call)):
+                continue
+            for place in self.changed(call):
+                memory = self.memory.get(place.memory) if type(place) is Place else None
+                if memory is None or memory.tick:
+                    continue
+                if len(memory.roots) > 1:
+                    raise CaptureError(
+                        "inputs share memory and one is changed in place: pass copies, or leave functional=True"
+                    )
+                name = self.emit(aten.clone.default, (Ref(memory.names[memory.base][0]),), place=memory.base)
+                memory.tick, memory.names[memory.base] = 1, (name, 1)
+
+    # -------------------------------------------------------------- guards and echoes
+
+    def guard(self, name: str, result: Any) -> None:
+        """What the program read of this value is taken for granted."""
+        if type(result) is Place or isinstance(result, (tuple, list)):
+            items = [result] if type(result) is Place else [item for item in result if type(item) is Place]
+            for item in items:
+                value = self.read(item)
+                self.put(Draft("guard_0", "assert_shape", (value, tuple(item.shape))))
+        elif isinstance(result, float) and math.isnan(result):
+            self.put(Draft("guard_0", "assert_nan", (Ref(name),)))
+        elif isinstance(result, (bool, int, float, complex)):
+            self.put(Draft("guard_0", "assert_equal", (Ref(name), result)))
+
+    def echo(self, call: Call) -> Echo | None:
+        """What a call of the backward answers to in the forward."""
+        if call.node is None or call.node not in self.heads:
+            return None
+        name = self.heads[call.node][0]
+        if call.func in (aten.add.Tensor, aten.add_.Tensor):
+            summed = self.summed(call)
+            if summed:
+                return Echo("sum of gradients of", (summed,))
+        return Echo("gradient of", (name,))
+
+    def summed(self, call: Call) -> str:
+        """The forward value that two nodes' gradients are added up for; empty where this is no such sum."""
+        sides = []
+        for place in call.args[:2]:
+            if type(place) is not Place:
+                return ""
+            memory = self.memory.get(place.memory)
+            found = memory.names.get(place) if memory else None
+            node = self.born.get(found[0]) if found else None
+            if node is None or node not in self.heads:
+                return ""
+            sides.append((node, {each for each in flat(self.heads[node][1].args) if type(each) is Place}))
+        if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
+            return ""
+        common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
+        named = [self.memory[place.memory].names.get(place, ("",))[0] for place in common]
+        return next((name for name in sorted(named) if name), "")
+
+
+# ------------------------------------------------------------------ tables
+
+
+SCATTER: dict[Any, Any] = {
+    aten.select.int: aten.select_scatter.default,
+    aten.slice.Tensor: aten.slice_scatter.default,
+    aten.diagonal.default: aten.diagonal_scatter.default,
+    aten.as_strided.default: aten.as_strided_scatter.default,
+}
+"""Views of a part, and what puts a new value in that part's place."""
+
+
+def _as_parent(view: View, value: Ref) -> tuple[Any, tuple[Any, ...]]:
+    return aten.view.default, (value, list(view.parent.shape))
+
+
+INVERSE: dict[Any, Callable[[View, Ref], tuple[Any, tuple[Any, ...]]]] = {
+    aten.transpose.int: lambda view, value: (aten.transpose.int, (value, *view.args)),
+    aten.t.default: lambda view, value: (aten.t.default, (value,)),
+    aten.permute.default: lambda view, value: (aten.permute.default, (value, unpermuted(view.args[0]))),
+    aten.unsqueeze.default: lambda view, value: (aten.squeeze.dim, (value, *view.args)),
+    aten.squeeze.default: _as_parent,
+    aten.squeeze.dim: _as_parent,
+    aten.squeeze.dims: _as_parent,
+    aten.view.default: _as_parent,
+    aten._reshape_alias.default: _as_parent,
+    aten.view.dtype: lambda view, value: (aten.view.dtype, (value, view.parent.dtype)),
+    aten.view_as_real.default: lambda view, value: (aten.view_as_complex.default, (value,)),
+    aten.view_as_complex.default: lambda view, value: (aten.view_as_real.default, (value,)),
+    aten._conj.default: lambda view, value: (aten._conj.default, (value,)),
+    aten._neg_view.default: lambda view, value: (aten._neg_view.default, (value,)),
+}
+"""Views of the whole, and how the whole comes back from a new value of the view."""
+
+
+def unpermuted(dims: Sequence[int]) -> list[int]:
+    """The permutation that undoes another."""
+    order = [dim % len(dims) for dim in dims]
+    return [order.index(index) for index in range(len(order))]
+
+
+RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
+"""Updates in place whose plain form has another name."""
+
+
+@functools.cache
+def functional_of(func: Any) -> Any:
+    """The operator that gives what another writes in place; None where there is none."""
+    if func in RENAMED:
+        return RENAMED[func]
+    schema = func._schema
+    space, name = schema.name.split("::")
+    wanted = [(each.name, str(each.type)) for each in schema.arguments if not each.is_out]
+    stems = [name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional"]
+    for candidate in dict.fromkeys(stems):
+        packet = getattr(getattr(torch.ops, space), candidate, None)
+        for kind in packet.overloads() if packet is not None else ():
+            found = getattr(packet, kind)
+            given = [(each.name, str(each.type)) for each in found._schema.arguments]
+            if given == wanted and not found._schema.is_mutable and target_known(found):
+                return found
+    return None
+
+
+def target_known(func: Any) -> bool:
+    """Whether a graph may call this operator."""
+    from backprint.graph.nouns import operators
+
+    return str(func) in operators()
+
+
+def outer(func: Any) -> Any:
+    """The plain form of an operator that turns a tensor in place: `t_` as `t`."""
+    name = func._schema.name.split("::")[1].removesuffix("_")
+    return getattr(getattr(aten, name, None), func._overloadname or "default", None)
+
+
+def silent_functional(call: Call) -> Any:
+    """The operator that gives the running statistics that another changes without saying so."""
+    if call.func is aten.native_batch_norm.default and all(type(place) is Place for place in call.args[3:5]):
+        return aten._native_batch_norm_legit_functional.default
+    return None
+
+
+# ------------------------------------------------------------------ where things lie
+
+
+def meta(place: Place) -> Tensor:
+    """A tensor without memory that lies as the Place says."""
+    if place.layout is not torch.strided:
+        raise NotImplementedError
+    made = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
+    made = made.conj() if place.lazy[0] else made
+    return torch._neg_view(made) if place.lazy[1] else made
+
+
+def place_of(tensor: Tensor) -> Place:
+    """Where a tensor of no recorded storage lies."""
+    if tensor.layout is not torch.strided:
+        raise NotImplementedError
+    return Place(
+        -1,
+        tensor.dtype,
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.storage_offset(),
+        torch.device("cpu") if tensor.device.type == "meta" else tensor.device,
+        tensor.layout,
+        (tensor.is_conj(), tensor.is_neg()),
+    )
+
+
+def lie(value: Any) -> tuple[Any, ...]:
+    """How a tensor lies, without which storage it lies in."""
+    place = value if type(value) is Place else place_of(value if isinstance(value, Tensor) else value[0])
+    return place.dtype, place.shape, place.stride, place.lazy
+
+
+def place_tree(found: Any) -> Any:
+    """`place_of` for tensors inside tuples."""
+    if isinstance(found, Tensor):
+        return place_of(found)
+    if isinstance(found, (tuple, list)):
+        return tuple([place_tree(item) for item in found])
+    return found
+
+
+def reach(place: Place) -> int:
+    """One past the last element of a storage that a tensor touches."""
+    if 0 in place.shape:
+        return place.offset
+    stride = place.stride or ()
+    return place.offset + sum((size - 1) * step for size, step in zip(place.shape, stride, strict=True)) + 1
+
+
+def dense(place: Place) -> bool:
+    """Whether a tensor's elements fill their part of the storage, each once."""
+    count = math.prod(place.shape)
+    if count == 0 or place.stride is None:
+        return True
+    sizes = sorted((step, size) for size, step in zip(place.shape, place.stride, strict=True) if size != 1)
+    expected = 1
+    for step, size in sizes:
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def flat_places(result: Any) -> list[Place]:
+    """The tensors among what a call gave."""
+    if type(result) is Place:
+        return [result]
+    return [place for item in result for place in flat_places(item)] if isinstance(result, (tuple, list)) else []
+
+
+def spec_of(result: Any) -> Spec:
+    """The spec of what a call gave."""
+    match result:
+        case Place():
+            dtype, device, layout = str(result.dtype)[6:], str(result.device), str(result.layout)[6:]
+            if result.stride is None:
+                return TensorSpec(dtype, result.shape, None, 0, device, layout)
+            stride = None if result.stride == contiguous(result.shape) else result.stride
+            return TensorSpec(dtype, result.shape, stride, result.offset, device)
+        case bool() | int() | float() | complex() | str():
+            return ScalarSpec(type(result).__name__)
+        case list() | tuple():
+            return tuple(map(spec_of, result))
+    return None
+
+
+def stem(func: Any) -> str:
+    """What a step's value would like to be called."""
+    return str(func._schema.name.split("::")[1]).strip("_")
+
+
+def needed(drafts: Sequence[Draft], wanted: Iterator[str]) -> list[Draft]:
+    """The steps that what is wanted needs, and those that are kept anyway: dead code goes, effects stay."""
+    live = set(wanted)
+    found = []
+    for draft in reversed(drafts):
+        if draft.keep or draft.target.startswith("assert") or draft.name in live or live & set(draft.writes):
+            found.append(draft)
+            live.update(name for value in draft.values for name in refs(value))
+    return found[::-1]
+
+
+__all__ = ["Draft", "List", "Writer", "needed"]

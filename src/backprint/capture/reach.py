@@ -1,0 +1,105 @@
+"""What a callable can reach: names for tensors it takes from outside, and the things whose state it changes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def roots(target: Any) -> Iterator[tuple[str, Any]]:
+    """What a callable can reach by a name: itself, its closure, the globals it mentions, its defaults."""
+    while isinstance(target, functools.partial):
+        yield from target.keywords.items()
+        target = target.func
+    if isinstance(target, nn.Module):
+        yield "", target
+        return
+    if inspect.ismethod(target):
+        yield ("" if isinstance(target.__self__, nn.Module) else "self"), target.__self__
+        target = target.__func__
+    if not inspect.isfunction(target):
+        yield "", target
+        return
+    for name, cell in zip(target.__code__.co_freevars, target.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            continue
+    for name in target.__code__.co_names:
+        if name in target.__globals__:
+            yield name, target.__globals__[name]
+    yield from (target.__kwdefaults__ or {}).items()
+
+
+def names_of_outside(target: Any) -> dict[int, str]:
+    """A name for every tensor that the callable's roots lead to, by identity."""
+    found: dict[int, str] = {}
+    visited: set[int] = set()
+    queue: list[tuple[str, Any, int]] = [(name, value, 0) for name, value in roots(target)]
+    while queue and len(visited) < 100_000:
+        name, value, depth = queue.pop(0)
+        if isinstance(value, Tensor):
+            found.setdefault(id(value), name)
+            if value.is_leaf and value.grad is not None:
+                found.setdefault(id(value.grad), f"{name}.grad")
+            continue
+        if id(value) in visited or depth > 6:
+            continue
+        visited.add(id(value))
+        for key, child in children(value):
+            queue.append((".".join(part for part in (name, key) if part), child, depth + 1))
+    return found
+
+
+def children(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a value holds, by name."""
+    if isinstance(value, torch.optim.Optimizer):
+        yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
+        return
+    if isinstance(value, nn.Module):
+        yield from value.named_parameters()
+        yield from value.named_buffers()
+        for path, module in value.named_modules():
+            for key, child in module.__dict__.items():
+                if not key.startswith("_") and isinstance(child, (Tensor, list, tuple, dict)):
+                    yield ".".join(part for part in (path, key) if part), child
+    elif isinstance(value, (list, tuple)):
+        yield from ((str(index), child) for index, child in enumerate(value[:1000]))
+    elif isinstance(value, dict):
+        yield from ((str(key), child) for key, child in list(value.items())[:1000])
+    elif inspect.isfunction(value):
+        yield from roots(value)
+    elif hasattr(value, "__dict__") and not inspect.ismodule(value) and not inspect.isclass(value):
+        yield from vars(value).items()
+
+
+def state_of_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimizer's tensors, by the index of their parameter and their key."""
+    parameters = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+    return {
+        f"{index}.{key}": value
+        for index, tensor in enumerate(parameters)
+        for key, value in optimizer.state.get(tensor, {}).items()
+        if isinstance(value, Tensor)
+    }
+
+
+KEEPERS = (nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
+"""Kinds of things that keep state a step may change."""
+
+
+def keepers(target: Any) -> dict[str, Any]:
+    """The keepers of state that a callable reaches by name, itself or one attribute further."""
+    found: dict[str, Any] = {}
+    for name, value in roots(target):
+        inner = vars(value).items() if hasattr(value, "__dict__") and not inspect.ismodule(value) else ()
+        inner = () if isinstance(value, (*KEEPERS, type)) or inspect.isfunction(value) else inner
+        for key, each in ((name, value), *((f"{name}.{key}", item) for key, item in list(inner))):
+            if isinstance(each, KEEPERS) and not any(each is other for other in found.values()):
+                found[key] = each
+    return found

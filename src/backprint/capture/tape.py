@@ -1,0 +1,256 @@
+"""What one real step ran, operator by operator: calls in order, each tensor known by where it lies in memory.
+
+A tensor is a Place: its storage, and how it lies in it. Python's identity would not do, because autograd gives a saved
+tensor back as a new object; its memory is the same. No tensor is kept alive, only the names of its storage.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
+`torch._C._autograd._get_sequence_nr`, `torch.utils._python_dispatch`, `torch._ops`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from backprint.capture import frames
+from backprint.capture.scout import SILENT_WRITERS, Watch, reads_values
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Source
+
+
+class Place(NamedTuple):
+    """Where a tensor lies: in which storage, and how. Two tensors of one Place have the same elements."""
+
+    memory: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | None
+    offset: int
+    device: torch.device
+    layout: torch.layout
+    lazy: tuple[bool, bool]
+
+
+class Call(NamedTuple):
+    """One operator that ran. Tensors stand as Places; `node` is the autograd node whose backward it is part of.
+
+    `state` is the generator's state before a random draw, `after` the one after it; `own` says that the generator was
+    the program's own. `seq` numbers the autograd node that this call makes, where it makes one.
+    """
+
+    func: Any
+    args: Any
+    kwargs: Any
+    result: Any
+    source: Source | None
+    seq: int
+    node: int | None
+    state: bytes | None = None
+    after: bytes | None = None
+    own: bool = False
+
+
+@dataclass(slots=True)
+class Root:
+    """A tensor that no recorded call made: a port of the graph."""
+
+    place: Place
+    key: str
+
+
+@dataclass(slots=True)
+class Tape:
+    """Every call of a step in order. Those from `boundary` on are its backward."""
+
+    calls: list[Call] = field(default_factory=list)
+    roots: dict[int, list[Root]] = field(default_factory=dict)
+    constants: dict[str, Tensor] = field(default_factory=dict)
+    boundary: int | None = None
+    start: bytes = b""
+
+
+class Recorder(Watch):
+    """A watch that also writes down every operator, forward and backward."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, paths: Mapping[int, str]) -> None:
+        super().__init__(paths)
+        self.tape = Tape(start=state_of_generator(None))
+        self.memories: dict[int, int] = {}
+        self.last_node: Any = None
+        self.held: list[Any] = []
+
+    # -------------------------------------------------------------- where tensors lie
+
+    def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Recorder:
+        super().know(named, callers)
+        for name, tensor in named.items():
+            self.root(name, tensor)
+        return self
+
+    def root(self, key: str, tensor: Tensor) -> None:
+        """This tensor is a port of the graph."""
+        place = self.place(tensor)
+        self.tape.roots.setdefault(place.memory, []).append(Root(place, key))
+
+    def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
+        key = storage_key(tensor)
+        if key not in self.taint:
+            self.taint[key] = names
+            self.hold(tensor)
+            self.memories[key] = len(self.memories)
+
+    def hold(self, tensor: Tensor) -> None:
+        """Keep a storage's identity, not its bytes: another storage cannot get the same one."""
+        if tensor.layout is torch.strided:
+            self.alive.append(StorageWeakRef(tensor.untyped_storage()))
+        else:
+            self.held.append(tensor)
+
+    def place(self, tensor: Tensor) -> Place:
+        """Where a tensor of known memory lies."""
+        key = storage_key(tensor)
+        if key not in self.memories:
+            self.learn(tensor, frozenset())
+        strided = tensor.layout is torch.strided
+        return Place(
+            self.memories[key],
+            tensor.dtype,
+            tuple(tensor.shape),
+            tensor.stride() if strided else None,
+            tensor.storage_offset() if strided else 0,
+            tensor.device,
+            tensor.layout,
+            (tensor.is_conj(), tensor.is_neg()),
+        )
+
+    # -------------------------------------------------------------- writing down
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return self.opened(func, args, kwargs)
+        if any(kind not in PLAIN for kind in types):
+            return NotImplemented
+        writes = func._schema.is_mutable or func._schema.name in SILENT_WRITERS
+        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, writes))
+        state, generator = None, None
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            generator = kwargs.get("generator") or next((a for a in args if isinstance(a, torch.Generator)), None)
+            state = state_of_generator(generator)
+        if self.tape.boundary is None:
+            self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+        node = torch._C._current_autograd_node()
+        source = frames.here(self.paths)
+        seq = torch._C._autograd._get_sequence_nr()
+        result = func(*args, **kwargs)
+        self.tape.calls.append(
+            Call(
+                func,
+                taken,
+                named,
+                packed(result, self.place),
+                source,
+                seq,
+                None if node is None else node._sequence_nr(),
+                state,
+                None if state is None else state_of_generator(generator),
+                generator is not None,
+            )
+        )
+        return result
+
+    def taken(self, func: Any, tensor: Tensor, writes: bool) -> Place:
+        """The Place of an argument; one of unknown memory comes from outside."""
+        key = storage_key(tensor)
+        if key not in self.taint:
+            self.met(func, tensor)
+        elif writes and key in self.callers and key not in self.undo:
+            self.undo[key] = self.callers[key].clone()
+        return self.place(tensor)
+
+    def met(self, func: Any, tensor: Tensor) -> None:
+        """A tensor of unknown memory: what `torch.tensor` made just now is a constant, all else comes from outside."""
+        if func is torch.ops.aten.lift_fresh.default or not plain(tensor):
+            self.learn(tensor, frozenset())
+            key = f"fresh {len(self.tape.constants)}"
+            self.tape.constants[key] = tensor.detach().clone()
+        else:
+            count = len(self.seen.outside)
+            self.meet(func, tensor)
+            key = f"outside {count}"
+        self.root(key, tensor)
+
+    def opened(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A higher-order operator: the operators that it really runs."""
+        body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if body is None:
+            raise CaptureError(f"the higher-order operator {func._name!r} cannot be opened into what it runs")
+        with self:
+            return body(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[None]:
+        """What runs inside is the backward."""
+        self.tape.boundary = len(self.tape.calls)
+        with self:
+            yield
+
+
+PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
+
+
+def plain(tensor: Tensor) -> bool:
+    """Whether a tensor has one storage that tells it from others."""
+    return tensor.layout is torch.strided
+
+
+def storage_key(tensor: Tensor) -> int:
+    """What tells a tensor's memory from others."""
+    if tensor.layout is torch.strided:
+        return int(tensor.untyped_storage()._cdata)
+    parts = tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
+    return -int(parts.untyped_storage()._cdata)
+
+
+def state_of_generator(generator: torch.Generator | None) -> bytes:
+    """A CPU generator's state."""
+    state = torch.get_rng_state() if generator is None else generator.get_state()
+    return bytes(state.numpy().tobytes())
+
+
+def packed(value: Any, place: Callable[[Tensor], Place]) -> Any:
+    """Arguments or results with Places for tensors."""
+    if isinstance(value, Tensor):
+        return place(value)
+    kind = type(value)
+    if kind is tuple:
+        return tuple([packed(item, place) for item in value])
+    if kind is list:
+        return [packed(item, place) for item in value]
+    if kind is dict:
+        return {key: packed(item, place) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple([packed(item, place) for item in value])
+    return value
+
+
+def flat(*values: Any) -> Iterator[Any]:
+    """The leaves of nested arguments."""
+    for value in values:
+        if type(value) is not Place and isinstance(value, (tuple, list)):
+            yield from flat(*value)
+        elif isinstance(value, dict):
+            yield from flat(*value.values())
+        else:
+            yield value
+
+
+__all__ = ["Call", "Place", "Recorder", "Root", "Tape", "flat", "reads_values"]
