@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
@@ -78,3 +80,34 @@ def differences(recorded: Mapping[str, str]) -> list[str]:
     """What is other now than recorded, in words; the settings among it could not be put back."""
     now = dict(record())
     return [f"{name} {then}, now {now[name]}" for name, then in recorded.items() if name in now and now[name] != then]
+
+
+# ------------------------------------------------------------------ random states
+
+
+@contextlib.contextmanager
+def quiet_random() -> Iterator[None]:
+    """Every random state as it was: torch's on every device, numpy's, Python's."""
+    cpu = torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    python = random.getstate()
+    numpy = sys.modules.get("numpy")
+    state = numpy.random.get_state() if numpy is not None else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(state)
+
+
+def seed_all(seed: int) -> None:
+    """Every generator that a program may draw from, seeded: torch's, numpy's, Python's."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)

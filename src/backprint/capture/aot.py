@@ -46,8 +46,9 @@ from backprint.capture.program import (
     shielded,
     with_loss,
 )
-from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten
+from backprint.capture.scout import SEED, Reading, Sighting, module_paths, reads_values, rewritten
 from backprint.errors import BackprintError, CaptureError, DataDependentError
+from backprint.settings import seed_all
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
     "min-cut": min_cut_rematerialization_partition,
@@ -384,6 +385,7 @@ class _Run:
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
+        seed_all(SEED)
         given = dict(zip(self.names, flat, strict=True))
         told = Told(self.readings, self.fake, self.specialise)
         ready = assemble(program, shielded(program, given, mark))

@@ -26,16 +26,16 @@ from backprint.capture.program import (
     named_outputs,
     placed,
     pull_back,
-    quiet_random,
     quiet_state,
     replaced,
     shielded,
     with_loss,
 )
-from backprint.capture.scout import RANDOM, SEED, HookWatch, module_paths, with_outside
-from backprint.capture.tape import Place, Recorder
+from backprint.capture.scout import RANDOM, SEED, module_paths, with_outside
+from backprint.capture.tape import Opener, Place, Recorder
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Graph, Guard, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
+from backprint.settings import quiet_random, seed_all
 from backprint.tree import alias_groups
 
 
@@ -78,8 +78,9 @@ def recorded(program: Program) -> Run:
         if "leaf Variable" not in str(error) or asking <= program.shields:
             raise
         return recorded(replace(program, shields=program.shields | asking))
-    if program.defaulted and not run.program.defaulted:
-        return recorded(replace(program, tensors=run.program.tensors[: len(program.tensors)], defaulted=False))
+    own = run.program.tensors[: len(program.tensors)]
+    if program.defaulted and own != program.tensors:
+        return recorded(replace(program, tensors=own, defaulted=False))  # a tensor from outside asks, so no input does
     return run
 
 
@@ -87,11 +88,11 @@ def run_once(program: Program) -> Run:
     """One try at it."""
     paths = module_paths(program)
     with quiet_random():
-        torch.manual_seed(SEED)
+        seed_all(SEED)
         torch.clear_autocast_cache()
         recorder = Recorder(paths)
         try:
-            with HookWatch(recorder.seen, paths, rewrite=False):
+            with Opener(recorder.seen, paths, rewrite=False), torch.compiler.set_stance("force_eager"):
                 return stepped(program, recorder)
         finally:
             recorder.restore()
@@ -172,6 +173,7 @@ def backward(
     with recorder.backward():
         found = pull_back(program, leaves, outputs, tangents)
     if not found:
+        recorder.forget([f"tangent {name}" for name in tangents])
         return {}, ()
     return {name: None if each is None else recorder.place(each) for name, each in found.items()}, tuple(roots)
 

@@ -15,10 +15,11 @@ from backprint.capture import aot
 from backprint.capture.build import build
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
-from backprint.capture.program import Outcome, Program, is_slot, quiet_random, read_call, step
+from backprint.capture.program import Outcome, Program, is_slot, read_call, step
 from backprint.capture.scout import SEED, scout
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
+from backprint.settings import quiet_random
 
 MODES = (None, "train", "eval")
 
@@ -137,7 +138,7 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
         )
     if hasattr(target, "_orig_mod"):
         raise CaptureError(f"{describe_target(target)} is compiled already: capture the module in its ._orig_mod")
-    if isinstance(target, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+    if isinstance(target, nn.parallel.DistributedDataParallel) or len(getattr(target, "device_ids", None) or ()) > 1:
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
     if isinstance(target, nn.Module):
         lazy = [name for name, p in (*target.named_parameters(), *target.named_buffers()) if nn.parameter.is_lazy(p)]

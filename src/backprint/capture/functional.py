@@ -365,7 +365,7 @@ class Writer:
             Draft(
                 name,
                 "torch.ops.higher_order.run_with_rng_state",
-                (state, self.side.pack(func), *packed),
+                (state, self.side.pack(without_generator(func)), *packed),
                 values,
                 spec,
             )
@@ -438,7 +438,8 @@ class Writer:
                 memory.made[place] = view()
             else:
                 memory.roots.append(place)
-        memory.names[place] = (name, memory.tick)
+        if memory.names.get(place, ("", -1))[1] != memory.tick:
+            memory.names[place] = (name, memory.tick)
 
     def way(self, call: Call, place: Place, given: Sequence[Place]) -> tuple[Place, Any, tuple[Any, ...]]:
         """How a view came from the tensor it is of: the first argument, as a rule."""
@@ -624,7 +625,7 @@ class Writer:
         """An update as it ran."""
         names = tuple(self.read(place).name for place in written)
         name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
-        self.drafts[-1].writes = names
+        self.drafts[-1].writes, self.drafts[-1].keep = names, True
         if any(type(leaf) is Place and leaf not in written for leaf in flat(call.result)):
             self.born_as(name, call.result, [p for p in flat(call.args, call.kwargs) if type(p) is Place], call)
 
@@ -757,6 +758,12 @@ def target_known(func: Any) -> bool:
     from backprint.graph.nouns import operators
 
     return str(func) in operators()
+
+
+def without_generator(func: Any) -> Any:
+    """The draw that takes no generator, where another operator does that."""
+    kind = func._overloadname.replace("generator_with_", "").replace("_generator", "").replace("generator", "")
+    return func if "generator" not in func._overloadname else getattr(func.overloadpacket, kind or "default")
 
 
 def outer(func: Any) -> Any:

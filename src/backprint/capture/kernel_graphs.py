@@ -16,9 +16,10 @@ from torch import Tensor, fx
 from backprint.capture import aot
 from backprint.capture.build import build_backward, build_forward
 from backprint.capture.entry import outside_modes
-from backprint.capture.program import Program, quiet_random, read_call
+from backprint.capture.program import Program, read_call
 from backprint.capture.scout import scout
 from backprint.errors import UsageError
+from backprint.settings import quiet_random
 
 DETACH = torch.ops.aten.detach.default
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import random
-import sys
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -409,12 +407,17 @@ def step(
         named, _ = named_outputs(program, result)
         put = replaced(program, ready) | left.made(ready, given)
         ready |= put
-        changed = set(put) | {
-            name
-            for name, tensor in ready.items()
-            if name not in put
-            if tensor._version != versions[name] or (name in before and not _identical(before[name], tensor))
-        }
+        known = (program.changed or frozenset()) & set(ready)  # some kernels write without a trace in the version
+        changed = (
+            set(put)
+            | known
+            | {
+                name
+                for name, tensor in ready.items()
+                if name not in put
+                if tensor._version != versions[name] or (name in before and not _identical(before[name], tensor))
+            }
+        )
         changed |= {name for group in program.assembled if changed & set(group) for name in group}
         mutated = {name: ready[name].detach().clone() for name in ready if name in changed}
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
@@ -447,7 +450,7 @@ def pull_back(
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     if not roots or not wanted:
         return {}
-    given = [torch.ones_like(tensor) if tangents is None else tangents[name] for name, tensor in roots.items()]
+    given = [(tangents or {}).get(name, torch.ones_like(tensor)) for name, tensor in roots.items()]
     with modes_reach_backward():
         found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], given)
     if found is None:
@@ -525,10 +528,19 @@ def effects(program: Program) -> Iterator[Left]:
                         left.states[f"{name}.state.{key}"] = tensor
 
 
+def copied(value: Any, depth: int = 3) -> Any:
+    """Containers copied, what they hold itself."""
+    if depth and isinstance(value, dict):
+        made = copy.copy(value)
+        made.update({key: copied(item, depth - 1) for key, item in value.items()})
+        return made
+    return [copied(item, depth - 1) for item in value] if depth and type(value) is list else value
+
+
 @contextlib.contextmanager
 def quiet_keeper(keeper: Any) -> Iterator[None]:
     """An optimizer's, a scheduler's or a scaler's state as it was; tensors in it are the caller of this to put back."""
-    before = dict(vars(keeper))
+    before = {key: copied(value) for key, value in vars(keeper).items()}
     state = {key: dict(value) for key, value in keeper.state.items()} if hasattr(keeper, "state") else {}
     groups = [dict(group) for group in getattr(keeper, "param_groups", ())]
     try:
@@ -572,22 +584,3 @@ _BOXES: dict[type, Callable[[Any, Any], None]] = {
     deque: lambda box, content: box.extend(content),
 }
 """How a container that a module holds gets its content back."""
-
-
-@contextlib.contextmanager
-def quiet_random() -> Iterator[None]:
-    """Every random state as it was: torch's on every device, numpy's, Python's."""
-    cpu = torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    python = random.getstate()
-    numpy = sys.modules.get("numpy")
-    state = numpy.random.get_state() if numpy is not None else None
-    try:
-        yield
-    finally:
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(state)

@@ -20,10 +20,11 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.capture import frames
-from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, quiet_random, step
+from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, step
 from backprint.capture.reach import names_of_outside, roots
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
+from backprint.settings import quiet_random, seed_all
 from backprint.tree import alias_groups
 
 RANDOM = "the random seed"
@@ -255,7 +256,7 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
     watch = Watch(paths)
     try:
         with quiet_random(), HookWatch(watch.seen, paths):
-            torch.manual_seed(SEED)
+            seed_all(SEED)
             parameters = {named.name for named in program.tensors if named.role == "parameter"}
             still = replace(program, changed=frozenset())
             with no_seeding(program):

@@ -10,6 +10,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autog
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
-from backprint.capture.scout import SILENT_WRITERS, Watch, reads_values
+from backprint.capture.scout import SILENT_WRITERS, HookWatch, Watch, reads_values
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 
@@ -100,6 +101,12 @@ class Recorder(Watch):
         place = self.place(tensor)
         self.tape.roots.setdefault(place.memory, []).append(Root(place, key))
 
+    def forget(self, keys: Collection[str]) -> None:
+        """These tensors are no ports after all."""
+        for memory, roots in list(self.tape.roots.items()):
+            if any(root.key in keys for root in roots):
+                del self.tape.roots[memory]
+
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
         key = storage_key(tensor)
         if key not in self.taint:
@@ -136,9 +143,11 @@ class Recorder(Watch):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if isinstance(func, torch._ops.HigherOrderOperator):
-            return self.opened(func, args, kwargs)
+            raise CaptureError(f"the higher-order operator {func._name!r} cannot be opened into what it runs")
         if any(kind not in PLAIN for kind in types):
             return NotImplemented
+        if func.namespace in ("profiler", "_profiler"):
+            return func(*args, **kwargs)
         writes = func._schema.is_mutable or func._schema.name in SILENT_WRITERS
         taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, writes))
         state, generator = None, None
@@ -188,20 +197,39 @@ class Recorder(Watch):
             key = f"outside {count}"
         self.root(key, tensor)
 
-    def opened(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A higher-order operator: the operators that it really runs."""
-        body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-        if body is None:
-            raise CaptureError(f"the higher-order operator {func._name!r} cannot be opened into what it runs")
-        with self:
-            return body(*args, **kwargs)
-
     @contextlib.contextmanager
     def backward(self) -> Iterator[None]:
         """What runs inside is the backward."""
         self.tape.boundary = len(self.tape.calls)
         with self:
             yield
+
+
+class Opener(HookWatch):
+    """Opens higher-order operators into the operators that they really run, above autograd."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        body = None
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if body is None:
+            return super().__torch_function__(func, types, args, kwargs)
+        with unaware(body), self:
+            return body(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def unaware(body: Any) -> Iterator[None]:
+    """A higher-order operator's eager form refuses to run under a mode; here it does not see that there is one."""
+    names = inspect.unwrap(body).__globals__
+    before = names.get("_get_current_dispatch_mode")
+    if before is not None:
+        names["_get_current_dispatch_mode"] = lambda: None
+    try:
+        yield
+    finally:
+        if before is not None:
+            names["_get_current_dispatch_mode"] = before
 
 
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})

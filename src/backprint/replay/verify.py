@@ -53,7 +53,7 @@ def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
     if unknown:
         raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
     recorded = dict(capture.environment)
-    with settings.ONE_AT_A_TIME, torch.random.fork_rng(devices=[]), settings.restored(recorded):
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded):
         verdict = prove(capture, draws)
         if verdict.verdict not in ("bitwise", "undifferentiable") and (other := settings.differences(recorded)):
             verdict = replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
@@ -183,16 +183,17 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 
 def replayed(capture: Capture, draw: Draw) -> Results:
     """The Capture's own results."""
-    torch.manual_seed(draw.seed)
+    settings.seed_all(draw.seed)
     got = replay_values(capture, draw.values, draw.tangents)
     return keyed(got.named, got.mutations, got.gradients)
 
 
 def eager(capture: Capture, draw: Draw) -> Results:
     """The original program's results. What the graph writes and the program left alone stands as it was given."""
-    torch.manual_seed(draw.seed)
+    settings.seed_all(draw.seed)
     outcome = capture.origin.step(draw.values, draw.tangents)
-    written = {port.name: draw.values[port.name] for port in capture.pairs[0].forward.by_role("mutation")}
+    ports = capture.pairs[0].forward.by_role("mutation")
+    written = {port.name: draw.values[port.name] for port in ports if port.name in draw.values}
     return keyed(outcome.outputs, written | outcome.mutations, outcome.gradients)
 
 
@@ -260,7 +261,7 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[
 
 def second_opinion(forward: Graph, capture: Capture, draw: Draw) -> Results:
     """Autograd of the saved forward on these inputs."""
-    torch.manual_seed(draw.seed)
+    settings.seed_all(draw.seed)
     same = {right: left for left, right in capture.signature.same}
     backward = capture.pairs[0].backward
     asking = {port.name for port in backward.outputs} if backward is not None else set()
@@ -302,9 +303,9 @@ def attest(capture: Capture) -> Attested:
     draw = drawn(capture, "recipe", None)
     again = redrawn(capture, draw)
     said: list[str] = []
-    with settings.ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
+    with settings.ONE_AT_A_TIME, settings.quiet_random():
         wanted = eager(capture, draw) if alive else None
-        torch.manual_seed(draw.seed)
+        settings.seed_all(draw.seed)
         got = replay_values(capture, draw.values, draw.tangents)
         results = keyed(got.named, got.mutations, got.gradients)
         if wanted is not None:
