@@ -17,8 +17,9 @@ def capture(
     mode: str | None = None,
     loss: Callable[[Any], Any] | None = None,
     requires_grad: Any = None,
-    specialise: bool = False,
+    specialise: bool | None = None,
     functional: bool = True,
+    order: int = 1,
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture:
@@ -34,7 +35,7 @@ def capture(
 
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
-        requires_grad=requires_grad, specialise=specialise, functional=functional, name=name,
+        requires_grad=requires_grad, specialise=specialise, functional=functional, order=order, name=name,
     )  # fmt: skip
     args, kwargs = call_of(target, args, kwargs, options)
     made = capture_call(target, args, kwargs, **options)
@@ -68,12 +69,12 @@ def call_of(
     return args, kwargs
 
 
-LATER = ("fake", "dynamic", "order")
+LATER = ("fake", "dynamic")
 """Options that later versions have."""
 
 _DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
-    "requires_grad": None, "specialise": False, "functional": True, "name": None,
+    "requires_grad": None, "specialise": None, "functional": True, "order": 1, "name": None,
 }  # fmt: skip
 
 

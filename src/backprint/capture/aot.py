@@ -37,14 +37,13 @@ from backprint.capture import frames
 from backprint.capture.program import (
     Program,
     Substitute,
-    call,
     modes_reach_backward,
     named_outputs,
     placed,
     quiet_state,
     replaced,
+    result_of,
     shielded,
-    with_loss,
 )
 from backprint.capture.scout import SEED, Reading, Sighting, module_paths, reads_values, rewritten
 from backprint.errors import BackprintError, CaptureError, DataDependentError
@@ -265,7 +264,9 @@ def without_effects() -> Iterator[None]:
         holder.register(before)
 
 
-REAL = ("upsample_", "_upsample_", "multi_margin_loss", "multilabel_margin_loss", "hardshrink", "softshrink")
+REAL = tuple(
+    "upsample_ _upsample_ multi_margin_loss multilabel_margin_loss hardshrink softshrink lstm gru rnn_".split()
+)
 """Operators that tracing would take apart in Python into others than eager runs, with results near, not the same."""
 
 
@@ -301,6 +302,7 @@ def trace_once(
     with contextlib.ExitStack() as stack:
         stack.enter_context(without_effects())
         stack.enter_context(as_eager_runs())
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         stack.enter_context(quiet_state(program.target()))
@@ -393,7 +395,7 @@ class _Run:
         self.open.close()
         self.open.enter_context(placed(program, ready, self.table))
         with Lines(self.paths), told if self.readings else contextlib.nullcontext():
-            result = with_loss(program, call(program, ready))
+            result = result_of(program, ready)
         named, self.tree = named_outputs(program, result)
         self.leaves = tuple(_still(leaf) for _, leaf in named)
         produced = [(name, "output", mark(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]
@@ -448,7 +450,10 @@ def assemble(program: Program, values: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def take_out_copies(joint: torch.fx.GraphModule) -> None:
-    """Remove the copies that the traced function put around its inputs and outputs."""
+    """Remove the copies that the traced function put around its inputs and outputs, and a profiler's marks."""
+    for node in reversed(list(joint.graph.nodes)):
+        if getattr(node.target, "namespace", "") == "profiler" and not node.users:
+            joint.graph.erase_node(node)
     for node in list(joint.graph.nodes):
         note = (node.meta.get("custom") or {}).get(OURS)
         if (

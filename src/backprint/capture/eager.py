@@ -19,7 +19,6 @@ from backprint.capture.functional import Draft, Writer, needed, spec_of
 from backprint.capture.made import Made, Options
 from backprint.capture.program import (
     Program,
-    call,
     effects,
     free_name,
     leaf_values,
@@ -28,11 +27,11 @@ from backprint.capture.program import (
     pull_back,
     quiet_state,
     replaced,
+    result_of,
     shielded,
-    with_loss,
 )
-from backprint.capture.scout import RANDOM, SEED, module_paths, with_outside
-from backprint.capture.tape import Opener, Place, Recorder
+from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, with_outside
+from backprint.capture.tape import Place, Recorder
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Graph, Guard, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
 from backprint.settings import quiet_random, seed_all
@@ -108,7 +107,7 @@ def stepped(program: Program, recorder: Recorder) -> Run:
     versions = {name: tensor._version for name, tensor in ready.items()}
     with quiet_state(program.target()), torch.enable_grad(), placed(program, ready):
         with effects(program) as found, recorder:
-            result = with_loss(program, call(program, ready))
+            result = result_of(program, ready)
         named, tree = named_outputs(program, result)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
         recorder.judge_outputs(tensors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from backprint.capture import aot
 from backprint.capture.build import build
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
-from backprint.capture.program import Outcome, Program, is_slot, read_call, step
+from backprint.capture.program import Outcome, Program, is_slot, read_call, second_order, step
 from backprint.capture.scout import SEED, scout
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
@@ -27,7 +28,7 @@ MODES = (None, "train", "eval")
 def by_aot(program: Program, options: Options) -> Made:
     """Engine `aot`: AOTAutograd's joint graph, cut in two."""
     program, seen = scout(program)
-    traced = aot.trace(program, seen, options.specialise, options.partition, options.decompose)
+    traced = aot.trace(program, seen, bool(options.specialise), options.partition, options.decompose)
     pair, constants, guards = build(program, traced)
     return Made(
         program=program,
@@ -47,8 +48,12 @@ ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot, "eager"
 
 
 def by_auto(program: Program, options: Options) -> tuple[str, Made, tuple[str, ...]]:
-    """The first engine that captures the whole program, and why those before it would not do."""
+    """The first engine that captures the whole program, and why those before it would not do.
+
+    Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`.
+    """
     why: list[str] = []
+    options = replace(options, specialise=options.specialise is not False)
     for name, engine in ENGINES.items():
         try:
             return name, engine(program, options), tuple(why)
@@ -68,14 +73,17 @@ def capture_call(
     mode: str | None = None,
     loss: Callable[[Any], Any] | None = None,
     requires_grad: Any = None,
+    order: int = 1,
     name: str | None = None,
     **asked: Any,
 ) -> Capture:
     """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
     options = Options(**asked)
-    check_options(target, engine, mode, options.partition)
+    check_options(target, engine, mode, options.partition, order)
     program = read_call(target, args, kwargs, requires_grad, mode, loss)
     with quiet_random(), outside_modes():
+        if order == 2:
+            program = second_order(program)
         if engine == "auto":
             engine, made, why = by_auto(program, options)
         else:
@@ -120,8 +128,13 @@ def unforeseen(program: Program, operators: Sequence[str]) -> list[Guard]:
     ]
 
 
-def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
+def check_options(target: Any, engine: str, mode: Any, partition: Any, order: int) -> None:
     """Refuse by name what cannot be asked for."""
+    if order not in (1, 2):
+        raise UsageError(
+            f"order={order!r} is none of 1 (the backward), 2 (its backward): for more, capture a function that takes "
+            "the gradients itself"
+        )
     if engine not in ("auto", *ENGINES):
         raise UsageError(f"engine={engine!r} is none of auto, {', '.join(ENGINES)}")
     if mode not in MODES:

@@ -18,7 +18,7 @@ class Options:
 
     partition: str | Callable[..., Any] = "min-cut"
     decompose: Mapping[Any, Callable[..., Any]] | None = None
-    specialise: bool = False
+    specialise: bool | None = None
     functional: bool = True
     dynamic: bool = False
     fake: bool = False

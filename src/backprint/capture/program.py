@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from backprint.capture.reach import keepers, state_of_optimizer
 from backprint.errors import CaptureError, ReplayError, UsageError
+from backprint.settings import quiet_random
 from backprint.tree import bind, copy_values, name_of, outputs_of
 
 
@@ -70,6 +71,7 @@ class Program:
     defaulted: bool = False
     silent: bool = False
     accumulates: bool = False
+    tangents: tuple[str, ...] = ()
     changed: frozenset[str] | None = None
     title: str = "program"
 
@@ -359,8 +361,36 @@ def describe(value: Any) -> str:
     return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
+def result_of(program: Program, ready: Mapping[str, Tensor]) -> Any:
+    """The program's result, its loss with it, and for a second order the gradients of both too."""
+    result = with_loss(program, call(program, ready))
+    if not program.tangents:
+        return result
+    named, _ = named_outputs(replace(program, tangents=()), result)
+    given = {name: ready[f"tangent.{name}"] for name in program.tangents}
+    roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
+    wanted = [each.name for each in program.tensors if each.requires_grad and not each.name.startswith("tangent.")]
+    found = torch.autograd.grad(
+        list(roots.values()),
+        [ready[name] for name in wanted],
+        [given[name] for name in roots],
+        create_graph=True,
+        allow_unused=True,
+    )
+    gradients = dict(zip(wanted, found, strict=True))
+    if program.loss is not None:
+        return {**result, "gradient": gradients}
+    return {"output": result, "gradient": gradients}
+
+
 def named_outputs(program: Program, result: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """`outputs_of` for a program's result; a loss is called `loss`."""
+    """`outputs_of` for a program's result; a loss is called `loss`, gradients `gradient.NAME`."""
+    if program.tangents:
+        named, _ = named_outputs(
+            replace(program, tangents=()), result if program.loss is not None else result["output"]
+        )
+        named += [(f"gradient.{name}", gradient) for name, gradient in result["gradient"].items()]
+        return named, pytree.tree_structure({"output": result["output"], "gradient": result["gradient"]})
     if program.loss is None:
         return outputs_of(result)
     named, structure = outputs_of(result["output"])
@@ -403,7 +433,7 @@ def step(
     mode: Any = watch(ready) if watch else contextlib.nullcontext()
     with quiet_state(program.target()), torch.enable_grad(), placed(program, ready):
         with effects(program) as left, mode:
-            result = with_loss(program, call(program, ready))
+            result = result_of(program, ready)
         named, _ = named_outputs(program, result)
         put = replaced(program, ready) | left.made(ready, given)
         ready |= put
@@ -554,6 +584,30 @@ def quiet_keeper(keeper: Any) -> Iterator[None]:
         for group, content in zip(getattr(keeper, "param_groups", ()), groups, strict=False):
             group.clear()
             group.update(content)
+
+
+def second_order(program: Program) -> Program:
+    """The program that gives its gradients too: its outputs' tangents are inputs of its own."""
+    leaves = leaf_values(replace(program, changed=frozenset()), program.current())
+    with torch.enable_grad():
+        ready = shielded(program, leaves, lambda tensor: tensor.clone())
+    kept = {name: tensor.detach().clone() for name, tensor in ready.items()}
+    with quiet_random(), quiet_state(program.target()), effects(program), torch.enable_grad(), placed(program, ready):
+        named, _ = named_outputs(program, with_loss(program, call(program, ready)))
+    with torch.no_grad():
+        for name, tensor in kept.items():
+            leaves[name].copy_(tensor)  # parameters lie in the caller's memory
+    roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
+    if not roots:
+        raise CaptureError(f"order=2 needs gradients, and no output of {program.title} asks for one")
+    values = {f"tangent.{name}": torch.ones_like(tensor).detach() for name, tensor in roots.items()}
+    return replace(
+        program,
+        tensors=(*program.tensors, *(Named(name, "input", True) for name in values)),
+        values=program.values | values,
+        tangents=tuple(roots),
+        defaulted=False,
+    )
 
 
 # ------------------------------------------------------------------ leaving all as it was

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -58,6 +59,7 @@ class Sighting:
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
     silent: bool = False
+    accumulates: bool = False
 
 
 class Watch(TorchDispatchMode):
@@ -97,6 +99,8 @@ class Watch(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
         self.judge(func, given)
+        node = torch._C._current_autograd_node()
+        self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
         result = func(*args, **kwargs)
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
@@ -186,6 +190,33 @@ class HookWatch(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+class Opener(HookWatch):
+    """Opens higher-order operators into the operators that they really run, above autograd."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        body = None
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if body is None:
+            return super().__torch_function__(func, types, args, kwargs)
+        with unaware(body), self:
+            return body(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def unaware(body: Any) -> Iterator[None]:
+    """A higher-order operator's eager form refuses to run under a mode; here it does not see that there is one."""
+    names = inspect.unwrap(body).__globals__
+    before = names.get("_get_current_dispatch_mode")
+    if before is not None:
+        names["_get_current_dispatch_mode"] = lambda: None
+    try:
+        yield
+    finally:
+        if before is not None:
+            names["_get_current_dispatch_mode"] = before
+
+
 def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of a torch function as tracing can take them: the lengths of `ctc_loss` as tensors, not lists."""
     kwargs = dict(kwargs or {})
@@ -225,6 +256,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
             replace(program, shields=frozenset(n.name for n in program.tensors if n.requires_grad))
         )
     found = with_outside(program, watch.seen.outside)
+    refuse_effects(program, watch.seen, {*outcome.mutations} - {named.name for named in program.tensors})
     refuse_layouts(program, outcome.outputs)
     called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
     watch.seen.readings = [
@@ -255,7 +287,7 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
     paths = module_paths(program)
     watch = Watch(paths)
     try:
-        with quiet_random(), HookWatch(watch.seen, paths):
+        with quiet_random(), Opener(watch.seen, paths), torch.compiler.set_stance("force_eager"):
             seed_all(SEED)
             parameters = {named.name for named in program.tensors if named.role == "parameter"}
             still = replace(program, changed=frozenset())
@@ -263,6 +295,16 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
                 return watch, step(still, program.current(), watch=lambda ready: watch.know(ready, parameters))
     finally:
         watch.restore()
+
+
+def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
+    """Refuse a program that leaves gradients on tensors, or new state in an optimizer."""
+    if seen.accumulates or made:
+        left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
+        raise CaptureError(
+            f"{program.title} runs backward itself and leaves {left}: engine 'aot' keeps what a program gives and "
+            "changes, which these are not; engine 'eager' keeps them too"
+        )
 
 
 def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:

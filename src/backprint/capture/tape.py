@@ -10,7 +10,6 @@ Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autog
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
-from backprint.capture.scout import SILENT_WRITERS, HookWatch, Watch, reads_values
+from backprint.capture.scout import SILENT_WRITERS, Watch, reads_values
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 
@@ -203,33 +202,6 @@ class Recorder(Watch):
         self.tape.boundary = len(self.tape.calls)
         with self:
             yield
-
-
-class Opener(HookWatch):
-    """Opens higher-order operators into the operators that they really run, above autograd."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        body = None
-        if isinstance(func, torch._ops.HigherOrderOperator):
-            body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-        if body is None:
-            return super().__torch_function__(func, types, args, kwargs)
-        with unaware(body), self:
-            return body(*args, **(kwargs or {}))
-
-
-@contextlib.contextmanager
-def unaware(body: Any) -> Iterator[None]:
-    """A higher-order operator's eager form refuses to run under a mode; here it does not see that there is one."""
-    names = inspect.unwrap(body).__globals__
-    before = names.get("_get_current_dispatch_mode")
-    if before is not None:
-        names["_get_current_dispatch_mode"] = lambda: None
-    try:
-        yield
-    finally:
-        if before is not None:
-            names["_get_current_dispatch_mode"] = before
 
 
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
