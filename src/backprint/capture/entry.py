@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 from backprint import settings
 from backprint.capture import aot
 from backprint.capture.build import build
-from backprint.capture.made import Made, Options
+from backprint.capture.dynamo import by_dynamo
+from backprint.capture.made import Made, Options, unforeseen
 from backprint.capture.program import Outcome, Program, is_slot, quiet_random, read_call, step
 from backprint.capture.scout import SEED, scout
 from backprint.errors import CaptureError, UsageError
@@ -35,12 +36,17 @@ def by_aot(program: Program, options: Options) -> Made:
         tree=traced.tree,
         leaves=traced.leaves,
         constants=constants,
-        guards=(*guards, *unforeseen(program, traced.unforeseen)),
+        guards=(*guards, *unforeseen(loose(program), traced.unforeseen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
     )
 
 
-ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot}
+def loose(program: Program) -> tuple[str, ...]:
+    """The tensors that a redraw may change most freely: inputs and constants."""
+    return tuple(named.name for named in program.tensors if named.role in ("input", "constant"))
+
+
+ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot, "dynamo": by_dynamo}
 """How a Program is traced, the cleanest way first: `auto` takes the first that captures the whole program."""
 
 
@@ -110,14 +116,6 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
     )
 
 
-def unforeseen(program: Program, operators: Sequence[str]) -> list[Guard]:
-    """Values that operators read where no step of the graph can check them: a guard on every input."""
-    inputs = tuple(named.name for named in program.tensors if named.role in ("input", "constant"))
-    return [
-        Guard("value", f"{operator} read values inside an operator or its backward", inputs) for operator in operators
-    ]
-
-
 def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
     """Refuse by name what cannot be asked for."""
     if engine not in ("auto", *ENGINES):
@@ -163,6 +161,7 @@ class Origin:
         self.program = made.program
         self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
+        self.parts = made.parts
 
     @property
     def alive(self) -> bool:

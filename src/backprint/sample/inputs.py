@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.graph.links import specs
 from backprint.graph.nouns import Capture, TensorSpec
 from backprint.sample.recipe_json import reach
 from backprint.sample.recipes import Recipe, derive, exact_data, fit_all, make_all, redraw
@@ -80,13 +81,12 @@ def _none(tensor: Tensor) -> Recipe:
 
 
 def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
-    """A seeded normal tangent for every differentiable output."""
-    if not capture.signature.differentiable:
-        return {}
-    specs = {port.name: port.spec for port in capture.pairs[0].forward.by_role("output")}
+    """A seeded normal tangent for every differentiable output, those between linked Pairs too."""
+    known = specs(capture)
+    asked = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
     found = {}
-    for name in capture.signature.differentiable:
-        spec = specs[name]
+    for name in dict.fromkeys([*capture.signature.differentiable, *asked]):
+        spec = known[name]
         assert isinstance(spec, TensorSpec)
         shape = tuple(int(size) for size in spec.shape)
         stride = torch.empty(shape, device="meta").stride() if spec.stride is None else tuple(map(int, spec.stride))
