@@ -35,7 +35,7 @@ from backprint.capture.program import (
     shielded,
     slot,
 )
-from backprint.capture.scout import SEED, Sighting, module_paths, no_seeding, roots, scout
+from backprint.capture.scout import SEED, Sighting, compiled_parts, module_paths, no_seeding, scout
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Graph, Guard, Link, Pair, Source
 from backprint.tree import outputs_of
@@ -79,12 +79,8 @@ def check_program(program: Program, seen: Sighting) -> None:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""
             raise CaptureError(f"engine 'dynamo' would lose a tensor hook that the program registers{where}")
-    for path, value in roots(program.target()):
-        modules = value.named_modules() if isinstance(value, torch.nn.Module) else ()
-        for name, module in modules:
-            if isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None:
-                said = ".".join(part for part in (path, name) if part) or program.title
-                raise CaptureError(f"{said} is compiled already: capture a program that is not")
+    for name in compiled_parts(program):
+        raise CaptureError(f"{name} is compiled already: capture a program that is not")
 
 
 def run(program: Program, paths: Mapping[int, str]) -> tuple[Record, dict[str, Tensor]]:
@@ -423,6 +419,7 @@ def traced(
     constants: dict[str, Tensor] = {}
     guards: list[tuple[Guard, ...]] = []
     refuse_shared_hooks(book)
+    refuse_shared_casts(book)
     for index in reversed(range(len(book.entries))):
         entry = book.entries[index]
         part, places = finished(book, index, pairs)
@@ -462,6 +459,18 @@ def refuse_shared_hooks(book: Book) -> None:
         handed = [link for link in book.links if link.source is None and link.port.partition(" ")[2] == name]
         if len(users) + len(handed) > 1:
             raise CaptureError(f"{name} has a gradient hook and is used by {len(users)} graphs: each sees a part of it")
+
+
+def refuse_shared_casts(book: Book) -> None:
+    """Autocast casts a weight once for its region: the gradients of that copy add up before they are cast back."""
+    for entry in book.entries:
+        for name, tensor, asking in zip(entry.names, entry.ran.inputs, entry.ran.asked, strict=True):
+            users = [other for other in book.entries if name in other.names]
+            if entry.ran.under.autocast and asking and tensor.is_leaf and len(users) > 1:
+                raise CaptureError(
+                    f"{name} is used by {len(users)} graphs of one autocast region, which casts it once for all of "
+                    "them: engine 'dynamo' does not follow that copy from one graph into another"
+                )
 
 
 def finished(book: Book, index: int, pairs: Mapping[int, Pair]) -> tuple[Program, list[tuple[int, bool]]]:

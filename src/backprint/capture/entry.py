@@ -52,15 +52,15 @@ ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot, "dynamo
 
 def by_auto(program: Program, options: Options) -> tuple[str, Made, tuple[str, ...]]:
     """The first engine that captures the whole program, and why those before it would not do."""
-    why: list[str] = []
+    causes: dict[str, CaptureError] = {}
     for name, engine in ENGINES.items():
         try:
-            return name, engine(program, options), tuple(why)
+            return name, engine(program, options), tuple(f"{name}: {error}" for name, error in causes.items())
         except CaptureError as error:
-            if len(ENGINES) == 1:
-                raise
-            why.append(f"{name}: {error}")
-    raise CaptureError(f"no engine captures {program.title}: {'; '.join(why)}")
+            causes[name] = error
+    first = next(iter(causes.values()))
+    said = "; ".join(f"{name}: {error}" for name, error in causes.items())
+    raise type(first)(f"no engine captures {program.title}: {said}") from first
 
 
 def capture_call(

@@ -28,6 +28,7 @@ from torch._C._dynamo import eval_frame
 from torch._dynamo import convert_frame, pgo
 from torch._dynamo.utils import CleanupManager, counters, graph_break_reasons
 from torch._guards import CompileContext
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -103,6 +104,8 @@ class Record:
 class Outside(TorchDispatchMode):
     """Sees what runs outside of the graphs."""
 
+    supports_higher_order_operators = True
+
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         return True
@@ -115,7 +118,7 @@ class Outside(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if self.inside and func._schema.name in SILENT_WRITERS:
+        if self.inside and not isinstance(func, HigherOrderOperator) and func._schema.name in SILENT_WRITERS:
             self.record.ran[-1].written |= running(func, args, kwargs or {})
         if self.inside or self.refused or harmless(func, args, kwargs, result):
             return result
@@ -146,7 +149,7 @@ def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     leaves = pytree.tree_leaves((args, kwargs or {}, result))
     if any(isinstance(leaf, FakeTensor) or (isinstance(leaf, Tensor) and leaf.is_meta) for leaf in leaves):
         return True
-    return printing() and not func._schema.is_mutable
+    return printing() and not isinstance(func, HigherOrderOperator) and not func._schema.is_mutable
 
 
 def printing() -> bool:

@@ -44,6 +44,8 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         if not rows:
             raise SampleError("pairs: none are listed")
         check_links(facts["links"], len(rows))
+        if len(rows) > 1 and not facts["links"] and any(ports_of(facts["signature"].output)):
+            raise SampleError(f"pairs: the sample has {len(rows)} pairs and no links that join them")
         pairs = tuple(read_pair(folder, index, row, facts, allow) for index, row in enumerate(rows))
         witnessed, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
