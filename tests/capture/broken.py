@@ -1,4 +1,4 @@
-"""Programs that Dynamo cuts in several graphs: each a maker of (callable, args), its name saying what cuts it or is hard."""
+"""Programs that Dynamo cuts in several graphs: each a maker of (callable, args), named after what is hard."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ a pure read of a value is noted, anything else means that the graphs are not the
 
 Private torch APIs of this module, tried on torch 2.13: `torch._dynamo.optimize` with `isolate_recompiles`,
 `torch._dynamo.convert_frame` (its trackers, counters and bytecode hooks), `torch._dynamo.utils` (counters,
-`graph_break_reasons`, `CleanupManager`), `torch._dynamo.pgo`, `torch._C._dynamo.eval_frame`,
-`TorchDispatchMode.ignore_compile_internals`, `torch._guards.CompileContext`.
+`graph_break_reasons`, `CleanupManager`), `torch._dynamo.bytecode_transformation.unique_id`, `torch._dynamo.pgo`,
+`torch._C._dynamo.eval_frame`, `TorchDispatchMode.ignore_compile_internals`, `torch._guards.CompileContext`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import copy
 import logging
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ import torch._dynamo
 from torch import Tensor, fx
 from torch._C._dynamo import eval_frame
 from torch._dynamo import convert_frame, pgo
+from torch._dynamo.bytecode_transformation import unique_id
 from torch._dynamo.utils import CleanupManager, counters, graph_break_reasons
 from torch._guards import CompileContext
 from torch._ops import HigherOrderOperator
@@ -179,7 +181,8 @@ def run(
 
         return ran
 
-    with quiet_dynamo(backend):
+    with quiet_dynamo(backend), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dynamo's own; the program's were heard in the scouting run
         compiled = torch._dynamo.optimize(backend, dynamic=False, isolate_recompiles=True)
         before = len(graph_break_reasons)
         try:
@@ -270,6 +273,7 @@ def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
     trackers = [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]
     sizes = copy.deepcopy(pgo._CODE_STATE)
     made: list[tuple[Any, Any]] = []
+    first = serial(unique_id("backprint"))
     hook = convert_frame.register_bytecode_hook(lambda code, out: made.append((code, out)))
     log.setLevel(logging.CRITICAL)
     try:
@@ -278,7 +282,7 @@ def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
     finally:
         hook.remove()
         log.setLevel(level)
-        forget(backend, made, trackers)
+        forget(backend, made, trackers, first)
         counters.clear()
         counters.update(counted)
         graph_break_reasons[:] = reasons
@@ -293,17 +297,31 @@ def has_setting(name: str) -> bool:
     return hasattr(torch._dynamo.config, name)
 
 
-def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, set[int]]]) -> None:
-    """Take out of Dynamo's caches what was compiled for `backend`, and out of the user's modules what that needed."""
+def serial(name: str) -> int:
+    """The number in a name that Dynamo made; -1 where it made none."""
+    number = name.rpartition("_")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, set[int]]], first: int) -> None:
+    """Take out of Dynamo's caches what was compiled for `backend`, and out of the user's modules what that needed.
+
+    `first` is the first number in names that Dynamo made for it.
+    """
     compiled = {id(code) for code, _ in made}
+    scopes: dict[int, dict[str, Any]] = {}
     for code, out in made:
         for entry in eval_frame._debug_get_cache_entry_list(code):
             if entry.backend is backend:
                 entry.guard_manager.extra_state.invalidate(entry, entry.guard_manager)
         for cleanup in CleanupManager.instance.get(out, ()):
+            scopes[id(cleanup.scope)] = cleanup.scope
             cleanup()
         if out in CleanupManager.instance:
             CleanupManager.instance[out] = []
+    for scope in scopes.values():  # what a frame leaves there when Dynamo starts over with it
+        for name in [name for name in scope if name.startswith("__builtins_dict__") and serial(name) > first]:
+            del scope[name]
     inputs, known = trackers[0]
     for reference in inputs.seen:
         code = reference()

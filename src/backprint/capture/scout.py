@@ -66,7 +66,7 @@ class Watch(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def ignore_compile_internals(self) -> bool:  # type: ignore[override]  # asked of the mode itself
+    def ignore_compile_internals(self) -> bool:
         """Eager runs higher-order operators through Dynamo, which is let in where nothing of the user's is compiled."""
         return self.lets_in
 

@@ -4,7 +4,8 @@ It needs torch and nothing else: the text of `generator`, then the few lines of 
 `capture.json` and `tensors.safetensors`. A backward loads the forward beside it, runs that on the same recipes, and
 takes its saved values from there. A forward of linked Pairs runs those before it first, so what a link brings is what
 it was, and a guard on it holds; a gradient that a link brings, and the tangent of a value between Pairs, is drawn. What
-is left out: nothing is compared with the digests of the capture, that is `verify`; and nothing in the footer is checked by `read`, which looks at the text above MARKER alone.
+is left out: nothing is compared with the digests of the capture, that is `verify`; and nothing in the footer is checked
+by `read`, which looks at the text above MARKER alone.
 """
 
 from __future__ import annotations
