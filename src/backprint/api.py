@@ -115,7 +115,7 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
 
 
 def verify(capture: Capture, draws: tuple[str, ...] | None = None) -> list[Any]:
-    """Prove every Pair against the original program: a list of Verdicts."""
+    """Prove a Capture against the original program: a Verdict a Pair, and where links join several the whole's last."""
     from backprint.replay.verify import DRAWS
     from backprint.replay.verify import verify as prove
 
@@ -135,8 +135,8 @@ def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str
     check_place(path, overwrite)
     check_custom(capture, allow)
     if data == "none":
-        kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[0])}
-        return write(capture, path, _inputs(capture, data), kept, {})
+        kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
+        return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
     inputs, proof = _attested(capture, data)
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict)}
     return write(capture, path, inputs, kept, proof.values)
@@ -168,9 +168,10 @@ def _attested(capture: Capture, data: str) -> tuple[Any, Any]:
     from dataclasses import replace
 
     from backprint.errors import SampleError
+    from backprint.graph.links import free_ports
     from backprint.replay.verify import attest
 
-    roles = [(port.name, port.role) for port in capture.pairs[0].forward.inputs]
+    roles = [(port.name, port.role) for port in free_ports(capture)]
     twins = {right for _, right in capture.signature.same}
     names = [name for name, _ in roles if name not in twins]
     tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in twins], names]

@@ -45,4 +45,4 @@ def test_a_collective_in_place_is_refused_by_name(group: None) -> None:
         return y.sum()
 
     with pytest.raises(bp.CaptureError, match="collective"):
-        bp.capture(f, torch.randn(3))
+        bp.capture(f, torch.randn(3), engine="aot")

@@ -141,7 +141,7 @@ def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
     f(x).backward()
     assert torch.equal(bp.replay(capture, x).gradients["x"], x.grad)
     draw = drawn(capture, "recipe", None)
-    opinion = second_opinion(capture.pairs[0].forward, capture, draw).ports["gradient x"]
+    opinion = second_opinion(capture.pairs[0], ("output",), {}, draw.values, draw.tangents).ports["gradient x"]
     right = bp.replay(capture, draw.values["x"], tangents=[draw.tangents["output"]]).gradients["x"]
     assert not torch.allclose(opinion, right)
 

@@ -173,7 +173,7 @@ class Told(TorchDispatchMode):
         if not self.specialise:
             raise DataDependentError(refusal(reading))
         if func is torch.ops.aten._local_scalar_dense.default or isinstance(first_leaf(reading.result), Tensor):
-            self.guards.append((values[0], reading))
+            self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
         else:
             self.fake.unforeseen.append(str(func))
 

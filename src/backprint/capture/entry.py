@@ -14,8 +14,9 @@ from torch.utils import _pytree as pytree
 from backprint import settings
 from backprint.capture import aot
 from backprint.capture.build import build
+from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
-from backprint.capture.made import Made, Options
+from backprint.capture.made import Made, Options, unforeseen
 from backprint.capture.program import Outcome, Program, is_slot, read_call, second_order, step
 from backprint.capture.scout import SEED, scout
 from backprint.errors import CaptureError, UsageError
@@ -38,12 +39,21 @@ def by_aot(program: Program, options: Options) -> Made:
         tree=traced.tree,
         leaves=traced.leaves,
         constants=constants,
-        guards=(*guards, *unforeseen(program, traced.unforeseen)),
+        guards=(*guards, *unforeseen(loose(program), traced.unforeseen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
     )
 
 
-ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot, "eager": by_eager}
+def loose(program: Program) -> tuple[str, ...]:
+    """The tensors that a redraw may change most freely: inputs and constants."""
+    return tuple(named.name for named in program.tensors if named.role in ("input", "constant"))
+
+
+ENGINES: dict[str, Callable[[Program, Options], Made]] = {
+    "aot": by_aot,
+    "dynamo": by_dynamo,
+    "eager": by_eager,
+}
 """How a Program is traced, the cleanest way first: `auto` takes the first that captures the whole program."""
 
 
@@ -52,16 +62,20 @@ def by_auto(program: Program, options: Options) -> tuple[str, Made, tuple[str, .
 
     Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`.
     """
-    why: list[str] = []
+    causes: dict[str, CaptureError] = {}
     options = replace(options, specialise=options.specialise is not False)
     for name, engine in ENGINES.items():
         try:
-            return name, engine(program, options), tuple(why)
+            return name, engine(program, options), tuple(f"{name}: {error}" for name, error in causes.items())
         except CaptureError as error:
-            if len(ENGINES) == 1:
+            causes[name] = error
+        except Exception as error:  # a defect of that engine, or the program's own: then the last engine raises it too
+            if name == "eager":
                 raise
-            why.append(f"{name}: {error}")
-    raise CaptureError(f"no engine captures {program.title}: {'; '.join(why)}")
+            causes[name] = CaptureError(f"{type(error).__name__}: {error}")
+    first = next(iter(causes.values()))
+    said = "; ".join(f"{name}: {error}" for name, error in causes.items())
+    raise type(first)(f"no engine captures {program.title}: {said}") from first
 
 
 def capture_call(
@@ -120,14 +134,6 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
     )
 
 
-def unforeseen(program: Program, operators: Sequence[str]) -> list[Guard]:
-    """Values that operators read where no step of the graph can check them: a guard on every input."""
-    inputs = tuple(named.name for named in program.tensors if named.role in ("input", "constant"))
-    return [
-        Guard("value", f"{operator} read values inside an operator or its backward", inputs) for operator in operators
-    ]
-
-
 def check_options(target: Any, engine: str, mode: Any, partition: Any, order: int) -> None:
     """Refuse by name what cannot be asked for."""
     if order not in (1, 2):
@@ -178,6 +184,7 @@ class Origin:
         self.program = made.program
         self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
+        self.parts = made.parts
 
     @property
     def alive(self) -> bool:

@@ -1,15 +1,22 @@
-"""Where in the user's program we are: the line, the function and the module path, read off Python's own frames."""
+"""Where in the user's program we are: the line, the function and the module path, read off Python's own frames.
+
+Where a graph runs node by node, the frames are torch's own, and the line is the one that the node was `told`. Private
+torch APIs of this module, tried on torch 2.13: `torch.fx.traceback.current_meta`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import linecache
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import FrameType
 
 import torch
+import torch.fx.traceback as fx_traceback
 
 from backprint.graph.nouns import Source
 
@@ -39,7 +46,23 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
         if user is None and is_users(code.co_filename):
             user = (code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
-    return source(*user, module or "") if user else None
+    return source(*user, module or "") if user else fx_traceback.current_meta.get(TOLD)
+
+
+TOLD = "backprint_source"
+"""The key under which a node's metadata carries the Source that it was told."""
+
+
+@contextlib.contextmanager
+def told(where: Source | None) -> Iterator[None]:
+    """What runs in this block comes from this line, where no frame of the user's says so."""
+    meta = fx_traceback.current_meta
+    before = meta.get(TOLD)
+    meta[TOLD] = where
+    try:
+        yield
+    finally:
+        meta[TOLD] = before
 
 
 @functools.lru_cache(maxsize=65536)
@@ -47,8 +70,12 @@ def source(file: str, line: int, function: str, module: str) -> Source:
     """A Source as the text can hold it: one line, no machine's paths."""
     code = linecache.getline(file, line).strip()
     code = "".join(c if c.isprintable() else " " for c in code)[:160]
-    function = function.replace(":", "_")
+    function = _RESUMED.sub(r"\1", function).replace(":", "_")
     return Source(short(file), line, function, code, module.replace("]", ")"))
+
+
+_RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
+"""What Dynamo calls the rest of a function after a graph break: the user's function is in the middle."""
 
 
 @functools.cache
@@ -62,3 +89,12 @@ def short(file: str) -> str:
     else:
         file = os.path.basename(file)
     return "".join(c if c.isprintable() and c != ":" else "_" for c in file)
+
+
+def parsed(trace: str) -> tuple[str, int, str] | None:
+    """File, line and function of the innermost line of the user's in a printed stack."""
+    found = [(file, int(line), function) for file, line, function in _FRAME.findall(trace) if is_users(file)]
+    return found[-1] if found else None
+
+
+_FRAME = re.compile(r'^ *File "(.*)", line (\d+), in (\S+)', re.MULTILINE)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
 
-from backprint.capture.program import Program
+from backprint.capture.program import Outcome, Program, step
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 
 
@@ -43,3 +43,28 @@ class Made:
     opaque: tuple[OpaqueEdge, ...] = ()
     links: tuple[Link, ...] = ()
     breaks: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The program behind one Pair of several, the oracle of that Pair alone; `outputs` are its results' port names."""
+
+    program: Program
+    outputs: tuple[str, ...]
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor]) -> Outcome:
+        """One eager step on these values."""
+        numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
+        given = {number: tangents[name] for number, name in numbered.items() if name in tangents}
+        known = {named.name for named in self.program.tensors}
+        held = {name: tensor for name, tensor in self.program.current().items() if name not in values}
+        outcome = step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)
+        outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
+        return replace(outcome, outputs=outputs)
+
+
+def unforeseen(inputs: Sequence[str], operators: Sequence[str]) -> list[Guard]:
+    """Values that operators read where no step of the graph can check them: a guard on every input."""
+    said = "{} read values inside an operator or its backward"
+    return [Guard("value", said.format(operator), tuple(inputs)) for operator in operators]

@@ -161,6 +161,11 @@ def is_slot(leaf: Any) -> bool:
     return isinstance(leaf, _Slot)
 
 
+def slot(name: str) -> Any:
+    """The place of a tensor by its name."""
+    return _Slot(name)
+
+
 def hooks_of(tensor: Tensor) -> list[Any]:
     """The hooks that a user has put on a leaf tensor's gradient."""
     return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
@@ -329,9 +334,14 @@ def modes_reach_backward() -> Iterator[None]:
 def call(program: Program, values: Mapping[str, Tensor]) -> Any:
     """The program's result on these values, once they are `placed`."""
     target = program.target()
-    leaves = [values[leaf.name] if isinstance(leaf, _Slot) else leaf for leaf in program.leaves]
-    args, kwargs = pytree.tree_unflatten(leaves, program.structure)
+    args, kwargs = call_arguments(program, values)
     return target(*args, **kwargs)
+
+
+def call_arguments(program: Program, values: Mapping[str, Tensor]) -> Any:
+    """The arguments and keyword arguments of the program's call, with these values."""
+    leaves = [values[leaf.name] if isinstance(leaf, _Slot) else leaf for leaf in program.leaves]
+    return pytree.tree_unflatten(leaves, program.structure)
 
 
 def shielded(program: Program, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
@@ -349,11 +359,16 @@ def with_loss(program: Program, result: Any) -> Any:
     """The loss first and the result, cut off from it, second; without a loss, the result."""
     if program.loss is None:
         return result
-    loss = program.loss(result)
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        raise UsageError(f"loss must give one number as a tensor, not {describe(loss)}")
+    loss = check_loss(program.loss(result))
     cut = pytree.tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, result)
     return {"loss": loss, "output": cut}
+
+
+def check_loss(loss: Any) -> Tensor:
+    """A loss, which must be one number."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        raise UsageError(f"loss must give one number as a tensor, not {describe(loss)}")
+    return loss
 
 
 def describe(value: Any) -> str:

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch import Tensor, nn
+from torch._ops import HigherOrderOperator
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -63,9 +65,16 @@ class Sighting:
 
 
 class Watch(TorchDispatchMode):
-    """Sees every operator of a run. `known` are the program's tensors by storage, with their names."""
+    """Sees every operator of a run; a higher-order one as a whole, its body runs unseen."""
 
-    def __init__(self, paths: Mapping[int, str]) -> None:
+    supports_higher_order_operators = True
+
+    def ignore_compile_internals(self) -> bool:
+        """Eager runs higher-order operators through Dynamo, which is let in where nothing of the user's is compiled."""
+        return self.lets_in
+
+    def __init__(self, paths: Mapping[int, str], lets_in: bool = True) -> None:
+        self.lets_in = lets_in
         super().__init__()
         self.seen = Sighting()
         self.paths = paths
@@ -94,8 +103,10 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         for tensor in given:
-            self.meet(func, tensor)
+            self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
         names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
+        if isinstance(func, HigherOrderOperator):
+            return self.follow(func(*args, **kwargs), names)
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
         self.judge(func, given)
@@ -111,6 +122,13 @@ class Watch(TorchDispatchMode):
             self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
         return result
 
+    def follow(self, result: Any, names: frozenset[str]) -> Any:
+        """The result of an operator, whose tensors hang on these names."""
+        for leaf in pytree.tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self.learn(leaf, names)
+        return result
+
     def sparse(self, func: Any, tensor: Tensor) -> str:
         """Why a program with sparse tensors is refused, and where it makes one."""
         where = frames.here(self.paths)
@@ -121,7 +139,7 @@ class Watch(TorchDispatchMode):
             "keep that part outside, or dense"
         )
 
-    def meet(self, func: Any, tensor: Tensor) -> None:
+    def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
         """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
         if not _dense(tensor):
             return
@@ -136,8 +154,7 @@ class Watch(TorchDispatchMode):
             if tensor.is_leaf:
                 self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
             self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
-        writes = func._schema.is_mutable or func._schema.name in SILENT_WRITERS
-        if writes and key in self.callers and key not in self.undo:
+        if written and key in self.callers and key not in self.undo:
             self.undo[key] = storage.clone()
 
     def judge(self, func: Any, given: list[Tensor]) -> None:
@@ -239,6 +256,11 @@ def _dense(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided
 
 
+def writes(func: Any) -> bool:
+    """Whether an operator changes an argument."""
+    return bool(func._schema.is_mutable or func._schema.name in SILENT_WRITERS)
+
+
 @functools.cache
 def reads_values(func: Any) -> bool:
     """Whether an operator's result is not known from its arguments' shapes."""
@@ -285,9 +307,11 @@ def scout(program: Program) -> tuple[Program, Sighting]:
 def watched(program: Program) -> tuple[Watch, Outcome]:
     """One watched run, and the outside tensors as they were."""
     paths = module_paths(program)
-    watch = Watch(paths)
+    compiled = any(compiled_parts(program))
+    watch = Watch(paths, lets_in=not compiled)
+    stance: Any = torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
     try:
-        with quiet_random(), Opener(watch.seen, paths), torch.compiler.set_stance("force_eager"):
+        with quiet_random(), HookWatch(watch.seen, paths), stance:
             seed_all(SEED)
             parameters = {named.name for named in program.tensors if named.role == "parameter"}
             still = replace(program, changed=frozenset())
@@ -368,3 +392,13 @@ def module_paths(program: Program) -> dict[int, str]:
             for path, module in value.named_modules():
                 found.setdefault(id(module), ".".join(part for part in (root, path) if part))
     return found
+
+
+def compiled_parts(program: Program) -> Iterator[str]:
+    """The names of what the program runs through a torch.compile of the user's."""
+    for root, value in roots(program.target()):
+        if hasattr(value, "_torchdynamo_orig_callable"):
+            yield root
+        for path, module in value.named_modules() if isinstance(value, nn.Module) else ():
+            if isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None:
+                yield ".".join(part for part in (root, path) if part) or program.title

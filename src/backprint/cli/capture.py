@@ -16,7 +16,9 @@ LOSSES = ("sum", "mean")
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write the sample to."
 )
-@click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "aot"]), help="How to trace.")
+@click.option(
+    "--engine", default="auto", show_default=True, type=click.Choice(["auto", "aot", "dynamo"]), help="How to trace."
+)
 @click.option(
     "--data",
     default="seed",
@@ -68,12 +70,13 @@ def command(
 
 def tell(answer: dict[str, Any], made: Any) -> None:
     """The answer in words."""
-    pair = made.pairs[0]
-    back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
-    click.echo(
-        f"{answer['sample']}: {answer['name']}, {len(pair.forward.steps)} steps forward, {back}, "
-        f"{len(pair.saved)} values saved"
-    )
+    for pair in made.pairs:
+        back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
+        name = made.name if len(made.pairs) == 1 else f"{made.name} {pair.name}"
+        steps = f"{len(pair.forward.steps)} steps forward, {back}, {len(pair.saved)} values saved"
+        click.echo(f"{answer['sample']}: {name}, {steps}")
+    for text in made.breaks:
+        click.echo(f"break: {text}")
     click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
     for guard in made.guards:
         click.echo(f"guard: {guard.text}")

@@ -7,9 +7,10 @@ opinion, asked only where no opaque edge lies in the way.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,10 +18,12 @@ from torch import Tensor
 
 from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
-from backprint.graph.nouns import Capture, Graph
+from backprint.graph.links import free_ports, mutated
+from backprint.graph.nouns import OUT_ROLES, Capture, Pair
 from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
+from backprint.replay.linked import Played
 from backprint.replay.run import key_of, trace_through
-from backprint.replay.whole import replay_values
+from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.recipes import digest
 
 Row = dict[str, Any]
@@ -54,50 +57,84 @@ def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
         raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
     recorded = dict(capture.environment)
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded):
-        verdict = prove(capture, draws)
-        if verdict.verdict not in ("bitwise", "undifferentiable") and (other := settings.differences(recorded)):
-            verdict = replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
-        return [verdict]
+        return [named_differences(verdict, recorded) for verdict in prove(capture, draws)]
 
 
-def prove(capture: Capture, draws: tuple[str, ...]) -> Verdict:
-    """The Verdict of a Capture of one Pair."""
-    found: dict[str, PortVerdict] = {}
-    said: list[str] = []
-    seen: dict[str, Results] = {}
+def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
+    """A Verdict that is not bitwise, with what is other now than at capture."""
+    if verdict.verdict in ("bitwise", "undifferentiable") or not (other := settings.differences(recorded)):
+        return verdict
+    return replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the draws so far showed of a whole Capture, or of one of its linked Pairs."""
+
+    name: str
+    backward: bool
+    guards_alone: bool = False
+    found: dict[str, PortVerdict] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    seen: dict[str, Results] = field(default_factory=dict)
+
+    def note(self, draw: str, results: Results, verdicts: list[PortVerdict]) -> None:
+        """One draw's verdicts: of each port the worst counts."""
+        self.seen[draw] = results
+        for verdict in verdicts:
+            key = f"{verdict.role} {verdict.name}"
+            verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail else "")
+            if key not in self.found or worst([self.found[key].verdict, verdict.verdict]) != self.found[key].verdict:
+                self.found[key] = verdict
+
+    def verdict(self) -> Verdict:
+        """The Verdict."""
+        if self.guards_alone and self.seen:
+            return Verdict("undifferentiable", self.name, "gives no tensor: its guards hold")
+        return summed_up(self.name, self.backward, self.found, self.said, self.seen)
+
+
+def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
+    """A Tally for the whole, and one for each Pair where links join several."""
+    whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
+    pairs = capture.pairs if len(capture.pairs) > 1 else ()
+    named = [(f"{capture.name} {pair.name}", pair) for pair in pairs]
+    return whole, [Tally(name, pair.backward is not None, not pair.forward.outputs) for name, pair in named]
+
+
+def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
+    """A Verdict for each Pair where links join several, and the whole's last."""
+    whole, parts = tallies(capture)
     try:
         for draw in inputs(capture, draws):
-            outcome = one(capture, draw, said)
+            outcome = one(capture, draw, whole.said)
             if outcome is None:
                 continue
-            seen[draw.name], verdicts = outcome
-            for verdict in verdicts:
-                key = f"{verdict.role} {verdict.name}"
-                verdict = replace(verdict, detail=f"{draw.name} inputs: {verdict.detail}" if verdict.detail else "")
-                if key not in found or worst([found[key].verdict, verdict.verdict]) != found[key].verdict:
-                    found[key] = verdict
+            whole.note(draw.name, *outcome[:2])
+            for index, tally in enumerate(parts):
+                tally.note(draw.name, *part(capture, index, outcome[2][index], draw.name, tally.said))
     except BackprintError as error:
-        return Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
-    return summed_up(capture, found, said, seen)
+        failed = Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
+        return [*(Verdict("unproven", tally.name, "the whole failed") for tally in parts), failed]
+    return [tally.verdict() for tally in (*parts, whole)]
 
 
 def summed_up(
-    capture: Capture, found: Mapping[str, PortVerdict], said: list[str], seen: Mapping[str, Results]
+    name: str, backward: bool, found: Mapping[str, PortVerdict], said: list[str], seen: Mapping[str, Results]
 ) -> Verdict:
     """One Verdict from those of the ports."""
     ports = tuple(with_power(port, seen) for port in found.values())
     verdict = worst([port.verdict for port in ports])
-    backward = capture.pairs[0].backward
     powers = [port.power for port in ports if port.power is not None]
     still = tuple(f"{port.role} {port.name}" for port in ports if port.power is not None and port.power < 1)
-    if backward is None and verdict in ("bitwise", "close"):
+    if not backward and verdict in ("bitwise", "close"):
         said = ["no output asks for a gradient; the forward is " + verdict, *said]
         verdict = "undifferentiable"
     bad = [f"{port.role} {port.name}: {port.detail}" for port in ports if port.verdict == verdict and port.detail]
     detail = "; ".join([*bad[:3], *(["…"] if len(bad) > 3 else []), *dict.fromkeys(said)])
     if not ports and not detail:
         detail = "nothing was compared"
-    return Verdict(verdict, capture.name, detail, ports, min(powers, default=None), still)
+    return Verdict(verdict, name, detail, ports, min(powers, default=None), still)
 
 
 def with_power(port: PortVerdict, seen: Mapping[str, Results]) -> PortVerdict:
@@ -134,8 +171,7 @@ def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
 
 def redrawn(capture: Capture, draw: Draw) -> Draw:
     """A draw with fresh program inputs and tangents; parameters and buffers, the bulk of the numbers, stay."""
-    forward = capture.pairs[0].forward
-    names = {port.name for port in forward.by_role("input")} | {
+    names = {port.name for port in free_ports(capture) if port.role == "input"} | {
         f"tangent {name}" for name in capture.signature.differentiable
     }
     values = capture.recipes.make(FRESH, names)
@@ -147,10 +183,10 @@ def redrawn(capture: Capture, draw: Draw) -> Draw:
 # ------------------------------------------------------------------ one set of inputs
 
 
-def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[PortVerdict]] | None:
-    """The results on one set of inputs, and their verdicts; None where these prove nothing, and why in `said`."""
+def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[PortVerdict], tuple[Played, ...]] | None:
+    """The results on one set of inputs, their verdicts, and the Pairs' runs; None where these prove nothing."""
     try:
-        results = replayed(capture, draw)
+        got = replayed(capture, draw)
     except GuardError as error:
         if draw.name == "captured" or (draw.name == "recipe" and capture.witness is not None):
             raise
@@ -161,13 +197,14 @@ def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[Po
             raise
         said.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
         return None
+    results = keyed(got.named, got.mutations, got.gradients)
     if capture.origin is not None and capture.origin.alive:
-        return results, against_program(capture, draw, results, said)
+        return results, against_program(capture, draw, results, said), got.parts
     if draw.name == "recipe" and capture.witness is not None:
-        return results, against_witness(capture, results)
+        return results, against_witness(capture, results), got.parts
     if draw.name == "recipe" or capture.witness is None:
-        return results, against_autograd(capture, draw, results, said)
-    return results, []
+        return results, against_autograd(capture, draw, results, said), got.parts
+    return results, [], got.parts
 
 
 def program_fails(capture: Capture, draw: Draw) -> bool:
@@ -181,19 +218,17 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
     return False
 
 
-def replayed(capture: Capture, draw: Draw) -> Results:
+def replayed(capture: Capture, draw: Draw) -> Replayed:
     """The Capture's own results."""
     settings.seed_all(draw.seed)
-    got = replay_values(capture, draw.values, draw.tangents)
-    return keyed(got.named, got.mutations, got.gradients)
+    return replay_values(capture, draw.values, draw.tangents)
 
 
 def eager(capture: Capture, draw: Draw) -> Results:
     """The original program's results. What the graph writes and the program left alone stands as it was given."""
     settings.seed_all(draw.seed)
     outcome = capture.origin.step(draw.values, draw.tangents)
-    ports = capture.pairs[0].forward.by_role("mutation")
-    written = {port.name: draw.values[port.name] for port in ports if port.name in draw.values}
+    written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
     return keyed(outcome.outputs, written | outcome.mutations, outcome.gradients)
 
 
@@ -245,34 +280,46 @@ def against(results: Results, wanted: Results) -> list[PortVerdict]:
 
 def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
     """The second opinion: gradients against autograd of the saved forward. Outputs have no oracle left."""
+    if capture.links:
+        said.append("no oracle: the program is gone, and each pair is checked alone")
+        return no_oracle(results)
     if capture.opaque:
         edge = capture.opaque[0]
         said.append(
             f"no oracle: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})"
         )
-        return [
-            PortVerdict(key.partition(" ")[2], key.partition(" ")[0], "unproven", "no oracle") for key in results.ports
-        ]
+        return no_oracle(results)
     pair = capture.pairs[0]
     said.append("the program is gone: checked against autograd of the saved forward alone")
-    wanted = second_opinion(pair.forward, capture, draw)
+    settings.seed_all(draw.seed)
+    same = {right: left for left, right in capture.signature.same}
+    wanted = second_opinion(pair, capture.signature.differentiable, same, draw.values, draw.tangents)
     return [port for port in against(results, wanted) if port.role == "gradient" or pair.backward is None]
 
 
-def second_opinion(forward: Graph, capture: Capture, draw: Draw) -> Results:
+def no_oracle(results: Results) -> list[PortVerdict]:
+    """Every port, with nothing to compare it with."""
+    split = [key.partition(" ") for key in results.ports]
+    return [PortVerdict(name, role, "unproven", "no oracle") for role, _, name in split]
+
+
+def second_opinion(
+    pair: Pair,
+    differentiable: Sequence[str],
+    same: Mapping[str, str],
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor] | None,
+) -> Results:
     """Autograd of the saved forward on these inputs."""
-    settings.seed_all(draw.seed)
-    same = {right: left for left, right in capture.signature.same}
-    backward = capture.pairs[0].backward
-    asking = {port.name for port in backward.outputs} if backward is not None else set()
+    asking = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     leaves = {
         name: tensor.detach().clone().requires_grad_(name in asking and name not in same)
-        for name, tensor in draw.values.items()
+        for name, tensor in values.items()
     }
     with torch.enable_grad():
-        results = dict(zip(map(key_of, forward.outputs), trace_through(forward, leaves), strict=True))
-    outputs = {name: results[f"output {name}"] for name in capture.signature.differentiable}
-    given = [torch.ones_like(o) if draw.tangents is None else draw.tangents[n] for n, o in outputs.items()]
+        results = dict(zip(map(key_of, pair.forward.outputs), trace_through(pair.forward, leaves), strict=True))
+    outputs = {name: results[f"output {name}"] for name in differentiable}
+    given = [torch.ones_like(o) if tangents is None else tangents[n] for n, o in outputs.items()]
     wanted = [name for name in leaves if leaves[name].requires_grad]
     gradients = (
         torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
@@ -285,16 +332,85 @@ def second_opinion(forward: Graph, capture: Capture, draw: Draw) -> Results:
     return keyed(plain, {}, named)
 
 
+# ------------------------------------------------------------------ one Pair of several
+
+
+def part(capture: Capture, index: int, played: Played, draw: str, said: list[str]) -> tuple[Results, list[PortVerdict]]:
+    """One Pair's own results on the values it got, and their verdicts."""
+    results = keyed(played.outputs, played.mutations, played.gradients or {})
+    alive = capture.origin is not None and capture.origin.alive
+    if alive and capture.origin.parts:
+        return results, part_against_program(capture, index, played, results)
+    rows = part_rows(capture, index)
+    if rows and draw == "recipe":
+        return results, against_rows(rows, results)
+    if rows:
+        return results, []
+    pair = capture.pairs[index]
+    if capture.opaque or pair.backward is None:
+        said.append("no oracle: the program is gone, and autograd of this pair's forward alone would not do")
+        return results, [
+            PortVerdict(key.partition(" ")[2], key.partition(" ")[0], "unproven", "no oracle") for key in results.ports
+        ]
+    said.append("the program is gone: checked against autograd of the saved forward alone")
+    with quiet_generator(played.random):
+        same = {right: left for left, right in capture.signature.same if left in played.values}
+        wanted = second_opinion(pair, tuple(played.tangents), same, played.values, played.tangents)
+    return results, [port for port in against(results, wanted) if port.role == "gradient"]
+
+
+def part_against_program(capture: Capture, index: int, played: Played, results: Results) -> list[PortVerdict]:
+    """One Pair against the program that it was traced from, run now."""
+    wanted = part_eager(capture, index, played)
+    verdicts = against(results, wanted)
+    if all(port.verdict == "bitwise" for port in verdicts):
+        return verdicts
+    again = part_eager(capture, index, played)
+    return [unsteady(port, wanted, again) for port in verdicts]
+
+
+def part_eager(capture: Capture, index: int, played: Played) -> Results:
+    """Eager autograd of the program behind one Pair, on the values that the Pair got."""
+    with quiet_generator(played.random):
+        try:
+            outcome = capture.origin.parts[index].step(played.values, played.tangents)
+        except BackprintError:
+            raise
+        except Exception as error:  # whatever the graph raises on these inputs, its Pair did not
+            name = capture.pairs[index].name
+            raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
+    written = {name: played.values[name] for name in played.mutations}
+    asked: dict[str, Tensor | None] = dict.fromkeys(played.gradients or {})
+    return keyed(outcome.outputs, written | outcome.mutations, asked | outcome.gradients)
+
+
+@contextlib.contextmanager
+def quiet_generator(state: Tensor) -> Iterator[None]:
+    """The random state that a Pair started from; and back afterwards."""
+    before = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+
+
+def part_rows(capture: Capture, index: int) -> dict[str, Row]:
+    """What the witness keeps of one Pair."""
+    head = f"{capture.pairs[index].name} "
+    return {key.removeprefix(head): kept for key, kept in (capture.witness or {}).items() if key.startswith(head)}
+
+
 # ------------------------------------------------------------------ what a sample keeps
 
 
 @dataclass(frozen=True, slots=True)
 class Attested:
-    """What `save` keeps of a proof on the recipe's inputs, and every value that stood on a port."""
+    """What `save` keeps of a proof on the recipe's inputs, and for each Pair the values that stood on its ports."""
 
     witness: dict[str, Row] | None
     verdict: Verdict
-    values: dict[str, Any]
+    values: tuple[dict[str, Any], ...]
 
 
 def attest(capture: Capture) -> Attested:
@@ -305,8 +421,7 @@ def attest(capture: Capture) -> Attested:
     said: list[str] = []
     with settings.ONE_AT_A_TIME, settings.quiet_random():
         wanted = eager(capture, draw) if alive else None
-        settings.seed_all(draw.seed)
-        got = replay_values(capture, draw.values, draw.tangents)
+        got = replayed(capture, draw)
         results = keyed(got.named, got.mutations, got.gradients)
         if wanted is not None:
             verdicts = against(results, wanted)
@@ -318,19 +433,40 @@ def attest(capture: Capture) -> Attested:
             verdicts = [unsteady(port, wanted, eager(capture, draw)) for port in verdicts]
         seen = {"recipe": results}
         try:
-            seen["fresh"] = replayed(capture, again)
+            fresh = replayed(capture, again)
+            seen["fresh"] = keyed(fresh.named, fresh.mutations, fresh.gradients)
         except ReplayError as error:
             said.append(f"fresh inputs could not be run ({str(error)[:160]})")
-    verdict = summed_up(capture, {f"{port.role} {port.name}": port for port in verdicts}, said, seen)
+        parts = part_witness(capture, got) if alive else {}
+    backward = any(pair.backward is not None for pair in capture.pairs)
+    verdict = summed_up(capture.name, backward, {f"{port.role} {port.name}": port for port in verdicts}, said, seen)
     rows = (
-        {key: row(value) for key, value in wanted.ports.items()}
+        {key: row(value) for key, value in wanted.ports.items()} | parts
         if wanted is not None
         else dict(capture.witness or {}) or None
     )
-    values = {f"{port.role} {port.name}": draw.values[port.name] for port in capture.pairs[0].forward.inputs}
-    values |= {f"constant {name}": value for name, value in draw.values.items()}
-    values |= {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
-    return Attested(rows, verdict, values | {f"saved {name}": value for name, value in got.saved.items()})
+    return Attested(rows, verdict, port_values(capture, draw, got))
+
+
+def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
+    """The numbers of each Pair's own program, on the values that the Pair got."""
+    if capture.origin is None or not capture.origin.parts:
+        return {}
+    wanted = [part_eager(capture, index, played) for index, played in enumerate(got.parts)]
+    named = zip(capture.pairs, wanted, strict=False)
+    return {f"{pair.name} {key}": row(value) for pair, results in named for key, value in results.ports.items()}
+
+
+def port_values(capture: Capture, draw: Draw, got: Replayed) -> tuple[dict[str, Any], ...]:
+    """For each Pair, the values on its inputs by `role name`."""
+    parts = got.parts or (Played(draw.values, torch.empty(0), saved=got.saved, tangents=draw.tangents or {}),)
+    found = []
+    for pair, played in zip(capture.pairs, parts, strict=True):
+        values = {f"{port.role} {port.name}": played.values[port.name] for port in pair.forward.inputs}
+        values |= {f"constant {name}": value for name, value in played.values.items()}
+        values |= {f"tangent {name}": value for name, value in played.tangents.items()}
+        found.append(values | {f"saved {name}": value for name, value in played.saved.items()})
+    return tuple(found)
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
@@ -376,11 +512,18 @@ def safe(number: float) -> float | str:
 
 
 def against_witness(capture: Capture, results: Results) -> list[PortVerdict]:
-    """Every port against the numbers kept of the original program's."""
+    """Every port of the whole against the numbers kept of the original program's."""
+    return against_rows(
+        {key: row for key, row in capture.witness.items() if key.partition(" ")[0] in OUT_ROLES}, results
+    )
+
+
+def against_rows(rows: Mapping[str, Row], results: Results) -> list[PortVerdict]:
+    """Every port against kept numbers."""
     verdicts = []
-    for key in dict.fromkeys([*results.ports, *capture.witness]):
+    for key in dict.fromkeys([*results.ports, *rows]):
         role, _, name = key.partition(" ")
-        kept, value = capture.witness.get(key), results.ports.get(key)
+        kept, value = rows.get(key), results.ports.get(key)
         verdicts.append(judge(name, role, value, kept))
     return verdicts
 

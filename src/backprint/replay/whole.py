@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from backprint.errors import GuardError, ReplayError
+from backprint.graph.links import free_ports, results
 from backprint.graph.nouns import Capture, Graph
+from backprint.replay.linked import Play, Played
 from backprint.replay.run import key_of, run
 from backprint.tree import name_of, positional
 
@@ -27,6 +29,7 @@ class Replayed:
     named: dict[str, Tensor]
     saved: dict[str, Tensor]
     loss: Tensor | None = None
+    parts: tuple[Played, ...] = ()
 
 
 def replay(
@@ -45,18 +48,30 @@ def replay_values(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
 ) -> Replayed:
     """Run a Capture on named values."""
-    if len(capture.pairs) != 1:
-        raise ReplayError(f"capture {capture.name!r} has {len(capture.pairs)} pairs, which this version cannot join")
+    if capture.links or len(capture.pairs) != 1:
+        return replay_linked(capture, values, tangents)
     pair = capture.pairs[0]
     forward = pair.forward
-    results = dict(zip(map(key_of, forward.outputs), run(forward, values), strict=True))
-    named = {port.name: results[key_of(port)] for port in forward.by_role("output")}
-    saved = {port.name: results[key_of(port)] for port in forward.outputs if port.role == "saved"}
-    mutations = {port.name: results[key_of(port)] for port in forward.by_role("mutation")}
+    found = dict(zip(map(key_of, forward.outputs), run(forward, values), strict=True))
+    named = {port.name: found[key_of(port)] for port in forward.by_role("output")}
+    saved = {port.name: found[key_of(port)] for port in forward.outputs if port.role == "saved"}
+    mutations = {port.name: found[key_of(port)] for port in forward.by_role("mutation")}
     gradients: dict[str, Tensor | None] = {}
     if pair.backward is not None:
         gradients = pull(pair.backward, saved, capture, named, tangents, values)
     return Replayed(tree(capture, named), gradients, mutations, named, saved, named.get(capture.signature.loss))
+
+
+def replay_linked(
+    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
+) -> Replayed:
+    """Run a Capture of linked Pairs on named values."""
+    play = Play(capture, values, tangents)
+    play.forward()
+    named = {link.name: play.value(link) for link in results(capture)}
+    gradients = play.gradients()
+    loss = named.get(capture.signature.loss)
+    return Replayed(tree(capture, named), gradients, play.mutations(), named, {}, loss, tuple(play.played))
 
 
 def pull(
@@ -97,7 +112,7 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         )
     paths, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
     constants = dict(signature.leaves)
-    known = {port.name for port in capture.pairs[0].forward.inputs}
+    known = {port.name for port in free_ports(capture)}
     values: dict[str, Tensor] = {}
     for path, leaf in paths:
         name = name_of(path, names)
@@ -121,21 +136,15 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 def inputs_of(capture: Capture) -> list[str]:
     """The names of a capture's inputs."""
-    return [port.name for port in capture.pairs[0].forward.inputs if port.role == "input"]
+    return [port.name for port in free_ports(capture) if port.role == "input"]
 
 
 def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
     """The inputs with parameters, buffers and constants: as given, else the live module's, else the recipe's."""
-    ports = [
-        port
-        for graph in graphs(capture)
-        for port in graph.inputs
-        if port.role in ("parameter", "buffer", "constant", "input")
-    ]
     found = {**given, **(state or {})}
     same = {right: left for left, right in capture.signature.same}
     live: Mapping[str, Tensor] | None = None
-    for port in ports:
+    for port in free_ports(capture):
         if port.name in found:
             continue
         if port.name in same and same[port.name] in found:
@@ -151,14 +160,6 @@ def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str
             )
         found[port.name] = live[port.name]
     return found
-
-
-def graphs(capture: Capture) -> Iterator[Graph]:
-    """Every graph of a capture, in order."""
-    for pair in capture.pairs:
-        yield pair.forward
-        if pair.backward is not None:
-            yield pair.backward
 
 
 def live_state(capture: Capture) -> dict[str, Tensor]:

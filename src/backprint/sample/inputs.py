@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.graph.nouns import Capture, TensorSpec
+from backprint.graph.links import role_of, specs
+from backprint.graph.nouns import Capture, Spec, TensorSpec
 from backprint.sample.recipe_json import reach
 from backprint.sample.recipes import Recipe, derive, exact_data, fit_all, make_all, redraw
 
@@ -80,21 +81,29 @@ def _none(tensor: Tensor) -> Recipe:
 
 
 def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
-    """A seeded normal tangent for every differentiable output."""
-    if not capture.signature.differentiable:
-        return {}
-    specs = {port.name: port.spec for port in capture.pairs[0].forward.by_role("output")}
+    """A seeded normal for the tangent of every differentiable output, between Pairs too, and for linked gradients."""
+    known = specs(capture)
+    asked = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
     found = {}
-    for name in capture.signature.differentiable:
-        spec = specs[name]
+    wanted = {f"tangent {name}": known[name] for name in (*capture.signature.differentiable, *asked)}
+    for key, spec in {**wanted, **linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
         shape = tuple(int(size) for size in spec.shape)
         stride = torch.empty(shape, device="meta").stride() if spec.stride is None else tuple(map(int, spec.stride))
         extent = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1 if spec.numel else 0
         facts: tuple[tuple[str, Any], ...] = (("mean", 0.0), ("std", 1.0), ("low", -4.0), ("high", 4.0))
-        key = f"tangent {name}"
         recipe = Recipe(
             "normal", spec.dtype, shape, tuple(stride), spec.device, extent, 0, derive(capture.seed, key), facts
         )
         found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
+    return found
+
+
+def linked_gradients(capture: Capture) -> dict[str, Spec]:
+    """The inputs that links feed with gradients: drawn where a Pair runs alone."""
+    found: dict[str, Spec] = {}
+    for link in capture.links:
+        if link.target is not None and role_of(link) == "gradient":
+            ports = capture.pairs[link.target].forward.inputs
+            found[link.name] = next(port.spec for port in ports if port.name == link.name)
     return found

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.errors import RefusedError, SampleError
-from backprint.graph.nouns import Capture, Graph, Later, Pair, Signature, TensorSpec, custom_operators
+from backprint.graph.links import check_links, name_of, role_of
+from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.metadata import Field, Witness, check_format, named, read_facts, read_json, read_verdict
 from backprint.sample.standalone import FOOTER, MARKER, is_ending
@@ -39,12 +40,16 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
     facts = read_facts(content, place)
     root = Field(content, "")
     with named(place):
-        pairs = tuple(read_pair(folder, row, facts, allow) for row in root.get("pairs").items(100_000))
-        if not pairs:
+        rows = root.get("pairs").items(100_000)
+        if not rows:
             raise SampleError("pairs: none are listed")
-        rows, verdict = root.get("witness"), read_verdict(root.get("verdict"))
+        check_links(facts["links"], len(rows))
+        if len(rows) > 1 and not facts["links"] and any(ports_of(facts["signature"].output)):
+            raise SampleError(f"pairs: the sample has {len(rows)} pairs and no links that join them")
+        pairs = tuple(read_pair(folder, index, row, facts, allow) for index, row in enumerate(rows))
+        witnessed, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
-    witness = Witness(rows, place) if rows.value is not None else None
+    witness = Witness(witnessed, place) if witnessed.value is not None else None
     stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs)
     return Capture(**facts, pairs=pairs, recipes=stored, witness=witness, verdict=verdict)
 
@@ -61,7 +66,7 @@ def plain_file(path: Path) -> Path:
     return path
 
 
-def read_pair(folder: Path, row: Field, facts: Mapping[str, Any], allow: Sequence[str]) -> Pair:
+def read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str]) -> Pair:
     """One Pair, its graphs still on disk."""
     name = row.get("folder").text(64)
     if not re.fullmatch(r"pair_[0-9]{1,6}", name):
@@ -74,7 +79,7 @@ def read_pair(folder: Path, row: Field, facts: Mapping[str, Any], allow: Sequenc
 
     def read_forward() -> Graph:
         graph = read_graph(here / "forward" / "model.py", requires, allow)
-        check_signature(here / "forward" / "model.py", graph, facts["signature"])
+        check_signature(here / "forward" / "model.py", index, graph, facts)
         return graph
 
     forward = Later(read_forward)
@@ -83,7 +88,7 @@ def read_pair(folder: Path, row: Field, facts: Mapping[str, Any], allow: Sequenc
 
     def backward() -> Graph:
         graph = read_graph(here / "backward" / "model.py", requires, allow)
-        check_tied(here, forward.get(), graph, facts)
+        check_tied(here, index, forward.get(), graph, facts)
         return graph
 
     return Pair(row.get("name", name).text(), forward, Later(backward))
@@ -141,18 +146,34 @@ def allowed(target: str, allow: Sequence[str]) -> bool:
     return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
 
 
-def check_signature(path: Path, forward: Graph, signature: Signature) -> None:
-    """What capture.json says of results and arguments must be about ports that the forward has."""
+def check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:
+    """What capture.json says of results, arguments and links must be about ports that the forward has."""
+    signature, links = facts["signature"], facts["links"]
     outputs = {port.name for port in forward.by_role("output")}
     inputs = {port.name for port in forward.inputs}
-    claims = [("differentiable", name, outputs) for name in signature.differentiable]
-    claims += [("output", name, outputs) for name in ports_of(signature.output)]
-    claims += [("loss", signature.loss, outputs)] if signature.loss else []
-    claims += [("same", name, inputs) for pair in signature.same for name in pair]
+    claims = [*linked_claims(index, forward, links)]
+    known = {link.name for link in links if link.target is None} if links else outputs
+    claims += [("signature.differentiable", name, known) for name in signature.differentiable]
+    claims += [("signature.output", name, known) for name in ports_of(signature.output)]
+    claims += [("signature.loss", signature.loss, known)] if signature.loss else []
+    if not links:
+        claims += [("signature.same", name, inputs) for pair in signature.same for name in pair]
     for field, name, known in claims:
         if name not in known:
-            said = f"capture.json's signature.{field} names {name!r:.80}"
-            raise SampleError(f"{path}: {said}, which is no such port of this forward")
+            raise SampleError(
+                f"{path}: capture.json's {field} names {name!r:.80}, which is no such port of this forward"
+            )
+
+
+def linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator[tuple[str, str, set[str]]]:
+    """What the links say of one forward: a field, a name, and the names that there are."""
+    inputs = {port.name for port in forward.inputs}
+    for link in links:
+        role = role_of(link)
+        if link.source == index and role in ("output", "mutation"):
+            yield f"links ({role})", name_of(link), {port.name for port in forward.by_role(role)}
+        if link.target == index:
+            yield "links (input)", link.name, inputs
 
 
 def ports_of(tree: Any) -> Iterator[str]:
@@ -168,10 +189,18 @@ def ports_of(tree: Any) -> Iterator[str]:
                 yield from ports_of(item)
 
 
-def check_tied(folder: Path, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
+def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
     """Every saved value and tangent that the backward takes must be one that the forward gives."""
     given = {port.name for port in forward.outputs if port.role == "saved"}
-    outputs = {port.name for port in forward.outputs if port.role == "output"} & set(facts["signature"].differentiable)
+    outputs = {port.name for port in forward.outputs if port.role == "output"}
+    if not facts["links"]:
+        outputs &= set(facts["signature"].differentiable)
+    gradients = {port.name for port in backward.outputs}
+    for link in facts["links"]:
+        if link.source == index and role_of(link) == "gradient" and name_of(link) not in gradients:
+            raise SampleError(
+                f"{folder}: a link takes the gradient of {name_of(link)!r:.80}, which the backward has not"
+            )
     for port in backward.inputs:
         if port.role == "saved" and port.name not in given:
             raise SampleError(

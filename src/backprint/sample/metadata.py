@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from backprint.errors import GraphError, SampleError
-from backprint.graph.nouns import Capture, Guard, OpaqueEdge, Signature, Source
+from backprint.graph.nouns import Capture, Guard, Link, OpaqueEdge, Signature, Source
 
 FORMAT = 1
 """The version of the layout. A newer one is refused by name; older ones are read."""
@@ -49,6 +49,9 @@ def describe(capture: Capture) -> dict[str, Any]:
             "same": [list(pair) for pair in signature.same],
             "loss": signature.loss,
         },
+        "links": [[link.source, link.port, link.target, link.name] for link in capture.links],
+        "breaks": list(capture.breaks),
+        "why": list(capture.why),
         "guards": [
             {"kind": g.kind, "text": g.text, "inputs": list(g.inputs), "source": source_json(g.source)}
             for g in capture.guards
@@ -243,6 +246,9 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "name": root.get("name").text(),
             "engine": root.get("engine").text(64),
             "signature": read_signature(root.get("signature")),
+            "links": tuple(each(root.get("links", []), read_link)),
+            "breaks": tuple(item.free() for item in root.get("breaks", []).items()),
+            "why": tuple(item.free() for item in root.get("why", []).items()),
             "guards": tuple(each(root.get("guards", []), read_guard)),
             "opaque": tuple(each(root.get("opaque", []), read_edge)),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
@@ -254,6 +260,16 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def each(field: Field, read: Callable[[Field], T]) -> list[T]:
     """Every item of a list, read."""
     return [read(item) for item in field.items()]
+
+
+def read_link(field: Field) -> Link:
+    """One link: the pair it starts at and the port's key, the pair it goes to and the input's name."""
+    rows = field.items(4)
+    if len(rows) != 4:
+        raise SampleError(f"{field.path}: expected source, port, target, name")
+    source, port, target, name = rows
+    ends = [None if end.value is None else end.whole() for end in (source, target)]
+    return Link(ends[0], port.text(), ends[1], name.text())
 
 
 def read_guard(field: Field) -> Guard:

@@ -25,9 +25,9 @@ Results = Mapping[str, Any]
 
 
 def write(
-    capture: Capture, path: str | os.PathLike[str], inputs: Inputs, kept: Mapping[str, Any], values: Results
+    capture: Capture, path: str | os.PathLike[str], inputs: Inputs, kept: Mapping[str, Any], values: Sequence[Results]
 ) -> Path:
-    """Write a sample. `kept` (witness, verdict) goes into capture.json as it is; statistics are of `values`."""
+    """Write a sample: `kept` goes into capture.json as it is; statistics are of each Pair's `values`."""
     place = Path(path)
     staging = None
     try:
@@ -93,7 +93,7 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
         )
 
 
-def fill(folder: Path, capture: Capture, inputs: Inputs, kept: Mapping[str, Any], values: Results) -> None:
+def fill(folder: Path, capture: Capture, inputs: Inputs, kept: Mapping[str, Any], values: Sequence[Results]) -> None:
     """Every file of a sample."""
     content = describe(capture)
     content["pairs"] = []
@@ -102,7 +102,7 @@ def fill(folder: Path, capture: Capture, inputs: Inputs, kept: Mapping[str, Any]
         row: dict[str, Any] = {"folder": name, "name": pair.name}
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
-                row[side] = write_side(folder / name / side, capture, side, graph, values)
+                row[side] = write_side(folder / name / side, capture, side, graph, values[index])
         content["pairs"].append(row)
     content |= kept
     content["recipes"] = {name: to_json(recipe) for name, recipe in inputs.recipes.items()}

@@ -1,0 +1,107 @@
+"""Links, read: which inputs of a Pair come from another, what is the whole Capture's own, and who wants a gradient.
+
+A Capture of one Pair needs no links: its ports are the Capture's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backprint.errors import SampleError
+from backprint.graph.nouns import OUT_ROLES, Capture, Link, Port, Spec
+
+FREE = ("parameter", "buffer", "constant", "input")
+"""The roles of inputs that a caller gives; those of an input that a link feeds do not count."""
+
+
+def feeds(capture: Capture, pair: int) -> tuple[Link, ...]:
+    """The links that feed a Pair."""
+    return tuple(link for link in capture.links if link.target == pair)
+
+
+def results(capture: Capture) -> tuple[Link, ...]:
+    """The links to the Capture's own results, in their order."""
+    if not capture.links and len(capture.pairs) == 1:
+        outputs = capture.pairs[0].forward.by_role("output")
+        return tuple(Link(0, f"output {port.name}", None, port.name) for port in outputs)
+    return tuple(link for link in capture.links if link.target is None)
+
+
+def role_of(link: Link) -> str:
+    """The role of the port that a link starts at."""
+    return link.port.partition(" ")[0]
+
+
+def name_of(link: Link) -> str:
+    """The name of the port that a link starts at."""
+    return link.port.partition(" ")[2]
+
+
+def free_ports(capture: Capture) -> Iterator[Port]:
+    """The inputs that a caller gives, a name once, forward ones before the backward's of each Pair."""
+    seen: set[str] = set()
+    for index, pair in enumerate(capture.pairs):
+        fed = {link.name for link in feeds(capture, index)}
+        for graph in (pair.forward, pair.backward):
+            for port in graph.inputs if graph is not None else ():
+                if port.role in FREE and port.name not in seen and port.name not in fed:
+                    seen.add(port.name)
+                    yield port
+
+
+def between(capture: Capture) -> frozenset[str]:
+    """The names of values that only stand between Pairs."""
+    return frozenset(
+        link.name for link in capture.links if link.target is not None and role_of(link) in ("output", "gradient")
+    )
+
+
+def mutated(capture: Capture) -> tuple[str, ...]:
+    """The names of the program's own tensors that it changes."""
+    own = between(capture)
+    names = [port.name for pair in capture.pairs for port in pair.forward.by_role("mutation")]
+    return tuple(dict.fromkeys(name for name in names if name not in own))
+
+
+def specs(capture: Capture) -> dict[str, Spec]:
+    """What each of the Capture's own results is, and each value whose gradient a backward takes."""
+    found: dict[str, Spec] = {}
+    for link in results(capture):
+        ports = capture.pairs[link.source].forward.outputs if link.source is not None else tuple(free_ports(capture))
+        role = role_of(link) if link.source is not None else None
+        found[link.name] = next(p.spec for p in ports if p.name == name_of(link) and role in (None, p.role))
+    for pair in capture.pairs:
+        for port in pair.backward.by_role("tangent") if pair.backward is not None else ():
+            found.setdefault(port.name, port.spec)
+    return found
+
+
+def consumers(capture: Capture, pair: int, port: str) -> tuple[Link, ...]:
+    """The links that take a port to later Pairs, the latest first."""
+    taken = [link for link in capture.links if link.source == pair and link.port == port and link.target is not None]
+    return tuple(sorted(taken, key=lambda link: -(link.target or 0)))
+
+
+def check_links(links: tuple[Link, ...], count: int) -> None:
+    """Raise unless every link goes from a Pair to a later one or to a result, and no value comes from two places."""
+    fed: dict[tuple[int | None, str], str] = {}
+    for link in links:
+        where = f"link {link.port!r:.80} of {link.source} to {link.name!r:.80} of {link.target}"
+        if role_of(link) not in (*OUT_ROLES, *FREE) or not name_of(link):
+            raise SampleError(f"{where}: {link.port!r:.80} is no key of a port, as 'output y' is")
+        for end in (link.source, link.target):
+            if end is not None and not 0 <= end < count:
+                raise SampleError(f"{where}: there is no pair {end}; the sample has {count}")
+        if link.source is None and (link.target is not None or role_of(link) not in FREE):
+            raise SampleError(f"{where}: only a result is handed through, and only from an input")
+        if link.source is not None and role_of(link) not in ("output", "mutation", "gradient"):
+            raise SampleError(f"{where}: a link starts at an output, a mutation or a gradient")
+        if link.target is not None and link.source is not None and link.source >= link.target:
+            raise SampleError(f"{where}: a link goes to a later pair")
+        before = fed.setdefault((link.target, link.name), role_of(link))
+        if before != role_of(link):
+            raise SampleError(f"{where}: it is fed from two places")
+    plain = [(link.target, link.name) for link in links if role_of(link) != "gradient"]
+    twice = [key for key in dict.fromkeys(plain) if plain.count(key) > 1]
+    if twice:
+        raise SampleError(f"links: {twice[0][1]!r:.80} of {twice[0][0]} is fed from two places")

@@ -1,0 +1,354 @@
+"""Engine dynamo: every graph a Pair, the whole proved against eager; what is not whole is refused; all stays."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from broken import BROKEN, cut, leaf
+from programs import PROGRAMS
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+
+import backprint as bp
+from backprint.graph.text import parse
+
+UNDIFFERENTIABLE = {"no_gradients_at_all"}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_program_that_dynamo_cuts_is_captured_right(name: str) -> None:
+    target, args = BROKEN[name]()
+    capture = bp.capture(target, args=args, engine="dynamo")
+    assert (capture.engine, len(capture.pairs) > 1, bool(capture.breaks)) == ("dynamo", True, True)
+    for graph in [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]:
+        assert parse(graph.code) == graph
+    *parts, whole = capture.verify()
+    assert [part.name for part in parts] == [f"{capture.name} {pair.name}" for pair in capture.pairs]
+    assert {part.verdict for part in parts} <= {"bitwise", "undifferentiable"}, parts
+    assert whole.verdict == ("undifferentiable" if name in UNDIFFERENTIABLE else "bitwise"), whole.detail
+    assert whole.ports
+
+
+REFUSED = {
+    "recurrent": "outside of every graph",
+    "tensor_hook": "lose a tensor hook",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_without_breaks_is_captured_right_or_refused_by_name(name: str) -> None:
+    target, args, kwargs = PROGRAMS[name]()
+    if name in REFUSED:
+        with pytest.raises(bp.CaptureError, match=REFUSED[name]):
+            bp.capture(target, args=args, kwargs=kwargs, engine="dynamo")
+        return
+    capture = bp.capture(target, args=args, kwargs=kwargs, engine="dynamo")
+    assert {verdict.verdict for verdict in capture.verify()} <= {"bitwise", "undifferentiable"}
+
+
+def test_a_value_used_twice_in_one_pair_and_again_in_a_later_one_is_close() -> None:
+    """Autograd adds (c + b) + a; a Pair adds its own a + b before it hands them on."""
+
+    def f(x: Tensor) -> Tensor:
+        y = x.exp()
+        cut()
+        a = y.sin() * y.cos() * y.tanh()
+        cut()
+        return a * y
+
+    capture = bp.capture(f, leaf(1000), engine="dynamo")
+    *parts, whole = capture.verify()
+    assert [part.verdict for part in parts] == ["bitwise"] * 3
+    assert whole.verdict == "close"
+    assert {port.verdict for port in whole.ports if port.role == "output"} == {"bitwise"}
+    assert max(port.error for port in whole.ports) < 1e-6
+
+
+def test_names_lines_roles_and_breaks_are_the_users() -> None:
+    target, args = BROKEN["a_break_inside_nested_modules"]()
+    capture = bp.capture(target, args=args, engine="dynamo")
+    names = {port.name for pair in capture.pairs for port in pair.forward.by_role("parameter")}
+    assert names == set(dict(target.named_parameters()))
+    steps = [step for pair in capture.pairs for step in pair.forward.steps if step.source]
+    assert {step.source.file for step in steps} == {"broken.py"}
+    assert {step.source.function for step in steps} == {"forward"}
+    assert {"first", "middle.inner.fc", "middle.last"} <= {step.source.module for step in steps}
+    assert any("broken.py" in text and "torch._dynamo.graph_break()" in text for text in capture.breaks)
+
+
+def test_a_read_becomes_a_guard_on_the_pair_that_gives_the_value() -> None:
+    target, args = BROKEN["an_item"]()
+    capture = bp.capture(target, args=args, engine="dynamo")
+    (guard,) = capture.guards
+    assert (guard.kind, guard.inputs, guard.source.code) == ("value", ("n",), "return y * n.max().item()")
+    assert [step.target for step in capture.pairs[0].forward.steps][-2:] == [
+        *("aten._local_scalar_dense.default", "assert_equal")
+    ]
+    x = torch.randn(3)
+    assert torch.equal(bp.replay(capture, x, torch.tensor([2, 1, 0])).outputs, x.sin() * 2)
+    with pytest.raises(bp.GuardError, match=r"n\.max"):
+        bp.replay(capture, x, torch.arange(4)[1:])
+
+
+def test_auto_takes_aot_where_it_can_and_says_why_it_could_not() -> None:
+    assert bp.capture(lambda x: x.sin(), leaf(3)).why == ()
+    target, args = BROKEN["an_item"]()
+    capture = bp.capture(target, args=args)
+    assert capture.engine == "dynamo"
+    (why,) = capture.why
+    assert why.startswith("aot: ")
+    assert "specialise=True" in why
+
+
+@pytest.mark.parametrize("options", [{"mode": "eval"}, {"loss": lambda y: y.square().mean()}, {"partition": "default"}])
+def test_options(options: dict[str, Any]) -> None:
+    target, args = BROKEN["a_break_inside_nested_modules"]()
+    capture = bp.capture(target, args=args, engine="dynamo", **options)
+    assert {verdict.verdict for verdict in capture.verify()} == {"bitwise"}
+    assert ("loss" in capture.signature.differentiable) == ("loss" in options)
+
+
+def test_a_replay_gives_what_the_program_gives() -> None:
+    target, args = BROKEN["a_value_that_is_a_result_too"]()
+    capture = bp.capture(target, args=args, engine="dynamo")
+    x = leaf(5)
+    wanted = target(x)
+    torch.autograd.backward([wanted[0], *wanted[1].values()], [torch.ones(5)] * 4)
+    found = bp.replay(capture, x)
+    assert torch.equal(found.outputs[1]["again"], wanted[1]["again"])
+    assert found.outputs[1]["x"] is x
+    assert torch.equal(found.gradients["x"], x.grad)
+    weights = [torch.randn(5) for _ in range(4)]
+    x.grad = None
+    wanted = target(x)
+    torch.autograd.backward([wanted[0], *wanted[1].values()], weights)
+    assert torch.equal(bp.replay(capture, x, tangents=weights).gradients["x"], x.grad)
+
+
+# ------------------------------------------------------------------ what is not whole
+
+
+def disabled_operator() -> Callable[..., Any]:
+    outside = torch._dynamo.disable(lambda y: y * 2)
+    return lambda x: outside(x.sin()).cos()
+
+
+def break_in_a_loop() -> Callable[..., Any]:
+    def f(x: Tensor) -> Tensor:
+        for _ in range(2):
+            x = x.sin()
+            cut()
+        return x
+
+    return f
+
+
+def data_dependent_size() -> Callable[..., Any]:
+    return lambda x: x[x > 0].sum()
+
+
+def differentiable_value_changed_later() -> Callable[..., Any]:
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        cut()
+        y.mul_(3)
+        cut()
+        return y * x
+
+    return f
+
+
+def view_of_what_is_changed_later() -> Callable[..., Any]:
+    def f(x: Tensor) -> Tensor:
+        y = x.detach().clone()
+        z = y[:2]
+        cut()
+        y.mul_(3)
+        cut()
+        return z * 2
+
+    return f
+
+
+def compiled_inside() -> Callable[..., Any]:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = torch.compile(nn.Linear(3, 3), backend="eager")
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc(x)
+
+    return Net()
+
+
+def hooked_and_shared() -> Callable[..., Any]:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+            self.fc.weight.register_hook(lambda gradient: gradient.clamp(-1, 1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.fc(x)
+            cut()
+            return self.fc(x)
+
+    return Net()
+
+
+def cast_once_for_two_graphs() -> Callable[..., Any]:
+    weight = leaf(3, 3)
+
+    def f(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            x = x @ weight
+            cut()
+            x = x @ weight
+        return x.float()
+
+    return f
+
+
+NOT_WHOLE = {
+    disabled_operator: r"aten.mul.Tensor runs outside of every graph.*test_dynamo.py:\d+ in <lambda>",
+    break_in_a_loop: r"aten.sin.default runs outside of every graph.*test_dynamo.py:\d+ in f: 'x = x.sin\(\)'",
+    data_dependent_size: "runs outside of every graph",
+    differentiable_value_changed_later: "changes it in place, and autograd would have to follow",
+    view_of_what_is_changed_later: "shares memory with a tensor that graph 1 changes in place",
+    compiled_inside: "fc is compiled already",
+    hooked_and_shared: "fc.weight has a gradient hook and is used by 2 graphs",
+    cast_once_for_two_graphs: "casts it once",
+}
+
+
+@pytest.mark.parametrize("make", NOT_WHOLE)
+def test_what_the_graphs_do_not_hold_is_refused_by_name(make: Callable[[], Callable[..., Any]]) -> None:
+    target = make()
+    with pytest.raises(bp.CaptureError, match=NOT_WHOLE[make]):
+        bp.capture(target, leaf(3, 3), engine="dynamo")
+
+
+# ------------------------------------------------------------------ everything stays as it was
+
+
+def dynamo_picture() -> dict[str, Any]:
+    """Everything of Dynamo's that a capture could disturb."""
+    return {
+        "counters": {key: dict(counts) for key, counts in counters.items()},
+        "config": torch._dynamo.config.get_config_copy(),
+        "reasons": len(torch._dynamo.utils.graph_break_reasons),
+        "frames": torch._dynamo.convert_frame.FRAME_COUNTER,
+        "hooks": len(torch._dynamo.convert_frame._bytecode_hooks),
+        "log": logging.getLogger("torch._dynamo").level,
+        "codes": len(torch._dynamo.convert_frame.input_codes.seen_ids),
+        "callback": torch._C._dynamo.eval_frame.get_eval_frame_callback(),
+        "names": set(globals()),
+        "modes": (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()),
+        "random": torch.get_rng_state().tolist(),
+        "grad mode": torch.is_grad_enabled(),
+    }
+
+
+def helper() -> int:
+    return 2
+
+
+def of_the_users(x: Tensor) -> Tensor:
+    y = x.sin() * helper()
+    cut()
+    return y.cos() * helper()
+
+
+def test_what_the_user_has_compiled_is_not_compiled_again() -> None:
+    compiles = 0
+
+    def backend(module: Any, examples: Any) -> Any:
+        nonlocal compiles
+        compiles += 1
+        return module
+
+    mine = torch.compile(of_the_users, backend=backend)
+    x = leaf(3)
+    wanted = mine(x)
+    assert compiles == 2
+    before = dynamo_picture()
+    for size in range(3, 15):
+        assert len(bp.capture(of_the_users, leaf(size), engine="dynamo").pairs) == 2
+    before["random"] = torch.get_rng_state().tolist()
+    assert dynamo_picture() == before
+    assert torch.equal(mine(x), wanted)
+    assert compiles == 2
+
+
+def test_what_the_user_compiles_later_does_not_know_of_the_capture() -> None:
+    compiles = 0
+
+    def backend(module: Any, examples: Any) -> Any:
+        nonlocal compiles
+        compiles += 1
+        return module
+
+    def f(x: Tensor) -> Tensor:
+        return x.sin() * helper()
+
+    bp.capture(f, leaf(3), engine="dynamo")
+    mine = torch.compile(f, backend=backend)
+    mine(leaf(4))
+    assert compiles == 1
+    mine(leaf(5))
+    assert compiles == 2, "the second size makes it dynamic"
+    mine(leaf(6))
+    assert compiles == 2
+
+
+class Fails(nn.Module):
+    def __init__(self, error: type[BaseException], at: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+        self.register_buffer("count", torch.zeros(()))
+        self.error, self.at, self.runs = error, at, [0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        x = self.fc(x)
+        stop(self.runs, self.error, self.at)
+        return x.relu()
+
+
+def stop(runs: list[int], error: type[BaseException], at: int) -> None:
+    cut()
+    runs[0] += 1
+    if runs[0] == at:
+        raise error("on purpose")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_everything_is_as_it_was_after_a_failure_under_dynamo(error: type[BaseException]) -> None:
+    model, x = Fails(error, at=2), torch.randn(2, 3)
+    Fails.runs = model.runs  # the list is the model's own state otherwise, and put back after the first run
+    state = {name: tensor.tolist() for name, tensor in model.state_dict().items()}
+    before = dynamo_picture()
+    kind = KeyboardInterrupt if error is KeyboardInterrupt else bp.CaptureError
+    with pytest.raises(kind, match="on purpose"):
+        bp.capture(model, x, engine="dynamo")
+    assert dynamo_picture() == before
+    assert {name: tensor.tolist() for name, tensor in model.state_dict().items()} == state
+    assert model.fc.weight.grad is None
+
+
+@pytest.mark.parametrize("name", ["a_buffer_changed_in_one_and_read_in_another", "a_tensor_from_outside"])
+def test_everything_is_as_it_was(name: str) -> None:
+    target, args = BROKEN[name]()
+    state = {key: value.clone() for key, value in target.state_dict().items()} if isinstance(target, nn.Module) else {}
+    versions = [tensor._version for tensor in args]
+    before = dynamo_picture()
+    bp.capture(target, args=args, engine="dynamo").verify()
+    assert dynamo_picture() == before
+    assert [tensor._version for tensor in args] == versions
+    assert all(torch.equal(target.state_dict()[key], value) for key, value in state.items())
+    assert all(tensor.grad is None for tensor in args)
