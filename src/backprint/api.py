@@ -42,6 +42,35 @@ def capture(
     return replace(made, recipes=fit_inputs(made, made.origin.values()))
 
 
+def record(
+    script: Any,
+    arguments: Sequence[str] = (),
+    steps: tuple[int, int] = (1, 2),
+    done: Callable[[int, Capture], None] | None = None,
+) -> list[Capture]:
+    """Run an unmodified training script, and capture its steps from `steps[0]` to before `steps[1]`, counted from 0.
+
+    A step ends with an optimizer's step: forward, backward and update are linked Pairs. `done` is given each step's
+    number and Capture while the script still runs. What the script prints, raises and computes is its own.
+    """
+    from dataclasses import replace
+
+    from backprint.capture.recording import Recording, running_script
+    from backprint.sample.inputs import fit_inputs
+
+    made: list[Capture] = []
+
+    def keep(number: int, capture: Capture) -> None:
+        whole = replace(capture, recipes=fit_inputs(capture, capture.origin.values()))
+        if done is None:
+            made.append(whole)
+        else:
+            done(number, whole)
+
+    running_script(Recording(steps[0], steps[1], keep), script, arguments)
+    return made
+
+
 def call_of(
     target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -41,6 +41,7 @@ class Draft:
     echo: Echo | None = None
     writes: tuple[str, ...] = ()
     keep: bool = False
+    shown: bool = False
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -108,6 +109,16 @@ class Writer:
                 made.names[root.place] = (self.locals[root.key], 0)
                 made.roots.append(root.place)
             self.places[self.locals[root.key]] = root.place
+
+    def forget_views(self) -> None:
+        """From here on, views are made anew from what they are views of."""
+        for memory in self.memory.values():
+            made = memory.made
+            memory.names = {
+                place: name
+                for place, name in memory.names.items()
+                if place == memory.base or place not in made or made[place].func is None
+            }
 
     def read(self, place: Place) -> Ref:
         """The current value of a tensor."""
@@ -313,7 +324,7 @@ class Writer:
         else:
             self.plain(call)
         if len(self.drafts) > before:
-            name = self.last if self.last and self.drafts is self.forward else self.drafts[-1].name
+            name = self.last or self.drafts[-1].name
             self.heads.setdefault(call.seq - 1, (name, call))
 
     def is_silent(self, call: Call) -> bool:
@@ -655,9 +666,13 @@ class Writer:
                 value = self.read(item)
                 self.put(Draft("guard_0", "assert_shape", (value, tuple(item.shape))))
         elif isinstance(result, float) and math.isnan(result):
-            self.put(Draft("guard_0", "assert_nan", (Ref(name),)))
+            self.put(Draft("guard_0", "assert_nan", (Ref(name),), shown=self.is_shown(result)))
         elif isinstance(result, (bool, int, float, complex)):
-            self.put(Draft("guard_0", "assert_equal", (Ref(name), result)))
+            self.put(Draft("guard_0", "assert_equal", (Ref(name), result), shown=self.is_shown(result)))
+
+    def is_shown(self, result: Any) -> bool:
+        """Whether the user's own code read a real number, as one does to show it; library code reads to compute."""
+        return isinstance(result, float) and self.call is not None and self.call.shown
 
     def echo(self, call: Call) -> Echo | None:
         """What a call of the backward answers to in the forward."""

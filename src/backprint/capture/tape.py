@@ -10,6 +10,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autog
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -40,6 +41,7 @@ class Place(NamedTuple):
 class Call(NamedTuple):
     """One operator that ran. Tensors stand as Places; `node` is the autograd node whose backward it is part of.
 
+    `sums` says that autograd adds to a leaf's gradient, `shown` that the user's own code reads a value.
     `state` is the generator's state before a random draw, `after` the one after it; `own` says that the generator was
     the program's own. `seq` numbers the autograd node that this call makes, where it makes one.
     """
@@ -54,6 +56,8 @@ class Call(NamedTuple):
     state: bytes | None = None
     after: bytes | None = None
     own: bool = False
+    sums: bool = False
+    shown: bool = False
 
 
 @dataclass(slots=True)
@@ -171,6 +175,8 @@ class Recorder(Watch):
                 state,
                 None if state is None else state_of_generator(generator),
                 generator is not None,
+                node is not None and node.name() == "torch::autograd::AccumulateGrad",
+                reads_values(func) and frames.is_users(sys._getframe(1).f_code.co_filename),
             )
         )
         return result

@@ -252,7 +252,7 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
             f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})"
         )
         return []
-    verdicts = against(results, wanted)
+    verdicts = against(known(capture.origin, results, wanted), wanted)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
     again = eager(capture, draw)
@@ -343,7 +343,8 @@ def part(capture: Capture, index: int, played: Played, draw: str, said: list[str
         return results, part_against_program(capture, index, played, results)
     rows = part_rows(capture, index)
     if rows and draw == "recipe":
-        return results, against_rows(rows, results)
+        spoken = {key: value for key, value in results.ports.items() if key in rows}
+        return results, against_rows(rows, Results(spoken))
     if rows:
         return results, []
     pair = capture.pairs[index]
@@ -359,10 +360,17 @@ def part(capture: Capture, index: int, played: Played, draw: str, said: list[str
     return results, [port for port in against(results, wanted) if port.role == "gradient"]
 
 
+def known(oracle: Any, results: Results, wanted: Results) -> Results:
+    """The results that an oracle speaks of: a recorded step's kept only some of what it gave."""
+    if not getattr(oracle, "partial", False):
+        return results
+    return Results({key: value for key, value in results.ports.items() if key in wanted.ports})
+
+
 def part_against_program(capture: Capture, index: int, played: Played, results: Results) -> list[PortVerdict]:
     """One Pair against the program that it was traced from, run now."""
     wanted = part_eager(capture, index, played)
-    verdicts = against(results, wanted)
+    verdicts = against(known(capture.origin.parts[index], results, wanted), wanted)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
     again = part_eager(capture, index, played)
@@ -379,8 +387,9 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
         except Exception as error:  # whatever the graph raises on these inputs, its Pair did not
             name = capture.pairs[index].name
             raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
-    written = {name: played.values[name] for name in played.mutations}
-    asked: dict[str, Tensor | None] = dict.fromkeys(played.gradients or {})
+    written = {name: played.values[name] for name in played.mutations if name in played.values}
+    partial = getattr(capture.origin.parts[index], "partial", False)
+    asked: dict[str, Tensor | None] = {} if partial else dict.fromkeys(played.gradients or {})
     return keyed(outcome.outputs, written | outcome.mutations, asked | outcome.gradients)
 
 

@@ -86,6 +86,7 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     asked = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
     found = {}
     wanted = {f"tangent {name}": known[name] for name in (*capture.signature.differentiable, *asked)}
+    started = getattr(capture.origin, "partial", False)  # a recorded step went backward from ones
     for key, spec in {**wanted, **linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
         shape = tuple(int(size) for size in spec.shape)
@@ -95,6 +96,8 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
         recipe = Recipe(
             "normal", spec.dtype, shape, tuple(stride), spec.device, extent, 0, derive(capture.seed, key), facts
         )
+        if started and key in wanted:
+            recipe = replace(recipe, kind="constant", seed=0, facts=(("value", 1.0),))
         found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
     return found
 

@@ -1,0 +1,71 @@
+"""`backprint record SCRIPT [ARGS]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "-o", "--output", default="recorded", show_default=True, type=click.Path(path_type=Path), help="Where samples go."
+)
+@click.option("--steps", default="1:2", show_default=True, metavar="A:B", help="Steps from A to before B, from 0 on.")
+@click.option(
+    "--data",
+    default="exact",
+    show_default=True,
+    type=click.Choice(["exact", "none"]),
+    help="Whether the values that the step took are kept: without them it cannot be run again.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace samples that are there already.")
+@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, arguments: tuple[str, ...]) -> None:
+    """Run a training script unmodified, and keep its steps: forward, backward and optimizer, linked.
+
+    Options come before SCRIPT; all after it are the script's own, as are its output, results and exit code. What
+    Backprint has to say goes to standard error. A step ends where an optimizer's step does, or, where a script has no
+    optimizer, where a backward does.
+    """
+    from backprint.errors import BackprintError, UsageError
+    from backprint.sample.save import check_place
+
+    first, last = read_steps(steps)
+    places = {number: output if last - first == 1 else output / f"step_{number}" for number in range(first, last)}
+    for place in places.values():
+        check_place(place, overwrite)
+    import backprint as bp
+
+    def keep(number: int, capture: Any) -> None:
+        path = bp.save(capture, places[number], data, overwrite=overwrite)
+        verdict = bp.load(path).verdict or {}
+        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict.get('verdict')}, in {path}")
+
+    try:
+        bp.record(script, arguments, (first, last), keep)
+    except UsageError:
+        raise
+    except BackprintError as error:
+        tell(f"{type(error).__name__}: {error}")
+        raise SystemExit(1) from error
+
+
+def read_steps(text: str) -> tuple[int, int]:
+    """`A:B` as two numbers, `A` alone as that step."""
+    from backprint.errors import UsageError
+
+    first, colon, last = text.partition(":")
+    if not first.isdigit() or (colon and not last.isdigit()):
+        raise UsageError(f"--steps {text}: write A:B, as 1:2 for the second step, or A")
+    return int(first), int(last) if colon else int(first) + 1
+
+
+def tell(text: str) -> None:
+    """A line to standard error, whatever the script has done to it."""
+    os.write(2, f"backprint: {text}\n".encode())
+    sys.stderr.flush()
