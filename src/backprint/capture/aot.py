@@ -96,7 +96,9 @@ class Recorded:
             if self.expected is not None and self.expected.operator == str(func):
                 reading, self.expected = self.expected, None
                 with self.mode:
-                    return pytree.tree_map(fake_like, reading.result)
+                    result = pytree.tree_map(fake_like, reading.result)
+                self.follow(result, reading.result)  # in place of the unwritten memory that `fake_like` was followed by
+                return result
             known, real = self.really(func, args, kwargs or {})
             if not known:
                 raise
@@ -124,6 +126,8 @@ class Recorded:
 
     def follow(self, fake: Any, real: Any) -> None:
         """Remember the real values behind a result."""
+        if self.reals is None:
+            return
         for left, right in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
             if isinstance(left, FakeTensor) and isinstance(right, Tensor):
                 self.reals[left] = right
