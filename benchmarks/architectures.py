@@ -57,7 +57,7 @@ def classified() -> dict[str, Tensor]:
     return tokens() | {"labels": torch.randint(CLASSES, (BATCH,))}
 
 
-def looking_everywhere() -> dict[str, Tensor]:
+def everywhere() -> dict[str, Tensor]:
     """Which tokens attend to all others: the first."""
     return {"global_attention_mask": torch.eye(1, TOKENS, dtype=torch.long).repeat(BATCH, 1)}
 
@@ -247,7 +247,8 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("big_bird", CODER, "BigBirdForMaskedLM", lambda: text(64),
                  dict(ENCODER, attention_type="block_sparse", block_size=4, num_random_blocks=2,
                       max_position_embeddings=128)),
-    Architecture("longformer", CODER, "LongformerForMaskedLM", lambda: text() | looking_everywhere(), dict(ENCODER, attention_window=4)),
+    Architecture("longformer", CODER, "LongformerForMaskedLM", lambda: text() | everywhere(),
+                 dict(ENCODER, attention_window=4)),
     Architecture("modernbert", CODER, "ModernBertForMaskedLM", text,
                  dict(ENCODER, embedding_dropout=0.1, mlp_dropout=0.1, attention_dropout=0.1, local_attention=8,
                       cls_token_id=1, sep_token_id=2)),
@@ -257,8 +258,9 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("bart", PAIR, "BartForConditionalGeneration", translated, BOTH),
     Architecture("pegasus", PAIR, "PegasusForConditionalGeneration", translated, BOTH),
     Architecture("marian", PAIR, "MarianMTModel", translated, BOTH),
-    Architecture("led", PAIR, "LEDForConditionalGeneration", lambda: translated() | looking_everywhere(),
-                 dict(BOTH, attention_window=4, max_encoder_position_embeddings=64, max_decoder_position_embeddings=64)),
+    Architecture("led", PAIR, "LEDForConditionalGeneration", lambda: translated() | everywhere(),
+                 dict(BOTH, attention_window=4, max_encoder_position_embeddings=64,
+                      max_decoder_position_embeddings=64)),
     Architecture("prophetnet", PAIR, "ProphetNetForConditionalGeneration", translated,
                  dict(vocab_size=WORDS, hidden_size=32, encoder_ffn_dim=64, decoder_ffn_dim=64, num_encoder_layers=2,
                       num_decoder_layers=2, num_encoder_attention_heads=4, num_decoder_attention_heads=4,
@@ -329,7 +331,8 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("flava", SEVERAL, "FlavaForPreTraining", pretrained,
                  dict(text_config=SMALL, image_config=dict(IMAGE, patch_size=4, mask_token=True, vocab_size=WORDS),
                       multimodal_config=TOWER, hidden_size=32, projection_dim=16,
-                      image_codebook_config=dict(num_groups=4, hidden_size=8, vocab_size=WORDS, num_blocks_per_group=1))),
+                      image_codebook_config=dict(num_groups=4, hidden_size=8, vocab_size=WORDS,
+                                                 num_blocks_per_group=1))),
     Architecture("llava", SEVERAL, "LlavaForConditionalGeneration", shown,
                  dict(text_config=dict(GROUPED, model_type="llama", vocab_size=WORDS + 1),
                       vision_config=dict(EYES, model_type="clip_vision_model"), image_token_index=WORDS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ def edge(make: Callable[[], Program]) -> Callable[[], Program]:
 
 def net(*widths: int) -> nn.Sequential:
     """Linear layers with GELUs between them."""
-    layers = [nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)]
+    layers = [nn.Linear(a, b) for a, b in itertools.pairwise(widths)]
     return nn.Sequential(*[part for layer in layers for part in (layer, nn.GELU())][:-1])
 
 
@@ -627,7 +628,11 @@ def checkpoint_in_checkpoint() -> Program:
 @edge
 def checkpoint_of_a_sequence() -> Program:
     model = net(4, 8, 8, 4)
-    return Body(lambda self, x: checkpoint_sequential(self.net, 2, x, use_reentrant=False), net=model), (leaf(3, 4),), {}
+    return (
+        Body(lambda self, x: checkpoint_sequential(self.net, 2, x, use_reentrant=False), net=model),
+        (leaf(3, 4),),
+        {},
+    )
 
 
 @edge
@@ -670,9 +675,11 @@ def autocast_with_attention() -> Program:
 @edge
 def complex_layers() -> Program:
     model = nn.Linear(3, 3, dtype=torch.complex64)
-    return Body(lambda self, x: torch.view_as_real(self.net(x)).square().sum(-1), net=model), (
-        leaf(4, 3, dtype=torch.complex64),
-    ), {}
+    return (
+        Body(lambda self, x: torch.view_as_real(self.net(x)).square().sum(-1), net=model),
+        (leaf(4, 3, dtype=torch.complex64),),
+        {},
+    )
 
 
 @edge
@@ -885,9 +892,11 @@ def default_device_and_dtype() -> Program:
 
 @edge
 def scripted_part() -> Program:
-    return Body(lambda self, x: self.net(x) * 2, net=torch.jit.trace(nn.Linear(3, 2), torch.randn(1, 3))), (
-        leaf(4, 3),
-    ), {}
+    return (
+        Body(lambda self, x: self.net(x) * 2, net=torch.jit.trace(nn.Linear(3, 2), torch.randn(1, 3))),
+        (leaf(4, 3),),
+        {},
+    )
 
 
 @edge

@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
+from backprint.capture.convert import pin_dtypes
 from backprint.capture.program import (
     Program,
     Substitute,
@@ -335,6 +336,7 @@ def trace_once(
             raise CaptureError(f"{program.title} runs, but AOTAutograd cannot trace it: {said}") from error
         graph_module = joint.graph_module
         take_out_copies(graph_module)
+        pin_dtypes(graph_module)
         return cut(run, graph_module, partition)
 
 
@@ -393,6 +395,7 @@ class _Run:
         ready = assemble(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
+        self.open.enter_context(quiet_state(program.target()))  # AOTAutograd runs the program more than once
         self.open.enter_context(placed(program, ready, self.table))
         with Lines(self.paths), told if self.readings else contextlib.nullcontext():
             result = with_loss(program, call(program, ready))
