@@ -441,6 +441,19 @@ def test_state_that_steers_a_program_is_as_it_was_in_each_of_its_runs() -> None:
     assert model.calls == 0
 
 
+def test_numbers_from_numpy_and_python_are_the_same_in_every_run_and_a_guard() -> None:
+    def f(x: Tensor) -> Tensor:
+        return x * random.random() + torch.from_numpy(numpy.random.rand(3)).float()
+
+    capture = bp.capture(f, torch.randn(3))
+    before = random.getstate(), numpy.random.get_state()[1].tobytes(), numpy.random.get_state()[2]
+    assert capture.verify()[0].verdict == "bitwise"
+    assert before == (random.getstate(), numpy.random.get_state()[1].tobytes(), numpy.random.get_state()[2])
+    said = [guard.text for guard in capture.guards]
+    assert said == [f"the numbers that {name} gave are constants" for name in ("numpy.random", "random")]
+    assert not bp.capture(lambda x: x * 2, torch.randn(3)).guards
+
+
 def test_a_default_dtype_that_the_program_sets_is_written_at_what_took_it() -> None:
     def f(x: Tensor) -> Tensor:
         low = torch.ones(3)

@@ -52,6 +52,17 @@ class Outcome:
 
 
 @dataclass(slots=True, eq=False)
+class Chance:
+    """Where random numbers that are not torch's stood when a call was read, and which of them a run drew.
+
+    A graph cannot draw them: every run of the program has the same ones, and the graph has them as constants.
+    """
+
+    states: dict[str, Any]
+    drawn: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
 class Program:
     """A callable with its named tensors. `values` are the inputs as captured; a module's state is live."""
 
@@ -71,6 +82,7 @@ class Program:
     defaulted: bool = False
     silent: bool = False
     changed: frozenset[str] | None = None
+    chance: Chance = field(default_factory=lambda: Chance(foreign_states()))
     title: str = "program"
 
     @property
@@ -329,7 +341,8 @@ def call(program: Program, values: Mapping[str, Tensor]) -> Any:
     target = program.target()
     leaves = [values[leaf.name] if isinstance(leaf, _Slot) else leaf for leaf in program.leaves]
     args, kwargs = pytree.tree_unflatten(leaves, program.structure)
-    return target(*args, **kwargs)
+    with same_chance(program.chance):
+        return target(*args, **kwargs)
 
 
 def shielded(program: Program, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
@@ -490,15 +503,42 @@ def quiet_random() -> Iterator[None]:
     """Every random state as it was: torch's on every device, numpy's, Python's."""
     cpu = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    python = random.getstate()
-    numpy = sys.modules.get("numpy")
-    state = numpy.random.get_state() if numpy is not None else None
+    foreign = foreign_states()
     try:
         yield
     finally:
         torch.set_rng_state(cpu)
         if cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(state)
+        put_foreign(foreign)
+
+
+def foreign_states() -> dict[str, Any]:
+    """The states of Python's random numbers, and of numpy's where it is imported."""
+    numpy = sys.modules.get("numpy")
+    return {"random": random.getstate()} | ({} if numpy is None else {"numpy.random": numpy.random.get_state()})
+
+
+def put_foreign(states: Mapping[str, Any]) -> None:
+    """Set the states of Python's and numpy's random numbers."""
+    random.setstate(states["random"])
+    if "numpy.random" in states:
+        sys.modules["numpy"].random.set_state(states["numpy.random"])
+
+
+def plain(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A random state that can be compared: numpy's has an array in it."""
+    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state)
+
+
+@contextlib.contextmanager
+def same_chance(chance: Chance) -> Iterator[None]:
+    """Python's and numpy's random numbers as a call found them; then the caller's again, and what was drawn noted."""
+    callers = foreign_states()
+    put_foreign(chance.states)
+    try:
+        yield
+        now = foreign_states()
+        chance.drawn.update(name for name, state in chance.states.items() if plain(state) != plain(now[name]))
+    finally:
+        put_foreign(callers)
