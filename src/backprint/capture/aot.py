@@ -49,6 +49,7 @@ from backprint.capture.program import (
 )
 from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten
 from backprint.errors import BackprintError, CaptureError, DataDependentError
+from backprint.graph.nouns import Source
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
     "min-cut": min_cut_rematerialization_partition,
@@ -144,8 +145,11 @@ def fake_like(value: Any) -> Any:
 class Told(TorchDispatchMode):
     """Meets the operators that read values in the order of the scouting run, and tells what they read there."""
 
-    def __init__(self, readings: Sequence[Reading], fake: Recorded, specialise: bool) -> None:
+    def __init__(
+        self, readings: Sequence[Reading], fake: Recorded, specialise: bool, paths: Mapping[int, str]
+    ) -> None:
         super().__init__()
+        self.paths = paths
         self.waiting = list(readings)
         self.fake, self.specialise = fake, specialise
         self.guards: list[tuple[Tensor, Reading]] = []
@@ -153,12 +157,7 @@ class Told(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not reads_values(func):
             return func(*args, **(kwargs or {}))
-        if not self.waiting or self.waiting[0].operator != str(func):
-            expected = self.waiting[0].operator if self.waiting else "none"
-            raise CaptureError(
-                f"the program ran {func} where its first run had {expected}: it does not do the same twice"
-            )
-        reading = self.waiting.pop(0)
+        reading = self.meet(func)
         if not isinstance(first_leaf(reading.result), Tensor):
             self.take(func, args, reading)
             return reading.result
@@ -171,6 +170,23 @@ class Told(TorchDispatchMode):
             self.take(func, pytree.tree_leaves(result), reading)
         return result
 
+    def meet(self, func: Any) -> Reading:
+        """The next reading of the scouting run in this place: what was read elsewhere is not its value.
+
+        Readings that are passed over are checks which an operator makes of real values alone, as `one_hot` does.
+        """
+        here = frames.here(self.paths)
+        then = self.waiting[0] if self.waiting else None
+        while self.waiting:
+            reading = self.waiting.pop(0)
+            if (reading.operator, reading.source) == (str(func), here):
+                return reading
+        raise CaptureError(
+            f"while traced the program runs {func} ({spot(here)}) where its first run had "
+            f"{f'{then.operator} ({spot(then.source)})' if then else 'nothing'}: "
+            "it does not do the same twice, or looks whether it is traced"
+        )
+
     def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
         """Go on with what the scouting run read: as a guard, where it hangs on an input."""
         if not reading.inputs:
@@ -181,6 +197,11 @@ class Told(TorchDispatchMode):
             self.guards.append((values[0], reading))
         else:
             self.fake.unforeseen.append(str(func))
+
+
+def spot(source: Source | None) -> str:
+    """A place in few words."""
+    return f"{source.file}:{source.line}" if source else "no line of the program"
 
 
 def first_leaf(value: Any) -> Any:
@@ -209,7 +230,7 @@ class Lines(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__ == "__get__":
             return func(*args)
-        args, kwargs = rewritten(func, args, kwargs)
+        func, args, kwargs = rewritten(func, args, kwargs)
         with noted(frames.here(self.paths)):
             return func(*args, **kwargs)
 
@@ -391,7 +412,7 @@ class _Run:
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
         given = dict(zip(self.names, flat, strict=True))
-        told = Told(self.readings, self.fake, self.specialise)
+        told = Told(self.readings, self.fake, self.specialise, self.paths)
         ready = assemble(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()

@@ -180,15 +180,20 @@ class HookWatch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
-        args, kwargs = rewritten(func, args, kwargs)
+        func, args, kwargs = rewritten(func, args, kwargs)
         return func(*args, **kwargs)
 
 
-def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of a torch function as tracing can take them: the lengths of `ctc_loss` as tensors, not lists."""
+def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """A torch function and its arguments as tracing can take them.
+
+    The lengths of `ctc_loss` are tensors, not lists, and a list is read one number after the other, as tracing does.
+    """
     kwargs = dict(kwargs or {})
+    if func is Tensor.tolist:
+        return listed, args, kwargs
     if func not in CTC_LOSSES:
-        return args, kwargs
+        return func, args, kwargs
     made = [
         torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value
         for index, value in enumerate(args)
@@ -196,7 +201,12 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     for name in ("input_lengths", "target_lengths"):
         if isinstance(kwargs.get(name), (list, tuple)):
             kwargs[name] = torch.tensor(kwargs[name])
-    return tuple(made), kwargs
+    return func, tuple(made), kwargs
+
+
+def listed(tensor: Tensor) -> Any:
+    """`Tensor.tolist`, one number after the other."""
+    return [listed(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
