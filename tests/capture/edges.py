@@ -1057,13 +1057,6 @@ def two_tensor_inside() -> Program:
 
 
 @edge
-def distributed_tensor() -> Program:
-    from torch.distributed.tensor import DTensor
-
-    return lambda x: DTensor.from_local(x, run_check=False).full_tensor(), (leaf(3),), {}
-
-
-@edge
 def nested_tensor_inside() -> Program:
     def f(x: Tensor, y: Tensor) -> Tensor:
         both = torch.nested.nested_tensor_from_jagged(torch.cat((x, y)), torch.tensor([0, 2, 5]))

@@ -529,6 +529,9 @@ def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., A
         split = PARTITIONS.get(partition) if isinstance(partition, str) else partition
         if split is None:
             raise CaptureError(f"partition={partition!r} is none of {', '.join(PARTITIONS)}, nor a callable")
+        for node in joint.graph.nodes:
+            if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint, which the partition orders by number
+                node.meta["ac_graph_id"] = 0
         forward, backward = split(joint, [], num_fwd_outputs=len(outputs))
     return Traced(
         forward,

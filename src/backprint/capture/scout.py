@@ -62,6 +62,8 @@ class Sighting:
 class Watch(TorchDispatchMode):
     """Sees every operator of a run. `known` are the program's tensors by storage, with their names."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, paths: Mapping[int, str]) -> None:
         super().__init__()
         self.seen = Sighting()
@@ -89,6 +91,11 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            raise CaptureError(
+                f"the program runs {func}, an operator that takes functions, whose inside engine 'aot' cannot watch: "
+                "write it as plain control flow, or capture the functions alone"
+            )
         given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         for tensor in given:
             self.meet(func, tensor)
@@ -227,6 +234,11 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     try:
         watch, outcome = watched(program)
     except RuntimeError as error:
+        if type(error).__module__ == "torch._dynamo.exc":
+            raise CaptureError(
+                f"{program.title} compiles a part of itself with torch.compile while it runs, which cannot be watched: "
+                f"{str(error)[:300]}"
+            ) from error
         if "leaf Variable" not in str(error):
             raise
         watch, outcome = watched(
