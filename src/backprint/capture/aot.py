@@ -145,9 +145,7 @@ def fake_like(value: Any) -> Any:
 class Told(TorchDispatchMode):
     """Meets the operators that read values in the order of the scouting run, and tells what they read there."""
 
-    def __init__(
-        self, readings: Sequence[Reading], fake: Recorded, specialise: bool, paths: Mapping[int, str]
-    ) -> None:
+    def __init__(self, readings: Sequence[Reading], fake: Recorded, specialise: bool, paths: Mapping[int, str]) -> None:
         super().__init__()
         self.paths = paths
         self.waiting = list(readings)
