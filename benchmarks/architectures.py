@@ -11,6 +11,7 @@ on its own inputs and on redrawn ones (`verify`), and once more against autograd
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import logging
 import multiprocessing
@@ -555,6 +556,8 @@ def options() -> argparse.Namespace:
 
 def main() -> int:
     given = options()
+    if importlib.util.find_spec("transformers") is None:
+        sys.exit("the architectures are those of transformers, which is not here: pip install 'backprint[models]'")
     chosen = [one for one in ARCHITECTURES if not given.only or {one.name, one.family} & set(given.only)]
     if not chosen:
         sys.exit(f"--only {' '.join(given.only)} is none of: {', '.join(one.name for one in ARCHITECTURES)}")
