@@ -8,9 +8,9 @@ TORCH  ?= 2.13.0
 BIN     := .venv/bin
 STAMP   := .venv/.installed
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
-BENCHES := $(sort $(wildcard benchmarks/*.py))
+BENCHES := $(filter-out benchmarks/architectures.py,$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check tiny conformance bench clean
+.PHONY: venv demo test check tiny conformance bench architectures clean
 
 venv: $(STAMP)
 
@@ -43,6 +43,10 @@ conformance: $(STAMP)
 bench: $(STAMP)
 	@test -n "$(BENCHES)" || { echo "make bench: there is no benchmarks/*.py to run" >&2; exit 1; }
 	@set -e; for script in $(BENCHES); do echo "== $$script"; $(BIN)/python $$script; done
+
+architectures: $(STAMP)
+	@$(PIP) install --editable '.[dev,models]'
+	$(BIN)/python benchmarks/architectures.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis samples dump

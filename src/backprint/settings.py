@@ -8,6 +8,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -90,24 +91,24 @@ def quiet_random() -> Iterator[None]:
     """Every random state as it was: torch's on every device, numpy's, Python's."""
     cpu = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    python = random.getstate()
-    numpy = sys.modules.get("numpy")
-    state = numpy.random.get_state() if numpy is not None else None
+    foreign = foreign_states()
     try:
         yield
     finally:
         torch.set_rng_state(cpu)
         if cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(state)
+        put_foreign(foreign)
 
 
-def seed_all(seed: int) -> None:
-    """Every generator that a program may draw from, seeded: torch's, numpy's, Python's."""
-    torch.manual_seed(seed)
-    random.seed(seed)
+def foreign_states() -> dict[str, Any]:
+    """The states of Python's random numbers, and of numpy's where it is imported."""
     numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed)
+    return {"random": random.getstate()} | ({} if numpy is None else {"numpy.random": numpy.random.get_state()})
+
+
+def put_foreign(states: Mapping[str, Any]) -> None:
+    """Set the states of Python's and numpy's random numbers."""
+    random.setstate(states["random"])
+    if "numpy.random" in states:
+        sys.modules["numpy"].random.set_state(states["numpy.random"])

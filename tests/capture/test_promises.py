@@ -423,3 +423,58 @@ def test_one_tensor_given_twice_is_a_guard() -> None:
     assert out.gradients["a"].tolist() == out.gradients["b"].tolist() == [6.0, 6.0]
     with pytest.raises(bp.GuardError, match="one tensor at capture"):
         bp.replay(capture, y, y.clone())
+
+
+def test_state_that_steers_a_program_is_as_it_was_in_each_of_its_runs() -> None:
+    class Warm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.calls = nn.Parameter(torch.randn(3)), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return x * self.weight * (2 if self.calls > 1 else 1)
+
+    model = Warm()
+    (verdict,) = bp.capture(model, torch.randn(3)).verify()
+    assert verdict.verdict == "bitwise"
+    assert model.calls == 0
+
+
+def test_numbers_from_numpy_and_python_are_the_same_in_every_run_and_a_guard() -> None:
+    def f(x: Tensor) -> Tensor:
+        return x * random.random() + torch.from_numpy(numpy.random.rand(3)).float()
+
+    capture = bp.capture(f, torch.randn(3))
+    before = random.getstate(), numpy.random.get_state()[1].tobytes(), numpy.random.get_state()[2]
+    assert capture.verify()[0].verdict == "bitwise"
+    assert before == (random.getstate(), numpy.random.get_state()[1].tobytes(), numpy.random.get_state()[2])
+    said = [guard.text for guard in capture.guards]
+    assert said == [f"the numbers that {name} gave are constants" for name in ("numpy.random", "random")]
+    assert not bp.capture(lambda x: x * 2, torch.randn(3)).guards
+
+
+def test_a_default_dtype_that_the_program_sets_is_written_at_what_took_it() -> None:
+    def f(x: Tensor) -> Tensor:
+        low = torch.ones(3)
+        torch.set_default_dtype(torch.float64)
+        try:
+            high = torch.ones(3)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        return x * low + high
+
+    capture = bp.capture(f, torch.randn(3))
+    assert "dtype=torch.float64" in capture.pairs[0].forward.code
+    assert capture.verify()[0].verdict == "bitwise"
+
+
+def test_values_told_to_tracing_reach_the_operators_after_them() -> None:
+    def f(logits: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
+        real = labels > 0
+        scores = F.log_softmax(logits, -1).transpose(0, 1)
+        return F.ctc_loss(scores, labels.masked_select(real), lengths, real.sum(-1))
+
+    labels = torch.tensor([[1, 2, 3, 0], [3, 2, 0, 0]])
+    capture = bp.capture(f, torch.randn(2, 12, 9), labels, torch.tensor([12, 9]), specialise=True)
+    assert capture.verify()[0].verdict == "bitwise"

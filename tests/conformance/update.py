@@ -1,6 +1,7 @@
 """Run all of PyTorch's databases and write `table.json` anew: python tests/conformance/update.py [SECTION...]
 
 A row may only get better: a sample that got worse is named, and the old row stays unless --force is given.
+`--markdown` runs nothing: it prints the table for the docs. `--processes=1` leaves a core to others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import multiprocessing
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "capture"))  # where the programs of the edges are
 
 import harness
 import torch
@@ -29,8 +33,12 @@ def one(job: tuple[str, int]) -> tuple[str, str, str, dict[str, str], float]:
 
 
 def main() -> None:
-    names = [name for name in sys.argv[1:] if name != "--force"] or list(harness.SECTIONS)
-    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=200) as pool:
+    if "--markdown" in sys.argv:
+        print(harness.markdown(harness.read_table()))
+        return
+    names = [name for name in sys.argv[1:] if not name.startswith("--")] or list(harness.SECTIONS)
+    processes = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--processes=")), 2)
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=200) as pool:
         for name in names:
             update(name, pool)
 

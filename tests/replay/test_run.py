@@ -119,3 +119,10 @@ def test_what_does_not_fit_is_said_by_name(call: object, text: str) -> None:
     capture = bp.capture(lambda x: x * 2, torch.ones(2))
     with pytest.raises(bp.ReplayError, match=text):
         call(capture)  # type: ignore[operator]  # a lambda of the table
+
+
+def test_a_tangent_may_lie_in_memory_otherwise_than_its_output() -> None:
+    capture = bp.capture(lambda x: x.view(2, 3, 4).permute(0, 2, 1), torch.randn(6, 4).requires_grad_())
+    x, tangent = torch.randn(6, 4), torch.randn(2, 4, 3)
+    (gradient,) = bp.replay(capture, x, tangents=[tangent]).gradients.values()
+    assert torch.equal(gradient, tangent.permute(0, 2, 1).reshape(6, 4))

@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
+from backprint.capture.convert import pin_dtypes
 from backprint.capture.program import (
     Program,
     Substitute,
@@ -45,9 +46,9 @@ from backprint.capture.program import (
     result_of,
     shielded,
 )
-from backprint.capture.scout import SEED, Reading, Sighting, module_paths, reads_values, rewritten
+from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten
 from backprint.errors import BackprintError, CaptureError, DataDependentError
-from backprint.settings import seed_all
+from backprint.graph.nouns import Source
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
     "min-cut": min_cut_rematerialization_partition,
@@ -96,7 +97,9 @@ class Recorded:
             if self.expected is not None and self.expected.operator == str(func):
                 reading, self.expected = self.expected, None
                 with self.mode:
-                    return pytree.tree_map(fake_like, reading.result)
+                    result = pytree.tree_map(fake_like, reading.result)
+                self.follow(result, reading.result)  # in place of the unwritten memory that `fake_like` was followed by
+                return result
             known, real = self.really(func, args, kwargs or {})
             if not known:
                 raise
@@ -124,6 +127,8 @@ class Recorded:
 
     def follow(self, fake: Any, real: Any) -> None:
         """Remember the real values behind a result."""
+        if self.reals is None:
+            return
         for left, right in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
             if isinstance(left, FakeTensor) and isinstance(right, Tensor):
                 self.reals[left] = right
@@ -139,8 +144,9 @@ def fake_like(value: Any) -> Any:
 class Told(TorchDispatchMode):
     """Meets the operators that read values in the order of the scouting run, and tells what they read there."""
 
-    def __init__(self, readings: Sequence[Reading], fake: Recorded, specialise: bool) -> None:
+    def __init__(self, readings: Sequence[Reading], fake: Recorded, specialise: bool, paths: Mapping[int, str]) -> None:
         super().__init__()
+        self.paths = paths
         self.waiting = list(readings)
         self.fake, self.specialise = fake, specialise
         self.guards: list[tuple[Tensor, Reading]] = []
@@ -148,12 +154,7 @@ class Told(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not reads_values(func):
             return func(*args, **(kwargs or {}))
-        if not self.waiting or self.waiting[0].operator != str(func):
-            expected = self.waiting[0].operator if self.waiting else "none"
-            raise CaptureError(
-                f"the program ran {func} where its first run had {expected}: it does not do the same twice"
-            )
-        reading = self.waiting.pop(0)
+        reading = self.meet(func)
         if not isinstance(first_leaf(reading.result), Tensor):
             self.take(func, args, reading)
             return reading.result
@@ -166,6 +167,23 @@ class Told(TorchDispatchMode):
             self.take(func, pytree.tree_leaves(result), reading)
         return result
 
+    def meet(self, func: Any) -> Reading:
+        """The next reading of the scouting run in this place: what was read elsewhere is not its value.
+
+        Readings that are passed over are checks which an operator makes of real values alone, as `one_hot` does.
+        """
+        here = frames.here(self.paths)
+        then = self.waiting[0] if self.waiting else None
+        while self.waiting:
+            reading = self.waiting.pop(0)
+            if (reading.operator, reading.source) == (str(func), here):
+                return reading
+        raise CaptureError(
+            f"while traced the program runs {func} ({spot(here)}) where its first run had "
+            f"{f'{then.operator} ({spot(then.source)})' if then else 'nothing'}: "
+            "it does not do the same twice, or looks whether it is traced"
+        )
+
     def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
         """Go on with what the scouting run read: as a guard, where it hangs on an input."""
         if not reading.inputs:
@@ -176,6 +194,11 @@ class Told(TorchDispatchMode):
             self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
         else:
             self.fake.unforeseen.append(str(func))
+
+
+def spot(source: Source | None) -> str:
+    """A place in few words."""
+    return f"{source.file}:{source.line}" if source else "no line of the program"
 
 
 def first_leaf(value: Any) -> Any:
@@ -204,7 +227,7 @@ class Lines(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__ == "__get__":
             return func(*args)
-        args, kwargs = rewritten(func, args, kwargs)
+        func, args, kwargs = rewritten(func, args, kwargs)
         with noted(frames.here(self.paths)):
             return func(*args, **kwargs)
 
@@ -334,6 +357,7 @@ def trace_once(
             raise CaptureError(f"{program.title} runs, but AOTAutograd cannot trace it: {said}") from error
         graph_module = joint.graph_module
         take_out_copies(graph_module)
+        pin_dtypes(graph_module)
         return cut(run, graph_module, partition)
 
 
@@ -387,12 +411,12 @@ class _Run:
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
-        seed_all(SEED)
         given = dict(zip(self.names, flat, strict=True))
-        told = Told(self.readings, self.fake, self.specialise)
+        told = Told(self.readings, self.fake, self.specialise, self.paths)
         ready = assemble(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
+        self.open.enter_context(quiet_state(program.target()))  # AOTAutograd runs the program more than once
         self.open.enter_context(placed(program, ready, self.table))
         with Lines(self.paths), told if self.readings else contextlib.nullcontext():
             result = result_of(program, ready)
@@ -508,6 +532,9 @@ def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., A
         split = PARTITIONS.get(partition) if isinstance(partition, str) else partition
         if split is None:
             raise CaptureError(f"partition={partition!r} is none of {', '.join(PARTITIONS)}, nor a callable")
+        for node in joint.graph.nodes:
+            if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint, which the partition orders by number
+                node.meta["ac_graph_id"] = 0
         forward, backward = split(joint, [], num_fwd_outputs=len(outputs))
     return Traced(
         forward,

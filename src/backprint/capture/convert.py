@@ -227,6 +227,23 @@ class Side:
         return node.name.lstrip("_") or node.name
 
 
+def pin_dtypes(module: fx.GraphModule) -> None:
+    """Write the default dtype at the factories where the program had changed it; else two defaults look alike."""
+    for node in module.graph.nodes:
+        node.kwargs = node.kwargs | pinned(node)
+
+
+def pinned(node: fx.Node) -> dict[str, torch.dtype]:
+    """The dtype that a factory took from a default which is not the usual one."""
+    made = node.meta.get("val")
+    if node.all_input_nodes or not isinstance(made, Tensor) or not isinstance(node.target, torch._ops.OpOverload):
+        return {}
+    usual = torch.get_default_dtype()
+    plain = made.dtype in (usual, usual.to_complex()) or not (made.is_floating_point() or made.is_complex())
+    takes = any(argument.name == "dtype" for argument in node.target._schema.arguments)
+    return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": made.dtype}
+
+
 def subgraph(module: fx.GraphModule) -> Graph:
     """A higher-order operator's body as a Graph."""
     side = Side(module, Names())

@@ -31,13 +31,14 @@ from backprint.capture.program import (
     leaf_values,
     placed,
     quiet_state,
+    same_chance,
     shielded,
     slot,
 )
 from backprint.capture.scout import SEED, Sighting, compiled_parts, module_paths, no_seeding, scout
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Graph, Guard, Link, Pair, Source
-from backprint.settings import quiet_random, seed_all
+from backprint.settings import quiet_random
 from backprint.tree import outputs_of
 
 
@@ -95,9 +96,9 @@ def run(program: Program, paths: Mapping[int, str]) -> tuple[Record, dict[str, T
             f"{outside[0]} comes from outside and is changed or hooked: engine 'dynamo' does not follow it"
         )
     with quiet_state(program.target()), quiet_random(), kept(program), placed(program, ready, {}):
-        seed_all(SEED)
+        torch.manual_seed(SEED)
         args, kwargs = call_arguments(program, ready)
-        with no_seeding(program):
+        with no_seeding(program), same_chance(program.chance):
             record = frontend.run(program.target(), args, kwargs, program.loss, paths)
     if program.loss is not None:
         check_loss(record.loss)

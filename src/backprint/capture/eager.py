@@ -34,7 +34,7 @@ from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, with_out
 from backprint.capture.tape import Place, Recorder
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Graph, Guard, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
-from backprint.settings import quiet_random, seed_all
+from backprint.settings import quiet_random
 from backprint.tree import alias_groups
 
 
@@ -87,7 +87,7 @@ def run_once(program: Program) -> Run:
     """One try at it."""
     paths = module_paths(program)
     with quiet_random():
-        seed_all(SEED)
+        torch.manual_seed(SEED)
         torch.clear_autocast_cache()
         recorder = Recorder(paths)
         try:

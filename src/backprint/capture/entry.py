@@ -125,7 +125,11 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         links=made.links,
         breaks=made.breaks,
         why=why,
-        guards=(*made.guards, *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same)),
+        guards=(
+            *made.guards,
+            *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same),
+            *(Guard("value", f"the numbers that {name} gave are constants") for name in sorted(program.chance.drawn)),
+        ),
         opaque=made.opaque,
         environment=settings.record(),
         requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from backprint.capture.reach import keepers, state_of_optimizer
 from backprint.errors import CaptureError, ReplayError, UsageError
-from backprint.settings import quiet_random
+from backprint.settings import foreign_states, put_foreign, quiet_random
 from backprint.tree import bind, copy_values, name_of, outputs_of
 
 
@@ -52,6 +52,17 @@ class Outcome:
 
 
 @dataclass(slots=True, eq=False)
+class Chance:
+    """Where random numbers that are not torch's stood when a call was read, and which of them a run drew.
+
+    A graph cannot draw them: every run of the program has the same ones, and the graph has them as constants.
+    """
+
+    states: dict[str, Any]
+    drawn: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
 class Program:
     """A callable with its named tensors. `values` are the inputs as captured; a module's state is live."""
 
@@ -73,6 +84,7 @@ class Program:
     accumulates: bool = False
     tangents: tuple[str, ...] = ()
     changed: frozenset[str] | None = None
+    chance: Chance = field(default_factory=lambda: Chance(foreign_states()))
     title: str = "program"
 
     @property
@@ -335,7 +347,8 @@ def call(program: Program, values: Mapping[str, Tensor]) -> Any:
     """The program's result on these values, once they are `placed`."""
     target = program.target()
     args, kwargs = call_arguments(program, values)
-    return target(*args, **kwargs)
+    with same_chance(program.chance):
+        return target(*args, **kwargs)
 
 
 def call_arguments(program: Program, values: Mapping[str, Tensor]) -> Any:
@@ -653,3 +666,21 @@ _BOXES: dict[type, Callable[[Any, Any], None]] = {
     deque: lambda box, content: box.extend(content),
 }
 """How a container that a module holds gets its content back."""
+
+
+def plain(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A random state that can be compared: numpy's has an array in it."""
+    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state)
+
+
+@contextlib.contextmanager
+def same_chance(chance: Chance) -> Iterator[None]:
+    """Python's and numpy's random numbers as a call found them; then the caller's again, and what was drawn noted."""
+    callers = foreign_states()
+    put_foreign(chance.states)
+    try:
+        yield
+        now = foreign_states()
+        chance.drawn.update(name for name, state in chance.states.items() if plain(state) != plain(now[name]))
+    finally:
+        put_foreign(callers)

@@ -27,7 +27,7 @@ from backprint.capture.program import Named, Outcome, Program, free_name, hooks_
 from backprint.capture.reach import names_of_outside, roots
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
-from backprint.settings import quiet_random, seed_all
+from backprint.settings import quiet_random
 from backprint.tree import alias_groups
 
 RANDOM = "the random seed"
@@ -203,7 +203,7 @@ class HookWatch(TorchFunctionMode):
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
         if self.rewrite:
-            args, kwargs = rewritten(func, args, kwargs)
+            func, args, kwargs = rewritten(func, args, kwargs)
         return func(*args, **(kwargs or {}))
 
 
@@ -234,11 +234,16 @@ def unaware(body: Any) -> Iterator[None]:
             names["_get_current_dispatch_mode"] = before
 
 
-def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of a torch function as tracing can take them: the lengths of `ctc_loss` as tensors, not lists."""
+def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """A torch function and its arguments as tracing can take them.
+
+    The lengths of `ctc_loss` are tensors, not lists, and a list is read one number after the other, as tracing does.
+    """
     kwargs = dict(kwargs or {})
+    if func is Tensor.tolist:
+        return listed, args, kwargs
     if func not in CTC_LOSSES:
-        return args, kwargs
+        return func, args, kwargs
     made = [
         torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value
         for index, value in enumerate(args)
@@ -246,7 +251,12 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     for name in ("input_lengths", "target_lengths"):
         if isinstance(kwargs.get(name), (list, tuple)):
             kwargs[name] = torch.tensor(kwargs[name])
-    return tuple(made), kwargs
+    return func, tuple(made), kwargs
+
+
+def listed(tensor: Tensor) -> Any:
+    """`Tensor.tolist`, one number after the other."""
+    return [listed(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
@@ -272,6 +282,11 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     try:
         watch, outcome = watched(program)
     except RuntimeError as error:
+        if type(error).__module__ == "torch._dynamo.exc":
+            raise CaptureError(
+                f"{program.title} compiles a part of itself with torch.compile while it runs, which cannot be watched: "
+                f"{str(error)[:300]}"
+            ) from error
         if "leaf Variable" not in str(error):
             raise
         watch, outcome = watched(
@@ -312,7 +327,7 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
     stance: Any = torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
     try:
         with quiet_random(), HookWatch(watch.seen, paths), stance:
-            seed_all(SEED)
+            torch.manual_seed(SEED)
             parameters = {named.name for named in program.tensors if named.role == "parameter"}
             still = replace(program, changed=frozenset())
             with no_seeding(program):

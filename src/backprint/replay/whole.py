@@ -95,8 +95,14 @@ def pull(
                 f"the tangent of {name!r} is {list(tangent.shape)}, the output {list(outputs[name].shape)}: "
                 "they must be alike"
             )
-        feed[f"tangent {name}"] = tangent
+        feed[f"tangent {name}"] = laid_out(tangent, outputs[name])
     return dict(zip((port.name for port in backward.outputs), run(backward, feed, strict=False), strict=True))
+
+
+def laid_out(tangent: Tensor, output: Tensor) -> Tensor:
+    """A tangent in the memory order of its output, which the backward was traced for: it may hold views."""
+    like = torch.empty_like(output)
+    return tangent if tangent.stride() == like.stride() else like.copy_(tangent)
 
 
 # ------------------------------------------------------------------ arguments to ports
