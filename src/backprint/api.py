@@ -18,11 +18,13 @@ def capture(
     loss: Callable[[Any], Any] | None = None,
     requires_grad: Any = None,
     specialise: bool = False,
+    dynamic: bool | Mapping[str, Any] = False,
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture:
     """Capture the forward and backward graphs of `target(*args, **kwargs)`.
 
+    `dynamic=True` keeps the sizes of the inputs symbolic, `dynamic={"x": {0: "batch"}}` those of chosen dimensions.
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
     gradients, buffers, random states, modes) is as it was afterwards.
     """
@@ -33,7 +35,7 @@ def capture(
 
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
-        requires_grad=requires_grad, specialise=specialise, name=name,
+        requires_grad=requires_grad, specialise=specialise, dynamic=dynamic, name=name,
     )  # fmt: skip
     args, kwargs = call_of(target, args, kwargs, options)
     made = capture_call(target, args, kwargs, **options)
@@ -67,12 +69,12 @@ def call_of(
     return args, kwargs
 
 
-LATER = ("fake", "dynamic", "order", "functional")
+LATER = ("fake", "order", "functional")
 """Options that later versions have."""
 
 _DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
-    "requires_grad": None, "specialise": False, "name": None,
+    "requires_grad": None, "specialise": False, "dynamic": False, "name": None,
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ MODES = (None, "train", "eval")
 def by_aot(program: Program, options: Options) -> Made:
     """Engine `aot`: AOTAutograd's joint graph, cut in two."""
     program, seen = scout(program)
-    traced = aot.trace(program, seen, options.specialise, options.partition, options.decompose)
+    traced = aot.trace(program, seen, options.specialise, options.partition, options.decompose, options.dynamic)
     pair, constants, guards = build(program, traced)
     return Made(
         program=program,

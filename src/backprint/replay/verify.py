@@ -8,7 +8,7 @@ opinion, asked only where no opaque edge lies in the way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
 from backprint.graph.nouns import Capture, Graph
 from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
+from backprint.replay.resize import other_sizes, resized
 from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import replay_values
 from backprint.sample.recipes import digest
@@ -26,7 +27,7 @@ from backprint.sample.recipes import digest
 Row = dict[str, Any]
 """What a witness keeps of one port."""
 
-DRAWS = ("captured", "recipe", "fresh")
+DRAWS = ("captured", "recipe", "fresh", "resized")
 FRESH = 0x5EED
 
 
@@ -71,14 +72,19 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> Verdict:
             if outcome is None:
                 continue
             seen[draw.name], verdicts = outcome
-            for verdict in verdicts:
-                key = f"{verdict.role} {verdict.name}"
-                verdict = replace(verdict, detail=f"{draw.name} inputs: {verdict.detail}" if verdict.detail else "")
-                if key not in found or worst([found[key].verdict, verdict.verdict]) != found[key].verdict:
-                    found[key] = verdict
+            keep_worst(found, draw.name, verdicts)
     except BackprintError as error:
         return Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
     return summed_up(capture, found, said, seen)
+
+
+def keep_worst(found: dict[str, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:
+    """Add the verdicts of one draw: a port keeps its worst."""
+    for verdict in verdicts:
+        key = f"{verdict.role} {verdict.name}"
+        verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail else "")
+        if key not in found or worst([found[key].verdict, verdict.verdict]) != found[key].verdict:
+            found[key] = verdict
 
 
 def summed_up(
@@ -122,6 +128,8 @@ def inputs(capture: Capture, draws: tuple[str, ...]) -> Iterator[Draw]:
         yield drawn(capture, "recipe", None)
     if "fresh" in draws and not capture.recipes.missing:
         yield drawn(capture, "fresh", FRESH)
+    if "resized" in draws and not capture.recipes.missing and symbolic(capture):
+        yield stretched(capture, drawn(capture, "fresh", FRESH))
 
 
 def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
@@ -130,6 +138,17 @@ def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
     tangents = {key.removeprefix("tangent "): values.pop(key) for key in list(values) if key.startswith("tangent ")}
     values |= {right: values[left] for left, right in capture.signature.same}
     return Draw(name, values, tangents, capture.seed)
+
+
+def symbolic(capture: Capture) -> bool:
+    """Whether inputs can have other sizes."""
+    return bool(capture.pairs[0].forward.symbols) and other_sizes(capture) is not None
+
+
+def stretched(capture: Capture, draw: Draw) -> Draw:
+    """A draw at other sizes."""
+    values, tangents = resized(capture, draw.values, draw.tangents)
+    return replace(draw, name="resized", values=values, tangents=tangents)
 
 
 def redrawn(capture: Capture, draw: Draw) -> Draw:
@@ -320,7 +339,11 @@ def attest(capture: Capture) -> Attested:
             seen["fresh"] = replayed(capture, again)
         except ReplayError as error:
             said.append(f"fresh inputs could not be run ({str(error)[:160]})")
-    verdict = summed_up(capture, {f"{port.role} {port.name}": port for port in verdicts}, said, seen)
+        found = {f"{port.role} {port.name}": port for port in verdicts}
+        if symbolic(capture) and alive:
+            outcome = one(capture, stretched(capture, again), said)
+            keep_worst(found, "resized", outcome[1] if outcome else [])
+    verdict = summed_up(capture, found, said, seen)
     rows = (
         {key: row(value) for key, value in wanted.ports.items()}
         if wanted is not None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from backprint.graph.nouns import Capture, TensorSpec
+from backprint.graph.sizes import at_hints
 from backprint.sample.recipe_json import reach
 from backprint.sample.recipes import Recipe, derive, exact_data, fit_all, make_all, redraw
 
@@ -83,7 +84,7 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     """A seeded normal tangent for every differentiable output."""
     if not capture.signature.differentiable:
         return {}
-    specs = {port.name: port.spec for port in capture.pairs[0].forward.by_role("output")}
+    specs = {port.name: port.spec for port in at_hints(capture.pairs[0].forward).by_role("output")}
     found = {}
     for name in capture.signature.differentiable:
         spec = specs[name]

@@ -1,0 +1,99 @@
+"""Inputs of other sizes than the captured ones, where the conditions that tracing found allow any."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from backprint.errors import GraphError, GuardError
+from backprint.graph.nouns import Capture, Graph, Port, Symbol, TensorSpec
+from backprint.graph.sizes import at, evaluate, hints, known, outside
+from backprint.replay.whole import SIZE
+
+CHANGES: tuple[Callable[[int], int], ...] = (
+    lambda size: size + 1,
+    lambda size: 2 * size,
+    lambda size: size - 1,
+    lambda size: size + 2,
+    lambda size: 3 * size,
+    lambda size: size // 2,
+    lambda size: size,
+)
+"""What is tried for each size, in this order."""
+
+TRIES = 4096
+"""How many combinations are looked at."""
+
+
+def other_sizes(capture: Capture) -> dict[str, int] | None:
+    """Sizes that meet every condition, as many of them changed as can be; None where none can."""
+    forward = capture.pairs[0].forward
+    symbols, best = forward.symbols, None
+    most = 0
+    for values in itertools.islice(candidates(symbols), TRIES):
+        sizes = dict(zip((symbol.name for symbol in symbols), values, strict=True))
+        changed = sum(symbol.hint != sizes[symbol.name] for symbol in symbols)
+        if changed > most and allowed(capture, forward, sizes):
+            best, most = sizes, changed
+            if most == len(symbols):
+                break
+    return best
+
+
+def candidates(symbols: tuple[Symbol, ...]) -> Iterator[tuple[int, ...]]:
+    """Values for all symbols: first the same change for each, then every combination of changes."""
+    rows = [[change(symbol.hint) for change in CHANGES] for symbol in symbols]
+    yield from zip(*rows, strict=True)
+    yield from itertools.product(*rows)
+
+
+def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
+    """Whether ranges and guards allow these sizes, and every shape has sizes then."""
+    if outside(forward.symbols, sizes) is not None:
+        return False
+    texts = [guard.text for guard in capture.guards if guard.kind == "size"]
+    conditions = [text for text in texts if (found := SIZE.fullmatch(text)) and not found["name"]]
+    try:
+        if not all(evaluate(text, sizes) for text in conditions if known(text, sizes)):
+            return False
+        specs = [at(port.spec, sizes) for port in (*forward.inputs, *forward.outputs)]
+    except GraphError:
+        return False
+    shapes = [spec.shape for spec in specs if isinstance(spec, TensorSpec)]
+    return all(isinstance(size, int) and size > 0 for shape in shapes for size in shape)
+
+
+def resized(
+    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None
+) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
+    """The inputs and tangents at other sizes: the given ones, cut off or repeated along each dimension."""
+    sizes = other_sizes(capture)
+    forward = capture.pairs[0].forward
+    if sizes is None:
+        raise GuardError(f"no other sizes than {hints(forward)} meet the guards")
+    made = {port.name: stretched(port, values[port.name], sizes) for port in forward.inputs if port.name in values}
+    same = {right: made[left] for left, right in capture.signature.same if left in made}
+    if tangents is None:
+        return {**values, **made, **same}, None
+    outputs = {port.name: port for port in forward.by_role("output")}
+    return {**values, **made, **same}, {
+        name: stretched(outputs[name], value, sizes) for name, value in tangents.items()
+    }
+
+
+def stretched(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
+    """A tensor at other sizes, with the strides that its port has then; one that has no symbolic size, itself."""
+    spec = at(port.spec, sizes)
+    if not isinstance(spec, TensorSpec) or spec == port.spec:
+        return value
+    shape = tuple(map(int, spec.shape))
+    found = value.detach()
+    for index, size in enumerate(shape):
+        found = found.index_select(index, torch.arange(size, device=value.device) % value.shape[index])
+    stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else found.contiguous().stride()
+    if any(step == 0 and size > 1 for step, size in zip(stride, shape, strict=True)):
+        return found  # an expanded one: every element of a base would be written more than once
+    return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device).copy_(found)
