@@ -28,17 +28,22 @@ def capture(
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
     gradients, buffers, random states, modes) is as it was afterwards.
     """
-    from dataclasses import replace
-
     from backprint.capture.entry import capture_call
-    from backprint.sample.inputs import fit_inputs
 
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
         requires_grad=requires_grad, specialise=specialise, dynamic=dynamic, name=name,
     )  # fmt: skip
     args, kwargs = call_of(target, args, kwargs, options)
-    made = capture_call(target, args, kwargs, **options)
+    return finished(capture_call(target, args, kwargs, **options))
+
+
+def finished(made: Capture) -> Capture:
+    """A Capture as an engine made it, with the recipes of its inputs."""
+    from dataclasses import replace
+
+    from backprint.sample.inputs import fit_inputs
+
     return replace(made, recipes=fit_inputs(made, made.origin.values()))
 
 

@@ -112,22 +112,22 @@ def read_call(
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
     by_id = {id(tensor): name for name, tensor in state.items()}
     for name, tensor in state.items():
-        _check_tensor(name, tensor)
+        check_tensor(name, tensor)
         tensors.append(Named(name, "buffer" if name in buffers else "parameter", tensor.requires_grad))
     for name, (_, leaf) in zip(names, paths, strict=True):
         if not isinstance(leaf, Tensor):
             leaves.append(leaf)
             continue
-        _check_tensor(name, leaf)
+        check_tensor(name, leaf)
         first = seen.get(id(leaf)) or by_id.get(id(leaf))
         if first is not None:
             index = next(i for i, named in enumerate(tensors) if named.name == first)
             tensors[index] = replace(tensors[index], same=(*tensors[index].same, free_name(name, tensors)))
-            leaves.append(_Slot(first))
+            leaves.append(Slot(first))
             continue
         name = free_name(name, tensors)
         seen[id(leaf)] = name
-        leaves.append(_Slot(name))
+        leaves.append(Slot(name))
         tensors.append(Named(name, "input", leaf.requires_grad))
         values[name] = leaf
     chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
@@ -148,7 +148,7 @@ def read_call(
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
+class Slot:
     """The place of a tensor among a call's leaves."""
 
     name: str
@@ -156,7 +156,7 @@ class _Slot:
 
 def is_slot(leaf: Any) -> bool:
     """Whether a leaf is the place of a tensor."""
-    return isinstance(leaf, _Slot)
+    return isinstance(leaf, Slot)
 
 
 def hooks_of(tensor: Tensor) -> list[Any]:
@@ -164,7 +164,7 @@ def hooks_of(tensor: Tensor) -> list[Any]:
     return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
 
 
-def _check_tensor(name: str, tensor: Tensor) -> None:
+def check_tensor(name: str, tensor: Tensor) -> None:
     if tensor.is_nested:
         raise CaptureError(f"input {name!r} is a nested tensor: engine 'aot' takes strided ones; pass its values")
     if tensor.device.type == "meta":
@@ -327,7 +327,7 @@ def modes_reach_backward() -> Iterator[None]:
 def call(program: Program, values: Mapping[str, Tensor]) -> Any:
     """The program's result on these values, once they are `placed`."""
     target = program.target()
-    leaves = [values[leaf.name] if isinstance(leaf, _Slot) else leaf for leaf in program.leaves]
+    leaves = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
     args, kwargs = pytree.tree_unflatten(leaves, program.structure)
     return target(*args, **kwargs)
 
