@@ -93,7 +93,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Any], Callable[..., tuple[Tensor, ...]], 
     "conv net": (
         conv_net,
         lambda n, h, w: (torch.randn(n, 3, h, w),),
-        [(2, 12, 16), (3, 12, 16), (2, 21, 30), (5, 14, 11)],
+        [(2, 12, 16), (33, 12, 16), (2, 21, 30), (5, 14, 11)],
     ),
     "attention": (Attention, lambda n, t: (randn(n, t, 8),), [(2, 6), (3, 6), (2, 11), (4, 3)]),
     "fused attention": (

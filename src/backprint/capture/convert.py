@@ -124,13 +124,21 @@ def tensor_spec(tensor: Tensor) -> TensorSpec:
 
 
 def contiguous(tensor: Tensor) -> bool:
-    """Whether a tensor's strides are those of a contiguous one of its shape."""
+    """Whether a tensor's strides are those of a contiguous one of its shape; sizes that may be 0 count as others."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if plain(stride) != step and sympy.expand(plain(stride) - step) != 0:
+        if plain(stride) != step and sympy.expand(sympy.sympify(plain(stride)).replace(_at_least, _other) - step) != 0:
             return False
         step = step * (max(size, 1) if isinstance(size, int) else plain(size))
     return True
+
+
+def _at_least(part: Any) -> bool:
+    return type(part).__name__ == "Max" and len(part.args) == 2 and 1 in part.args
+
+
+def _other(part: Any) -> Any:
+    return next(argument for argument in part.args if argument != 1)
 
 
 def plain(size: Any) -> Any:

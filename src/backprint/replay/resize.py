@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from backprint.errors import GraphError, GuardError
+from backprint.errors import GraphError
 from backprint.graph.nouns import Capture, Graph, Port, Symbol, TensorSpec
-from backprint.graph.sizes import at, evaluate, hints, known, outside
+from backprint.graph.sizes import at, evaluate, known, outside
 from backprint.replay.whole import SIZE
 
-CHANGES: tuple[Callable[[int], int], ...] = (
+Change = Callable[[int], int]
+
+CHANGES: tuple[Change, ...] = (
     lambda size: size + 1,
     lambda size: 2 * size,
     lambda size: size - 1,
@@ -24,16 +26,19 @@ CHANGES: tuple[Callable[[int], int], ...] = (
 )
 """What is tried for each size, in this order."""
 
+SMALLER: tuple[Change, ...] = (lambda size: size - 1, lambda size: size // 2, lambda size: size // 3, lambda size: size)
+"""What is tried where the program itself does not run on larger sizes, as with a table of positions."""
+
 TRIES = 4096
 """How many combinations are looked at."""
 
 
-def other_sizes(capture: Capture) -> dict[str, int] | None:
+def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[str, int] | None:
     """Sizes that meet every condition, as many of them changed as can be; None where none can."""
     forward = capture.pairs[0].forward
     symbols, best = forward.symbols, None
     most = 0
-    for values in itertools.islice(candidates(symbols), TRIES):
+    for values in itertools.islice(candidates(symbols, changes), TRIES):
         sizes = dict(zip((symbol.name for symbol in symbols), values, strict=True))
         changed = sum(symbol.hint != sizes[symbol.name] for symbol in symbols)
         if changed > most and allowed(capture, forward, sizes):
@@ -43,9 +48,9 @@ def other_sizes(capture: Capture) -> dict[str, int] | None:
     return best
 
 
-def candidates(symbols: tuple[Symbol, ...]) -> Iterator[tuple[int, ...]]:
+def candidates(symbols: tuple[Symbol, ...], changes: Sequence[Change]) -> Iterator[tuple[int, ...]]:
     """Values for all symbols: first the same change for each, then every combination of changes."""
-    rows = [[change(symbol.hint) for change in CHANGES] for symbol in symbols]
+    rows = [[change(symbol.hint) for change in changes] for symbol in symbols]
     yield from zip(*rows, strict=True)
     yield from itertools.product(*rows)
 
@@ -63,17 +68,14 @@ def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
     except GraphError:
         return False
     shapes = [spec.shape for spec in specs if isinstance(spec, TensorSpec)]
-    return all(isinstance(size, int) and size > 0 for shape in shapes for size in shape)
+    return all(isinstance(size, int) and size >= 0 for shape in shapes for size in shape)
 
 
 def resized(
-    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None
+    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, sizes: Mapping[str, int]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
     """The inputs and tangents at other sizes: the given ones, cut off or repeated along each dimension."""
-    sizes = other_sizes(capture)
     forward = capture.pairs[0].forward
-    if sizes is None:
-        raise GuardError(f"no other sizes than {hints(forward)} meet the guards")
     made = {port.name: stretched(port, values[port.name], sizes) for port in forward.inputs if port.name in values}
     same = {right: made[left] for left, right in capture.signature.same if left in made}
     if tangents is None:
@@ -92,7 +94,7 @@ def stretched(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
     shape = tuple(map(int, spec.shape))
     found = value.detach()
     for index, size in enumerate(shape):
-        found = found.index_select(index, torch.arange(size, device=value.device) % value.shape[index])
+        found = found.index_select(index, torch.arange(size, device=value.device) % max(1, value.shape[index]))
     stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else found.contiguous().stride()
     if any(step == 0 and size > 1 for step, size in zip(stride, shape, strict=True)):
         return found  # an expanded one: every element of a base would be written more than once

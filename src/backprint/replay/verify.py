@@ -19,7 +19,7 @@ from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
 from backprint.graph.nouns import Capture, Graph
 from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
-from backprint.replay.resize import other_sizes, resized
+from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import replay_values
 from backprint.sample.recipes import digest
@@ -73,6 +73,8 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> Verdict:
                 continue
             seen[draw.name], verdicts = outcome
             keep_worst(found, draw.name, verdicts)
+        if "resized" in draws and capture.recipes is not None and not capture.recipes.missing:
+            keep_worst(found, "resized", resize(capture, drawn(capture, "fresh", FRESH), said))
     except BackprintError as error:
         return Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
     return summed_up(capture, found, said, seen)
@@ -128,8 +130,6 @@ def inputs(capture: Capture, draws: tuple[str, ...]) -> Iterator[Draw]:
         yield drawn(capture, "recipe", None)
     if "fresh" in draws and not capture.recipes.missing:
         yield drawn(capture, "fresh", FRESH)
-    if "resized" in draws and not capture.recipes.missing and symbolic(capture):
-        yield stretched(capture, drawn(capture, "fresh", FRESH))
 
 
 def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
@@ -140,15 +140,23 @@ def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
     return Draw(name, values, tangents, capture.seed)
 
 
-def symbolic(capture: Capture) -> bool:
-    """Whether inputs can have other sizes."""
-    return bool(capture.pairs[0].forward.symbols) and other_sizes(capture) is not None
+def stretched(capture: Capture, draw: Draw) -> Iterator[Draw]:
+    """A draw at other sizes than the captured ones, larger and smaller, where inputs can have any."""
+    if capture.pairs[0].forward.symbols:
+        for changes in (CHANGES, SMALLER):
+            if (sizes := other_sizes(capture, changes)) is not None:
+                values, tangents = resized(capture, draw.values, draw.tangents, sizes)
+                yield replace(draw, name="resized", values=values, tangents=tangents)
 
 
-def stretched(capture: Capture, draw: Draw) -> Draw:
-    """A draw at other sizes."""
-    values, tangents = resized(capture, draw.values, draw.tangents)
-    return replace(draw, name="resized", values=values, tangents=tangents)
+def resize(capture: Capture, draw: Draw, said: list[str]) -> list[PortVerdict]:
+    """The verdicts at the first other sizes that the program runs on; none where there are none, and why in `said`."""
+    why: list[str] = []
+    for other in stretched(capture, draw):
+        if (outcome := one(capture, other, why)) is not None:
+            return outcome[1]
+    said += why
+    return []
 
 
 def redrawn(capture: Capture, draw: Draw) -> Draw:
@@ -340,9 +348,8 @@ def attest(capture: Capture) -> Attested:
         except ReplayError as error:
             said.append(f"fresh inputs could not be run ({str(error)[:160]})")
         found = {f"{port.role} {port.name}": port for port in verdicts}
-        if symbolic(capture) and alive:
-            outcome = one(capture, stretched(capture, again), said)
-            keep_worst(found, "resized", outcome[1] if outcome else [])
+        if alive:
+            keep_worst(found, "resized", resize(capture, again, said))
     verdict = summed_up(capture, found, said, seen)
     rows = (
         {key: row(value) for key, value in wanted.ports.items()}
