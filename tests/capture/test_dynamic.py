@@ -346,6 +346,46 @@ def test_a_wrong_size_in_a_graph_is_caught_at_other_sizes() -> None:
     assert "resized inputs" in verdict.detail
 
 
+def test_a_proof_tries_smaller_sizes_where_the_program_does_not_run_on_larger_ones() -> None:
+    positions = nn.Parameter(torch.randn(6, 4))
+
+    def f(x: Tensor) -> Tensor:
+        return x * F.embedding(torch.arange(x.shape[0]), positions)
+
+    capture = bp.capture(f, randn(6, 4), dynamic=True)
+    (verdict,) = capture.verify()
+    assert (verdict.verdict, verdict.detail) == ("bitwise", "")
+    assert bp.replay(capture, randn(2, 4)).outputs.shape == (2, 4)
+
+
+LAYOUTS: dict[str, Callable[[int, int], Tensor]] = {
+    "transposed": lambda n, m: torch.randn(m, n).t(),
+    "channels last": lambda n, m: torch.randn(2, 3, n, m).to(memory_format=torch.channels_last),
+    "every second": lambda n, m: torch.randn(n, 2 * m)[:, ::2],
+    "a slice": lambda n, m: torch.randn(n + 1, m + 1)[1:, 1:],
+    "expanded": lambda n, m: torch.randn(n, 1).expand(n, m),
+    "complex": lambda n, m: torch.randn(n, m, dtype=torch.complex64).conj(),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_inputs_of_any_layout_have_symbolic_sizes(layout: str) -> None:
+    make = LAYOUTS[layout]
+    scale = randn(1)
+
+    def f(x: Tensor) -> Tensor:
+        return (x * scale).abs().flatten() / x.shape[0]
+
+    capture = bp.capture(f, make(3, 4), dynamic=True)
+    assert capture.verify()[0].verdict == "bitwise"
+    for sizes in ((3, 4), (5, 3), (4, 7)):
+        x = make(*sizes)
+        got = bp.replay(capture, x)
+        assert torch.equal(got.outputs, f(x).detach())
+        (gradient,) = torch.autograd.grad(f(x).sum(), scale)
+        assert torch.equal(got.gradients["scale"], gradient)
+
+
 def test_sizes_come_from_the_command_line(tmp_path: Path) -> None:
     from click.testing import CliRunner
 

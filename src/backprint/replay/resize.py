@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from backprint.errors import GraphError
+from backprint.errors import GraphError, ReplayError
 from backprint.graph.nouns import Capture, Graph, Port, Symbol, TensorSpec
-from backprint.graph.sizes import at, evaluate, known, outside
+from backprint.graph.sizes import at, evaluate, known, outside, said
 from backprint.replay.whole import SIZE
 
 Change = Callable[[int], int]
@@ -32,13 +33,20 @@ SMALLER: tuple[Change, ...] = (lambda size: size - 1, lambda size: size // 2, la
 TRIES = 4096
 """How many combinations are looked at."""
 
+LOOKS = 200_000
+"""How many conditions and shapes are worked out for that: a sample with thousands of them gets fewer tries."""
+
+GROWTH = 256
+"""How many times as many elements a tensor may have at other sizes: expressions in a sample may say anything."""
+
 
 def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[str, int] | None:
     """Sizes that meet every condition, as many of them changed as can be; None where none can."""
     forward = capture.pairs[0].forward
     symbols, best = forward.symbols, None
     most = 0
-    for values in itertools.islice(candidates(symbols, changes), TRIES):
+    tries = min(TRIES, 8 + LOOKS // (len(capture.guards) + len(forward.inputs) + len(forward.outputs) + 1))
+    for values in itertools.islice(candidates(symbols, changes), tries):
         sizes = dict(zip((symbol.name for symbol in symbols), values, strict=True))
         changed = sum(symbol.hint != sizes[symbol.name] for symbol in symbols)
         if changed > most and allowed(capture, forward, sizes):
@@ -92,10 +100,15 @@ def stretched(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
     if not isinstance(spec, TensorSpec) or spec == port.spec:
         return value
     shape = tuple(map(int, spec.shape))
+    if len(shape) != value.dim() or math.prod(shape) > GROWTH * max(1024, value.numel()):
+        raise ReplayError(
+            f"{port.role} {port.name!r} is {list(value.shape)}; at the sizes {said(sizes)}: {list(shape)}"
+        )
     found = value.detach()
     for index, size in enumerate(shape):
         found = found.index_select(index, torch.arange(size, device=value.device) % max(1, value.shape[index]))
     stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else found.contiguous().stride()
-    if any(step == 0 and size > 1 for step, size in zip(stride, shape, strict=True)):
-        return found  # an expanded one: every element of a base would be written more than once
-    return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device).copy_(found)
+    try:
+        return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device).copy_(found)
+    except RuntimeError:  # elements share memory, as in an expanded tensor: they cannot be written apart
+        return found
