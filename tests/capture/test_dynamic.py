@@ -386,6 +386,13 @@ def test_inputs_of_any_layout_have_symbolic_sizes(layout: str) -> None:
         assert torch.equal(got.gradients["scale"], gradient)
 
 
+def test_operators_whose_backward_knows_no_symbols_are_taken_apart() -> None:
+    for function in (F.hardshrink, F.softshrink):
+        capture = bp.capture(lambda x, f=function: f(x) * x, args=(randn(4, 3),), dynamic=True)
+        assert capture.pairs[0].forward.symbols
+        assert capture.verify()[0].verdict in ("bitwise", "close")
+
+
 def test_sizes_come_from_the_command_line(tmp_path: Path) -> None:
     from click.testing import CliRunner
 

@@ -270,11 +270,17 @@ REAL = ("upsample_", "_upsample_", "multi_margin_loss", "multilabel_margin_loss"
 """Operators that tracing would take apart in Python into others than eager runs, with results near, not the same."""
 
 
+STATIC = ("aten::hardshrink", "aten::softshrink")
+"""Those whose own backward torch cannot trace with symbolic sizes: with these they are taken apart."""
+
+
 @contextlib.contextmanager
-def as_eager_runs() -> Iterator[None]:
+def as_eager_runs(symbolic: bool) -> Iterator[None]:
     """Trace these operators as the ones that eager runs, not as their Python decompositions."""
     taken = []
     for operator in python_decomposed():
+        if symbolic and operator._schema.name in STATIC:
+            continue
         for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
             if key in operator.py_kernels:
                 taken.append((operator, key, operator.py_kernels.pop(key)))
@@ -301,7 +307,7 @@ def trace_once(
     program = run.program
     with contextlib.ExitStack() as stack:
         stack.enter_context(without_effects())
-        stack.enter_context(as_eager_runs())
+        stack.enter_context(as_eager_runs(run.sizes is not None))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         stack.enter_context(quiet_state(program.target()))
