@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sample": (*GROUND, "graph"),
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes"),
     "api": ROOMS,
+    "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),
     "cli": (*ROOMS, "api", "__init__"),
     "__main__": ("cli",),
@@ -144,7 +145,9 @@ def loads_torch(statement: str) -> bool:
     return done.returncode == 3
 
 
-@pytest.mark.parametrize("statement", ["import backprint", HELP], ids=["import", "help"])
+@pytest.mark.parametrize(
+    "statement", ["import backprint", "import backprint.torch_backend", HELP], ids=["import", "backend", "help"]
+)
 def test_the_front_door_is_light(statement: str) -> None:
     assert not loads_torch(statement)
 

@@ -19,26 +19,34 @@ def capture(
     requires_grad: Any = None,
     specialise: bool | None = None,
     functional: bool = True,
+    dynamic: bool | Mapping[str, Any] = False,
     order: int = 1,
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture:
     """Capture the forward and backward graphs of `target(*args, **kwargs)`.
 
+    `dynamic=True` keeps the sizes of the inputs symbolic, `dynamic={"x": {0: "batch"}}` those of chosen dimensions.
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
     gradients, buffers, random states, modes) is as it was afterwards.
     """
-    from dataclasses import replace
-
     from backprint.capture.entry import capture_call
-    from backprint.sample.inputs import fit_inputs
 
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
-        requires_grad=requires_grad, specialise=specialise, functional=functional, order=order, name=name,
+        requires_grad=requires_grad, specialise=specialise, functional=functional, dynamic=dynamic, order=order,
+        name=name,
     )  # fmt: skip
     args, kwargs = call_of(target, args, kwargs, options)
-    made = capture_call(target, args, kwargs, **options)
+    return finished(capture_call(target, args, kwargs, **options))
+
+
+def finished(made: Capture) -> Capture:
+    """A Capture as an engine made it, with the recipes of its inputs."""
+    from dataclasses import replace
+
+    from backprint.sample.inputs import fit_inputs
+
     return replace(made, recipes=fit_inputs(made, made.origin.values()))
 
 
@@ -98,12 +106,12 @@ def call_of(
     return args, kwargs
 
 
-LATER = ("fake", "dynamic")
+LATER = ("fake",)
 """Options that later versions have."""
 
 _DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
-    "requires_grad": None, "specialise": None, "functional": True, "order": 1, "name": None,
+    "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "order": 1, "name": None,
 }  # fmt: skip
 
 

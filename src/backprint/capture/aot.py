@@ -33,7 +33,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
-from backprint.capture import frames
+from backprint.capture import frames, symbolic
 from backprint.capture.convert import pin_dtypes
 from backprint.capture.program import (
     Program,
@@ -74,6 +74,7 @@ class Traced:
     unforeseen: tuple[str, ...]
     tree: Any
     leaves: tuple[Any, ...]
+    sizes: symbolic.Found
 
 
 class Recorded:
@@ -82,11 +83,11 @@ class Recorded:
     The mode stays a plain FakeTensorMode with its `dispatch` wrapped: higher-order operators know modes by their type.
     """
 
-    def __init__(self, real: bool) -> None:
+    def __init__(self, real: bool, sizes: symbolic.Sizes | None = None) -> None:
         self.expected: Reading | None = None
         self.reals: Any = WeakIdKeyDictionary() if real else None
         self.unforeseen: list[str] = []
-        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes)
         self.plain = self.mode.dispatch
         self.mode.dispatch = self.dispatch
 
@@ -265,14 +266,15 @@ def trace(
     specialise: bool = False,
     partition: str | Callable[..., Any] = "min-cut",
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
+    dynamic: Any = False,
 ) -> Traced:
     """Trace a program with AOTAutograd and cut the joint graph."""
     try:
-        return trace_once(_Run(program, seen.readings, specialise, real=False), partition, decompose)
+        return trace_once(_Run(program, seen.readings, specialise, False, dynamic), partition, decompose)
     except DataDependentError as error:
         if not specialise or error.__cause__ is None:
             raise
-    return trace_once(_Run(program, seen.readings, specialise, real=True), partition, decompose)
+    return trace_once(_Run(program, seen.readings, specialise, True, dynamic), partition, decompose)
 
 
 @contextlib.contextmanager
@@ -293,11 +295,17 @@ REAL = tuple(
 """Operators that tracing would take apart in Python into others than eager runs, with results near, not the same."""
 
 
+STATIC = ("aten::hardshrink", "aten::softshrink")
+"""Those whose own backward torch cannot trace with symbolic sizes: with these they are taken apart."""
+
+
 @contextlib.contextmanager
-def as_eager_runs() -> Iterator[None]:
+def as_eager_runs(symbolic: bool) -> Iterator[None]:
     """Trace these operators as the ones that eager runs, not as their Python decompositions."""
     taken = []
     for operator in python_decomposed():
+        if symbolic and operator._schema.name in STATIC:
+            continue
         for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
             if key in operator.py_kernels:
                 taken.append((operator, key, operator.py_kernels.pop(key)))
@@ -324,7 +332,7 @@ def trace_once(
     program = run.program
     with contextlib.ExitStack() as stack:
         stack.enter_context(without_effects())
-        stack.enter_context(as_eager_runs())
+        stack.enter_context(as_eager_runs(run.sizes is not None))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
@@ -379,11 +387,14 @@ def _late(program: Program, error: Any) -> str:
 class _Run:
     """The traced function: named tensors in, copies of the outputs out, and notes of what they are."""
 
-    def __init__(self, program: Program, readings: Sequence[Reading], specialise: bool, real: bool) -> None:
+    def __init__(
+        self, program: Program, readings: Sequence[Reading], specialise: bool, real: bool, dynamic: Any = False
+    ) -> None:
         self.program, self.specialise = program, specialise
         self.readings = tuple(readings)
-        self.fake = Recorded(real)
         self.paths = module_paths(program)
+        self.sizes = symbolic.sizes(program, dynamic, self.paths)
+        self.fake = Recorded(real, self.sizes)
         self.names = tuple(named.name for named in program.tensors)
         self.table: dict[int, Tensor] = {}
         self.open = contextlib.ExitStack()
@@ -400,9 +411,12 @@ class _Run:
         for named in self.program.tensors:
             value = values[named.name].detach()
             with self.fake.mode:
-                fake = (
-                    fake_like(value) if named.name in apart else self.fake.mode.from_tensor(value, static_shapes=True)
-                )
+                if self.sizes and named.name in self.sizes.dims:
+                    fake = self.sizes.fake(self.fake.mode, named.name, value)
+                elif named.name in apart:
+                    fake = fake_like(value)
+                else:
+                    fake = self.fake.mode.from_tensor(value, static_shapes=True)
             fake = fake.detach().requires_grad_(named.requires_grad)
             if self.fake.reals is not None:
                 self.fake.reals[fake] = value
@@ -418,7 +432,7 @@ class _Run:
         self.open.close()
         self.open.enter_context(quiet_state(program.target()))  # AOTAutograd runs the program more than once
         self.open.enter_context(placed(program, ready, self.table))
-        with Lines(self.paths), told if self.readings else contextlib.nullcontext():
+        with Lines(self.paths), told if self.readings else contextlib.nullcontext(), symbolic.noting(self.sizes):
             result = result_of(program, ready)
         named, self.tree = named_outputs(program, result)
         self.leaves = tuple(_still(leaf) for _, leaf in named)
@@ -436,7 +450,9 @@ class _Run:
 
 
 def _still(leaf: Any) -> Any:
-    """A leaf of the result without its tensor."""
+    """A leaf of the result without its tensor; a size stays the number it is, which becomes a guard."""
+    if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return symbolic.fixed(leaf)
     return Tensor if isinstance(leaf, Tensor) else leaf
 
 
@@ -547,6 +563,7 @@ def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., A
         tuple(dict.fromkeys(run.fake.unforeseen)),
         run.tree,
         run.leaves,
+        symbolic.found(run.sizes),
     )
 
 

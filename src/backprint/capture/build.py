@@ -16,6 +16,9 @@ from backprint.capture.program import Program
 from backprint.capture.scout import Reading
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Echo, Graph, Guard, Pair, Port, Ref, Source, Step, Value
+from backprint.graph.sizes import with_symbols
+
+SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 Notes = dict[str, tuple[Source | None, Echo | None]]
 
@@ -30,7 +33,10 @@ def build(program: Program, traced: Traced) -> tuple[Pair, dict[str, Tensor], tu
         back = build_backward(program, traced, side, notes, saved)
         backward = back[1]
         constants |= dict(back[0].constants.values())
-    return Pair("pair_0", forward, backward), constants, guards
+    found = traced.sizes
+    forward = with_symbols(forward, found.symbols, found.names)
+    backward = with_symbols(backward, found.symbols, found.names) if backward is not None else None
+    return Pair("pair_0", forward, backward), constants, (*guards, *found.guards)
 
 
 # ------------------------------------------------------------------ forward
@@ -243,8 +249,15 @@ def note_of(node: fx.Node) -> Source | None:
 
 
 def forward_notes(traced: Traced) -> Notes:
-    """The source of each forward node."""
-    return {node.name: (note_of(node), None) for node in traced.joint.graph.nodes if node.op == "call_function"}
+    """The source of each forward node; a size has the line of what first uses it."""
+    found: Notes = {}
+    for node in reversed(list(traced.joint.graph.nodes)):
+        if node.op == "call_function":
+            note = note_of(node)
+            if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is no torch call
+                note = next((found[user.name][0] for user in node.users if user.name in found), None)
+            found[node.name] = (note, None)
+    return found
 
 
 def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
@@ -275,10 +288,12 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
 
 
 def heads_by_seq(traced: Traced) -> dict[int, fx.Node]:
-    """For each autograd sequence number, the forward node that made it: the first one that is no getitem."""
+    """For each autograd sequence number, the forward node that made it: the first one that is no getitem
+    and no size."""
     heads: dict[int, fx.Node] = {}
     for node in traced.joint.graph.nodes:
-        if node.op == "call_function" and not is_backward(node) and node.target is not operator.getitem:
+        counts = node.op == "call_function" and not isinstance(node.meta.get("val"), SIZES)
+        if counts and not is_backward(node) and node.target is not operator.getitem:
             heads.setdefault(node.meta.get("seq_nr", -1), node)
     return heads
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch import Tensor, fx
 
@@ -118,24 +119,39 @@ def tensor_spec(tensor: Tensor) -> TensorSpec:
     shape = tuple(map(size_of, tensor.shape))
     if tensor.layout is not torch.strided:
         return TensorSpec(dtype, shape, None, 0, device, layout)
-    stride = tuple(map(size_of, tensor.stride()))
-    return TensorSpec(dtype, shape, None if stride == contiguous(shape) else stride, 0, device)
+    stride = None if contiguous(tensor) else tuple(map(size_of, tensor.stride()))
+    return TensorSpec(dtype, shape, stride, 0, device)
 
 
-def contiguous(shape: tuple[int | str, ...]) -> tuple[int, ...] | None:
-    """The strides of a contiguous tensor of this shape; None where a size is symbolic."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        if not isinstance(size, int):
-            return None
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
+def contiguous(tensor: Tensor) -> bool:
+    """Whether a tensor's strides are those of a contiguous one of its shape; sizes that may be 0 count as others."""
+    step: Any = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if plain(stride) != step and sympy.expand(sympy.sympify(plain(stride)).replace(_at_least, _other) - step) != 0:
+            return False
+        step = step * (max(size, 1) if isinstance(size, int) else plain(size))
+    return True
+
+
+def _at_least(part: Any) -> bool:
+    return type(part).__name__ == "Max" and len(part.args) == 2 and 1 in part.args
+
+
+def _other(part: Any) -> Any:
+    return next(argument for argument in part.args if argument != 1)
+
+
+def plain(size: Any) -> Any:
+    """A size as a number, or as the expression of a symbolic one, with which computing adds no guards."""
+    if isinstance(size, int):
+        return size
+    return int(size.node.expr) if size.node.expr.is_Integer else size.node.expr
 
 
 def size_of(size: Any) -> int | str:
     """One size: a number, or a symbolic one's expression."""
-    return int(size) if isinstance(size, int) else str(size.node.expr)
+    size = plain(size)
+    return size if isinstance(size, int) else str(size)
 
 
 @dataclass(slots=True)

@@ -29,7 +29,8 @@ MODES = (None, "train", "eval")
 def by_aot(program: Program, options: Options) -> Made:
     """Engine `aot`: AOTAutograd's joint graph, cut in two."""
     program, seen = scout(program)
-    traced = aot.trace(program, seen, bool(options.specialise), options.partition, options.decompose)
+    specialise = bool(options.specialise)
+    traced = aot.trace(program, seen, specialise, options.partition, options.decompose, options.dynamic)
     pair, constants, guards = build(program, traced)
     return Made(
         program=program,

@@ -33,8 +33,23 @@ def is_users(file: str) -> bool:
     return not (file.startswith((_TORCH, "<frozen")) or file in ("<string>", "<eval_with_key>"))
 
 
+_told: list[Source | None] = []
+
+
+@contextlib.contextmanager
+def at(line: Source | None) -> Iterator[None]:
+    """While this runs we are at a line that was found before: of a graph that has lost its Python frames."""
+    _told.append(line)
+    try:
+        yield
+    finally:
+        _told.pop()
+
+
 def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
     """The innermost line of the user's, and the innermost module whose forward is running."""
+    if _told:
+        return _told[-1]
     frame = frame or sys._getframe(1)
     module, user = None, None
     while frame is not None and (user is None or module is None):

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.capture.convert import Names, Side, contiguous, target_name
+from backprint.capture.convert import Names, Side, target_name
 from backprint.capture.scout import SILENT_WRITERS, reads_values
 from backprint.capture.tape import Call, Place, Root, Tape, flat
 from backprint.errors import CaptureError
@@ -864,6 +864,15 @@ def flat_places(result: Any) -> list[Place]:
     if type(result) is Place:
         return [result]
     return [place for item in result for place in flat_places(item)] if isinstance(result, (tuple, list)) else []
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor of this shape."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
 
 
 def spec_of(result: Any) -> Spec:

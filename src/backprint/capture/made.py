@@ -20,7 +20,7 @@ class Options:
     decompose: Mapping[Any, Callable[..., Any]] | None = None
     specialise: bool | None = None
     functional: bool = True
-    dynamic: bool = False
+    dynamic: bool | Mapping[str, Any] = False
     fake: bool = False
 
 

@@ -126,22 +126,22 @@ def read_call(
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
     by_id = {id(tensor): name for name, tensor in state.items()}
     for name, tensor in state.items():
-        _check_tensor(name, tensor)
+        check_tensor(name, tensor)
         tensors.append(Named(name, "buffer" if name in buffers else "parameter", tensor.requires_grad))
     for name, (_, leaf) in zip(names, paths, strict=True):
         if not isinstance(leaf, Tensor):
             leaves.append(leaf)
             continue
-        _check_tensor(name, leaf)
+        check_tensor(name, leaf)
         first = seen.get(id(leaf)) or by_id.get(id(leaf))
         if first is not None:
             index = next(i for i, named in enumerate(tensors) if named.name == first)
             tensors[index] = replace(tensors[index], same=(*tensors[index].same, free_name(name, tensors)))
-            leaves.append(_Slot(first))
+            leaves.append(Slot(first))
             continue
         name = free_name(name, tensors)
         seen[id(leaf)] = name
-        leaves.append(_Slot(name))
+        leaves.append(Slot(name))
         tensors.append(Named(name, "input", leaf.requires_grad))
         values[name] = leaf
     chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
@@ -162,7 +162,7 @@ def read_call(
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
+class Slot:
     """The place of a tensor among a call's leaves."""
 
     name: str
@@ -170,12 +170,12 @@ class _Slot:
 
 def is_slot(leaf: Any) -> bool:
     """Whether a leaf is the place of a tensor."""
-    return isinstance(leaf, _Slot)
+    return isinstance(leaf, Slot)
 
 
 def slot(name: str) -> Any:
     """The place of a tensor by its name."""
-    return _Slot(name)
+    return Slot(name)
 
 
 def hooks_of(tensor: Tensor) -> list[Any]:
@@ -183,7 +183,7 @@ def hooks_of(tensor: Tensor) -> list[Any]:
     return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
 
 
-def _check_tensor(name: str, tensor: Tensor) -> None:
+def check_tensor(name: str, tensor: Tensor) -> None:
     if tensor.is_nested:
         raise CaptureError(f"input {name!r} is a nested tensor: engine 'aot' takes strided ones; pass its values")
     if tensor.device.type == "meta":
@@ -353,7 +353,7 @@ def call(program: Program, values: Mapping[str, Tensor]) -> Any:
 
 def call_arguments(program: Program, values: Mapping[str, Tensor]) -> Any:
     """The arguments and keyword arguments of the program's call, with these values."""
-    leaves = [values[leaf.name] if isinstance(leaf, _Slot) else leaf for leaf in program.leaves]
+    leaves = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
     return pytree.tree_unflatten(leaves, program.structure)
 
 

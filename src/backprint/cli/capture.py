@@ -32,6 +32,7 @@ LOSSES = ("sum", "mean")
     "--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save."
 )
 @click.option("--specialise", is_flag=True, help="Go through .item() and data-dependent sizes, keeping them as guards.")
+@click.option("--dynamic", is_flag=True, help="Keep the sizes of inputs symbolic, with the conditions on them.")
 @click.option("--device", help="Move the model and its inputs here first.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @click.option(

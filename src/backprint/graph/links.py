@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from backprint.errors import SampleError
 from backprint.graph.nouns import OUT_ROLES, Capture, Link, Port, Spec
+from backprint.graph.sizes import at_hints
 
 FREE = ("parameter", "buffer", "constant", "input")
 """The roles of inputs that a caller gives; those of an input that a link feeds do not count."""
@@ -64,14 +65,15 @@ def mutated(capture: Capture) -> tuple[str, ...]:
 
 
 def specs(capture: Capture) -> dict[str, Spec]:
-    """What each of the Capture's own results is, and each value whose gradient a backward takes."""
+    """What each of the Capture's own results is, and each value whose gradient a backward takes, at example sizes."""
     found: dict[str, Spec] = {}
     for link in results(capture):
-        ports = capture.pairs[link.source].forward.outputs if link.source is not None else tuple(free_ports(capture))
+        pair = capture.pairs[link.source] if link.source is not None else None
+        ports = at_hints(pair.forward).outputs if pair is not None else tuple(free_ports(capture))
         role = role_of(link) if link.source is not None else None
         found[link.name] = next(p.spec for p in ports if p.name == name_of(link) and role in (None, p.role))
     for pair in capture.pairs:
-        for port in pair.backward.by_role("tangent") if pair.backward is not None else ():
+        for port in at_hints(pair.backward).by_role("tangent") if pair.backward is not None else ():
             found.setdefault(port.name, port.spec)
     return found
 

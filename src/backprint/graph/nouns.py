@@ -446,7 +446,8 @@ class Pair:
 class Guard:
     """What a capture took for granted.
 
-    `kind` is one of `value`, `shape`, `argument`, `same`, `spec`; `inputs` are what it hangs on.
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`; `inputs` are what it hangs on. The text of a
+    `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay checks it before it runs.
     """
 
     kind: str

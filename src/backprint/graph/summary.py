@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.sizes import at_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Summary:
 
 
 def summarise(pair: Pair) -> Summary:
-    """The numbers of a Pair."""
-    forward, backward = pair.forward, pair.backward
+    """The numbers of a Pair, at the sizes it had at capture."""
+    forward, backward = at_hints(pair.forward), at_hints(pair.backward) if pair.backward else None
     parameters = [spec for port in forward.by_role("parameter") if isinstance(spec := port.spec, TensorSpec)]
     own = {port.local for port in forward.inputs}
     results = [

@@ -18,6 +18,8 @@ from backprint.graph.nouns import (
     Op,
     Port,
     Ref,
+    ScalarSpec,
+    Size,
     Slice,
     Step,
     Sub,
@@ -25,6 +27,7 @@ from backprint.graph.nouns import (
     Value,
     refs,
 )
+from backprint.graph.sizes import evaluate, implied, known, outside, said
 from backprint.graph.text import show_spec, show_step
 from backprint.replay.operators import resolve
 
@@ -96,15 +99,17 @@ def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool, 
             )
         inputs = {port.local: value for port, value in zip(graph.inputs, inputs, strict=True)}
     env: dict[str, Any] = {}
+    given: list[tuple[Port, Any]] = []
     for port in graph.inputs:
         found = next((inputs[key] for key in (key_of(port), port.name, port.local) if key in inputs), _MISSING)
         if found is _MISSING:
             raise ReplayError(
                 f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}"
             )
-        if strict:
-            check(port, found, env)
+        given.append((port, found))
         env[port.local] = found.detach() if isinstance(found, Tensor) and not graded else found
+    if strict:
+        check(graph, given)
     return env
 
 
@@ -116,22 +121,54 @@ def key_of(port: Port) -> str:
     return f"{port.role} {port.name}"
 
 
-def check(port: Port, value: Any, env: dict[str, Any]) -> None:
-    """Raise unless a value is what the port says; symbolic sizes take their value here."""
-    spec = port.spec
-    if not isinstance(spec, TensorSpec):
-        return
-    if not isinstance(value, Tensor):
-        raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {type(value).__name__}")
-    same = len(value.shape) == len(spec.shape)
-    for given, size in zip(value.shape, spec.shape, strict=False):
-        if isinstance(size, int):
-            same = same and given == size
-        elif size.isidentifier():
-            same = same and env.setdefault(size, given) == given
-    if not same or str(value.dtype)[6:] != spec.dtype:
-        shape = ", ".join(map(str, value.shape))
-        raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {str(value.dtype)[6:]}[{shape}]")
+def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
+    """Raise unless every value is what its port says. The symbolic sizes, which take their value here."""
+    sizes = sizes_of(given)
+    for port, value in given:
+        spec = port.spec
+        if not isinstance(spec, TensorSpec):
+            continue
+        if not isinstance(value, Tensor):
+            raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {type(value).__name__}")
+        if not fits(spec, value, sizes):
+            shape = ", ".join(map(str, value.shape))
+            where = f", where {said(sizes)}" if sizes else ""
+            raise (GuardError if sizes else ReplayError)(
+                f"input {port.name!r} is {show_spec(spec)}{where}; given is a {str(value.dtype)[6:]}[{shape}]"
+            )
+    if (symbol := outside(graph.symbols, sizes)) is not None:
+        raise GuardError(
+            f"the size {symbol.name} is {sizes[symbol.name]} here, and the graph was traced for sizes from "
+            f"{symbol.low} to {symbol.high}: capture again on inputs like these"
+        )
+    return sizes
+
+
+def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
+    """Whether a tensor has the dtype and the sizes of a spec; a size that no input tells may be any."""
+    if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape):
+        return False
+    pairs = zip(spec.shape, value.shape, strict=True)
+    return all(size == now or (isinstance(size, str) and agrees(size, now, sizes)) for size, now in pairs)
+
+
+def agrees(size: str, now: int, sizes: Mapping[str, int]) -> bool:
+    """Whether a symbolic size is this number, as far as is known."""
+    return not known(size, sizes) or evaluate(size, sizes) == now
+
+
+def sizes_of(given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
+    """The symbolic sizes that these values imply: by shapes, then by numbers, then by strides."""
+    seen: list[tuple[Size, int]] = []
+    tensors = [(port.spec, value) for port, value in given if isinstance(value, Tensor)]
+    for spec, value in tensors:
+        if isinstance(spec, TensorSpec):
+            seen += zip(spec.shape, value.shape, strict=False)
+    seen += [(port.spec.expression, value) for port, value in given if isinstance(port.spec, ScalarSpec)]
+    for spec, value in tensors:
+        if isinstance(spec, TensorSpec) and spec.stride and value.layout is torch.strided:
+            seen += zip(spec.stride, value.stride(), strict=False)
+    return implied(seen)
 
 
 def last_uses(graph: Graph) -> dict[int, list[str]]:
@@ -144,10 +181,9 @@ def last_uses(graph: Graph) -> dict[int, list[str]]:
                 last[name] = index
         if not step.is_guard:
             last[step.name] = index
-    symbols = {symbol.name for symbol in graph.symbols}
     found: dict[int, list[str]] = {}
     for name, index in last.items():
-        if name not in kept and name not in symbols:
+        if name not in kept:
             found.setdefault(index, []).append(name)
     return found
 

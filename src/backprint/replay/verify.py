@@ -22,6 +22,7 @@ from backprint.graph.links import free_ports, mutated
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair
 from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
 from backprint.replay.linked import Played
+from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.recipes import digest
@@ -29,7 +30,7 @@ from backprint.sample.recipes import digest
 Row = dict[str, Any]
 """What a witness keeps of one port."""
 
-DRAWS = ("captured", "recipe", "fresh")
+DRAWS = ("captured", "recipe", "fresh", "resized")
 FRESH = 0x5EED
 
 
@@ -81,11 +82,7 @@ class Tally:
     def note(self, draw: str, results: Results, verdicts: list[PortVerdict]) -> None:
         """One draw's verdicts: of each port the worst counts."""
         self.seen[draw] = results
-        for verdict in verdicts:
-            key = f"{verdict.role} {verdict.name}"
-            verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail else "")
-            if key not in self.found or worst([self.found[key].verdict, verdict.verdict]) != self.found[key].verdict:
-                self.found[key] = verdict
+        keep_worst(self.found, draw, verdicts)
 
     def verdict(self) -> Verdict:
         """The Verdict."""
@@ -113,10 +110,21 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
             whole.note(draw.name, *outcome[:2])
             for index, tally in enumerate(parts):
                 tally.note(draw.name, *part(capture, index, outcome[2][index], draw.name, tally.said))
+        if "resized" in draws and capture.recipes is not None and not capture.recipes.missing:
+            keep_worst(whole.found, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.said))
     except BackprintError as error:
         failed = Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
         return [*(Verdict("unproven", tally.name, "the whole failed") for tally in parts), failed]
     return [tally.verdict() for tally in (*parts, whole)]
+
+
+def keep_worst(found: dict[str, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:
+    """Add the verdicts of one draw: a port keeps its worst."""
+    for verdict in verdicts:
+        key = f"{verdict.role} {verdict.name}"
+        verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail else "")
+        if key not in found or worst([found[key].verdict, verdict.verdict]) != found[key].verdict:
+            found[key] = verdict
 
 
 def summed_up(
@@ -167,6 +175,25 @@ def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
     tangents = {key.removeprefix("tangent "): values.pop(key) for key in list(values) if key.startswith("tangent ")}
     values |= {right: values[left] for left, right in capture.signature.same}
     return Draw(name, values, tangents, capture.seed)
+
+
+def stretched(capture: Capture, draw: Draw) -> Iterator[Draw]:
+    """A draw at other sizes than the captured ones, larger and smaller, where inputs can have any."""
+    if capture.pairs[0].forward.symbols:
+        for changes in (CHANGES, SMALLER):
+            if (sizes := other_sizes(capture, changes)) is not None:
+                values, tangents = resized(capture, draw.values, draw.tangents, sizes)
+                yield replace(draw, name="resized", values=values, tangents=tangents)
+
+
+def resize(capture: Capture, draw: Draw, said: list[str]) -> list[PortVerdict]:
+    """The verdicts at the first other sizes that the program runs on; none where there are none, and why in `said`."""
+    why: list[str] = []
+    for other in stretched(capture, draw):
+        if (outcome := one(capture, other, why)) is not None:
+            return outcome[1]
+    said += why
+    return []
 
 
 def redrawn(capture: Capture, draw: Draw) -> Draw:
@@ -447,8 +474,11 @@ def attest(capture: Capture) -> Attested:
         except ReplayError as error:
             said.append(f"fresh inputs could not be run ({str(error)[:160]})")
         parts = part_witness(capture, got) if alive else {}
+        found = {f"{port.role} {port.name}": port for port in verdicts}
+        if alive:
+            keep_worst(found, "resized", resize(capture, again, said))
     backward = any(pair.backward is not None for pair in capture.pairs)
-    verdict = summed_up(capture.name, backward, {f"{port.role} {port.name}": port for port in verdicts}, said, seen)
+    verdict = summed_up(capture.name, backward, found, said, seen)
     rows = (
         {key: row(value) for key, value in wanted.ports.items()} | parts
         if wanted is not None

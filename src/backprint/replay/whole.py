@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,12 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from backprint.errors import GuardError, ReplayError
+from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.links import free_ports, results
-from backprint.graph.nouns import Capture, Graph
+from backprint.graph.nouns import Capture, Graph, Guard
+from backprint.graph.sizes import evaluate, known, said
 from backprint.replay.linked import Play, Played
-from backprint.replay.run import key_of, run
+from backprint.replay.run import key_of, run, sizes_of
 from backprint.tree import name_of, positional
 
 
@@ -52,6 +54,7 @@ def replay_values(
         return replay_linked(capture, values, tangents)
     pair = capture.pairs[0]
     forward = pair.forward
+    hold_sizes(capture, values)
     found = dict(zip(map(key_of, forward.outputs), run(forward, values), strict=True))
     named = {port.name: found[key_of(port)] for port in forward.by_role("output")}
     saved = {port.name: found[key_of(port)] for port in forward.outputs if port.role == "saved"}
@@ -72,6 +75,52 @@ def replay_linked(
     gradients = play.gradients()
     loss = named.get(capture.signature.loss)
     return Replayed(tree(capture, named), gradients, play.mutations(), named, {}, loss, tuple(play.played))
+
+
+SIZE = re.compile(r"(?:(?P<name>.+)\.shape\[(?P<index>\d{1,3})\] == )?(?P<text>.+)")
+"""The text of a `size` guard: a condition over symbols, or what a dimension was found to be."""
+
+
+def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
+    """Raise unless the conditions on sizes that tracing found hold for these inputs."""
+    guards = [guard for guard in capture.guards if guard.kind == "size"]
+    if not guards:
+        return
+    sizes = sizes_of([(port, values[port.name]) for port in capture.pairs[0].forward.inputs if port.name in values])
+    for guard in guards:
+        good, why = judged(guard, values, sizes)
+        if not good:
+            line = guard.source
+            where = f" at {line.file}:{line.line}: {line.code!r}" if line else ""
+            shapes = [
+                f"{name} {list(values[name].shape)}" for name in guard.inputs if isinstance(values.get(name), Tensor)
+            ]
+            raise GuardError(
+                f"guard `{guard.text}` does not hold{where}: these inputs have {', '.join(shapes)} "
+                f"({said(sizes)}){why}. Capture again on inputs like these"
+            )
+
+
+def judged(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
+    """Whether one condition on sizes holds, and why it has no answer where it has none."""
+    try:
+        return holds(guard, values, sizes), ""
+    except GraphError as error:
+        return False, f"; {error}"
+
+
+def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
+    """Whether one condition on sizes holds; one about a tensor that is not given holds."""
+    found = SIZE.fullmatch(guard.text)
+    if found is None:
+        raise ReplayError(f"guard {guard.text!r:.80} is no condition on sizes")
+    name, index = found["name"], int(found["index"] or 0)
+    if name is None:
+        return not known(guard.text, sizes) or bool(evaluate(guard.text, sizes))
+    value = values.get(name)
+    if not isinstance(value, Tensor):
+        return True
+    return index < value.dim() and value.shape[index] == evaluate(found["text"], sizes)
 
 
 def pull(

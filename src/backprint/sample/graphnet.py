@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from backprint.graph.nouns import Graph, Port, TensorSpec
+from backprint.graph.sizes import at_hints
 
 SMALL = 64
 """Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
@@ -37,7 +38,9 @@ def write_graphnet(folder: Path, name: str, graph: Graph, text: str, values: Map
     facts |= {"dynamic": bool(graph.symbols), "source": "backprint"}
     (folder / "graph_net.json").write_text(json.dumps(facts, indent=4) + "\n", encoding="utf-8")
     metas = [
-        meta(port, values.get(f"{port.role} {port.name}")) for port in graph.inputs if isinstance(port.spec, TensorSpec)
+        meta(port, values.get(f"{port.role} {port.name}"))
+        for port in at_hints(graph).inputs
+        if isinstance(port.spec, TensorSpec)
     ]
     (folder / "weight_meta.py").write_text("\n\n".join(metas), encoding="utf-8")
     (folder / "input_meta.py").write_text("", encoding="utf-8")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from backprint.errors import RefusedError, SampleError, UsageError
 from backprint.graph.nouns import Capture, Graph
+from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
 from backprint.sample.graphnet import write_graphnet
 from backprint.sample.inputs import MODES, Inputs
@@ -117,7 +118,7 @@ def write_side(folder: Path, capture: Capture, side: str, graph: Graph, values: 
     text = model_text(capture, side, graph)
     (folder / "model.py").write_text(text, encoding="utf-8")
     write_graphnet(folder, f"{capture.name}_{side}", graph, text, values)
-    saved = sum(getattr(port.spec, "nbytes", 0) for port in graph.outputs if port.role == "saved")
+    saved = sum(getattr(port.spec, "nbytes", 0) for port in at_hints(graph).outputs if port.role == "saved")
     return {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs), "saved_bytes": saved}
 
 

@@ -1,0 +1,81 @@
+"""`torch.compile(model, backend="backprint")`: every graph that is compiled is captured, proved and saved.
+
+PyTorch finds `backend` by the entry point `torch_dynamo_backends`; this module loads torch only when it is called. The
+program goes on with Dynamo's own graph, run by eager torch.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+DIRECTORY = "BACKPRINT_DIR"
+"""The environment variable that says where samples go."""
+
+OPTIONS = ("dir", "data", "allow", "specialise", "partition", "dynamic")
+"""What `torch.compile(..., options={...})` may say: the folder, and options of `save` and `capture`."""
+
+
+def backend(
+    module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """Save a sample of a graph of Dynamo's, and give back the graph itself. What cannot be captured is warned of."""
+    settings = checked(options or {}, mode)
+    try:
+        place = keep(module, inputs, settings)
+    except Exception as error:  # a program must not stop because a graph of it cannot be kept
+        from backprint.capture.sources import function_of
+
+        warn(f"backprint: the graph of {function_of(module.graph)} is not kept: {type(error).__name__}: {error}")
+    else:
+        LOG.append(place)
+    return module.forward
+
+
+LOG: list[Path] = []
+"""The samples that this process has saved, in order."""
+
+
+def checked(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
+    """The options, with the folder from the environment where they name none; the unknown is refused by name."""
+    from backprint.errors import UsageError
+    from backprint.sample.save import check_data
+
+    unknown = [key for key in options if key not in OPTIONS]
+    if unknown:
+        raise UsageError(f"backend 'backprint' has no option {unknown[0]!r}; it has {', '.join(OPTIONS)}")
+    if mode is not None:
+        raise UsageError(f"backend 'backprint' has no modes, so mode={mode!r} cannot be asked for")
+    place = options.get("dir") or os.environ.get(DIRECTORY)
+    if not place:
+        raise UsageError(f"backend 'backprint' needs a folder: set {DIRECTORY}, or pass options={{'dir': ...}}")
+    check_data(options.get("data", "seed"))
+    return {"data": "seed", "allow": (), **options, "dir": place}
+
+
+def keep(module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
+    """Capture one graph and save it in a folder of its own."""
+    from backprint.api import finished, save
+    from backprint.capture.backend import apart, capture_graph, compile_name
+
+    name = compile_name(module)
+    asked = {key: settings[key] for key in ("specialise", "partition", "dynamic") if key in settings}
+    made = capture_graph(module, inputs, name, **asked)
+    # Processes share the folder: the number tells them apart, and a sample appears under its name when it is whole.
+    place = Path(settings["dir"]) / f"{name}-{os.getpid()}-{secrets.token_hex(4)}"
+    with apart():
+        return Path(save(finished(made), place, settings["data"], allow=settings["allow"]))
+
+
+def warn(text: str) -> None:
+    """Say a thing once in a process."""
+    if text not in _SAID:
+        _SAID.add(text)
+        warnings.warn(text, stacklevel=3)
+
+
+_SAID: set[str] = set()
