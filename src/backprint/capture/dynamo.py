@@ -463,14 +463,21 @@ def refuse_shared_hooks(book: Book) -> None:
 
 def refuse_shared_casts(book: Book) -> None:
     """Autocast casts a weight once for its region: the gradients of that copy add up before they are cast back."""
-    for entry in book.entries:
+    casting = [entry for entry in book.entries if casts(entry.ran)]
+    for entry in casting if torch.is_autocast_cache_enabled() else ():
         for name, tensor, asking in zip(entry.names, entry.ran.inputs, entry.ran.asked, strict=True):
-            users = [other for other in book.entries if name in other.names]
-            if entry.ran.under.autocast and asking and tensor.is_leaf and len(users) > 1:
+            users = [other for other in casting if name in other.names]
+            if asking and tensor.is_leaf and len(users) > 1:
                 raise CaptureError(
-                    f"{name} is used by {len(users)} graphs of one autocast region, which casts it once for all of "
-                    "them: engine 'dynamo' does not follow that copy from one graph into another"
+                    f"{name} is used under autocast by {len(users)} graphs: autocast casts it once where they lie in "
+                    "one region, and engine 'dynamo' does not follow that copy from one graph into another"
                 )
+
+
+def casts(ran: Ran) -> bool:
+    """Whether a graph runs under autocast, or in part."""
+    entered = any(node.target is torch.amp.autocast_mode._enter_autocast for node in ran.module.graph.nodes)
+    return bool(ran.under.autocast) or entered
 
 
 def finished(book: Book, index: int, pairs: Mapping[int, Pair]) -> tuple[Program, list[tuple[int, bool]]]:

@@ -376,7 +376,7 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
 def compiled_parts(program: Program) -> Iterator[str]:
     """The names of what the program runs through a torch.compile of the user's."""
     for root, value in roots(program.target()):
-        if hasattr(value, "_torchdynamo_orig_callable"):
+        if hasattr(value, "_torchdynamo_inline"):
             yield root
         for path, module in value.named_modules() if isinstance(value, nn.Module) else ():
             if isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None:
