@@ -174,6 +174,28 @@ def view_of_what_is_changed_later() -> Callable[..., Any]:
     return f
 
 
+def a_list_of_values() -> Callable[..., Any]:
+    def f(x: Tensor) -> Tensor:
+        y = x.sin()
+        cut()
+        return y * x.detach().max().reshape(1).tolist()[0]
+
+    return f
+
+
+def a_buffer_that_is_replaced() -> Callable[..., Any]:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.mean = self.mean * 0.9 + x.detach().mean(0)
+            return x * self.mean
+
+    return Net()
+
+
 def compiled_inside() -> Callable[..., Any]:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -220,6 +242,8 @@ NOT_WHOLE = {
     data_dependent_size: "runs outside of every graph",
     differentiable_value_changed_later: "changes it in place, and autograd would have to follow",
     view_of_what_is_changed_later: "shares memory with a tensor that graph 1 changes in place",
+    a_list_of_values: r"Tensor.tolist reads values at test_dynamo.py:\d+ in f",
+    a_buffer_that_is_replaced: "puts another tensor in the place of mean",
     compiled_inside: "fc is compiled already",
     hooked_and_shared: "fc.weight has a gradient hook and is used by 2 graphs",
     cast_once_for_two_graphs: "weight is used under autocast by 2 graphs",

@@ -32,6 +32,7 @@ from backprint.capture.program import (
     placed,
     quiet_random,
     quiet_state,
+    replaced,
     shielded,
     slot,
 )
@@ -79,6 +80,12 @@ def check_program(program: Program, seen: Sighting) -> None:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""
             raise CaptureError(f"engine 'dynamo' would lose a tensor hook that the program registers{where}")
+    for name, source in seen.unseen[:1]:
+        where = f" at {source.file}:{source.line} in {source.function}: {source.code!r}" if source else ""
+        raise CaptureError(
+            f"Tensor.{name} reads values{where}, and leaves engine 'dynamo' nothing to check them by: read them with "
+            ".item(), or use an engine that sees what runs"
+        )
     for name in compiled_parts(program):
         raise CaptureError(f"{name} is compiled already: capture a program that is not")
 
@@ -97,6 +104,12 @@ def run(program: Program, paths: Mapping[int, str]) -> tuple[Record, dict[str, T
         args, kwargs = call_arguments(program, ready)
         with no_seeding(program):
             record = frontend.run(program.target(), args, kwargs, program.loss, paths)
+        put = sorted(replaced(program, ready))
+    if put:
+        raise CaptureError(
+            f"{program.title} puts another tensor in the place of {put[0]}, which engine 'dynamo' does not follow: "
+            "change it in place"
+        )
     if program.loss is not None:
         check_loss(record.loss)
     return record, ready

@@ -151,17 +151,7 @@ def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     leaves = pytree.tree_leaves((args, kwargs or {}, result))
     if any(isinstance(leaf, FakeTensor) or (isinstance(leaf, Tensor) and leaf.is_meta) for leaf in leaves):
         return True
-    return printing() and not isinstance(func, HigherOrderOperator) and not func._schema.is_mutable
-
-
-def printing() -> bool:
-    """Whether a tensor is being shown as text: nothing that is computed for that reaches the program."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_filename == torch._tensor_str.__file__:
-            return True
-        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
-    return False
+    return frames.printing() and not isinstance(func, HigherOrderOperator) and not func._schema.is_mutable
 
 
 def run(
@@ -314,10 +304,9 @@ def tidy(first: int, aliases: Mapping[str, set[str]]) -> None:
     """Take out of modules what Dynamo leaves in them: aliases that are new, and names numbered from `first` on."""
     for name, now in import_aliases().items():
         scope = vars(sys.modules[name])
-        for key in now - aliases.get(name, set()):
-            del scope[key]
-        for key in [key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first]:
-            del scope[key]
+        numbered = {key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first}
+        for key in numbered | (now - aliases.get(name, set())):
+            scope.pop(key, None)  # one scope may be under two names
 
 
 def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, set[int]]]) -> None:

@@ -17,6 +17,7 @@ import torch
 import torch._dynamo
 from torch import Tensor, nn
 from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -58,6 +59,7 @@ class Sighting:
     outside: list[Tensor] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
+    unseen: list[tuple[str, Source | None]] = field(default_factory=list)
     silent: bool = False
 
 
@@ -99,6 +101,8 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
+            return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
         for tensor in given:
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
         names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
@@ -188,7 +192,7 @@ class Watch(TorchDispatchMode):
 
 
 class HookWatch(TorchFunctionMode):
-    """Sees a program put hooks on its tensors: what they do to gradients is not in the plain forward."""
+    """Sees a program put hooks on its tensors, whose work is not in the plain forward, and read values unseen."""
 
     def __init__(self, seen: Sighting, paths: Mapping[int, str]) -> None:
         super().__init__()
@@ -197,8 +201,14 @@ class HookWatch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        if func in UNSEEN and not frames.printing():
+            self.seen.unseen.append((func.__name__, frames.here(self.paths)))
         args, kwargs = rewritten(func, args, kwargs)
         return func(*args, **kwargs)
+
+
+UNSEEN = (Tensor.tolist, Tensor.numpy, Tensor.__array__)
+"""What reads a tensor's values without running an operator."""
 
 
 def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
