@@ -107,7 +107,7 @@ def a_value_that_two_later_pairs_use() -> Broken:
         cut()
         a = y.sin()
         cut()
-        return a * y
+        return a * y.tanh()
 
     return f, (leaf(5),)
 

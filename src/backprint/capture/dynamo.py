@@ -31,6 +31,7 @@ from backprint.capture.program import (
     leaf_values,
     placed,
     quiet_state,
+    replaced,
     same_chance,
     shielded,
     slot,
@@ -82,6 +83,12 @@ def check_program(program: Program, seen: Sighting) -> None:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""
             raise CaptureError(f"engine 'dynamo' would lose a tensor hook that the program registers{where}")
+    for name, source in seen.unseen[:1]:
+        where = f" at {source.file}:{source.line} in {source.function}: {source.code!r}" if source else ""
+        raise CaptureError(
+            f"Tensor.{name} reads values{where}, and leaves engine 'dynamo' nothing to check them by: read them with "
+            ".item(), or use an engine that sees what runs"
+        )
     for name in compiled_parts(program):
         raise CaptureError(f"{name} is compiled already: capture a program that is not")
 
@@ -100,6 +107,12 @@ def run(program: Program, paths: Mapping[int, str]) -> tuple[Record, dict[str, T
         args, kwargs = call_arguments(program, ready)
         with no_seeding(program), same_chance(program.chance):
             record = frontend.run(program.target(), args, kwargs, program.loss, paths)
+        put = sorted(replaced(program, ready))
+    if put:
+        raise CaptureError(
+            f"{program.title} puts another tensor in the place of {put[0]}, which engine 'dynamo' does not follow: "
+            "change it in place"
+        )
     if program.loss is not None:
         check_loss(record.loss)
     return record, ready
@@ -466,14 +479,21 @@ def refuse_shared_hooks(book: Book) -> None:
 
 def refuse_shared_casts(book: Book) -> None:
     """Autocast casts a weight once for its region: the gradients of that copy add up before they are cast back."""
-    for entry in book.entries:
+    casting = [entry for entry in book.entries if casts(entry.ran)]
+    for entry in casting if torch.is_autocast_cache_enabled() else ():
         for name, tensor, asking in zip(entry.names, entry.ran.inputs, entry.ran.asked, strict=True):
-            users = [other for other in book.entries if name in other.names]
-            if entry.ran.under.autocast and asking and tensor.is_leaf and len(users) > 1:
+            users = [other for other in casting if name in other.names]
+            if asking and tensor.is_leaf and len(users) > 1:
                 raise CaptureError(
-                    f"{name} is used by {len(users)} graphs of one autocast region, which casts it once for all of "
-                    "them: engine 'dynamo' does not follow that copy from one graph into another"
+                    f"{name} is used under autocast by {len(users)} graphs: autocast casts it once where they lie in "
+                    "one region, and engine 'dynamo' does not follow that copy from one graph into another"
                 )
+
+
+def casts(ran: Ran) -> bool:
+    """Whether a graph runs under autocast, or in part."""
+    entered = any(node.target is torch.amp.autocast_mode._enter_autocast for node in ran.module.graph.nodes)
+    return bool(ran.under.autocast) or entered
 
 
 def finished(book: Book, index: int, pairs: Mapping[int, Pair]) -> tuple[Program, list[tuple[int, bool]]]:

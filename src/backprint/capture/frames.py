@@ -64,6 +64,16 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     return source(*user, module or "") if user else fx_traceback.current_meta.get(TOLD)
 
 
+def printing() -> bool:
+    """Whether a tensor is being shown as text: nothing that is computed for that reaches the program."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == torch._tensor_str.__file__:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
+    return False
+
+
 TOLD = "backprint_source"
 """The key under which a node's metadata carries the Source that it was told."""
 

@@ -151,17 +151,7 @@ def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     leaves = pytree.tree_leaves((args, kwargs or {}, result))
     if any(isinstance(leaf, FakeTensor) or (isinstance(leaf, Tensor) and leaf.is_meta) for leaf in leaves):
         return True
-    return printing() and not isinstance(func, HigherOrderOperator) and not func._schema.is_mutable
-
-
-def printing() -> bool:
-    """Whether a tensor is being shown as text: nothing that is computed for that reaches the program."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_filename == torch._tensor_str.__file__:
-            return True
-        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
-    return False
+    return frames.printing() and not isinstance(func, HigherOrderOperator) and not func._schema.is_mutable
 
 
 def run(
@@ -273,7 +263,7 @@ def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
     trackers = [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]
     sizes = copy.deepcopy(pgo._CODE_STATE)
     made: list[tuple[Any, Any]] = []
-    first = serial(unique_id("backprint"))
+    first, aliases = serial(unique_id("backprint")), import_aliases()
     hook = convert_frame.register_bytecode_hook(lambda code, out: made.append((code, out)))
     log.setLevel(logging.CRITICAL)
     try:
@@ -282,7 +272,8 @@ def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
     finally:
         hook.remove()
         log.setLevel(level)
-        forget(backend, made, trackers, first)
+        forget(backend, made, trackers)
+        tidy(first, aliases)
         counters.clear()
         counters.update(counted)
         graph_break_reasons[:] = reasons
@@ -303,25 +294,32 @@ def serial(name: str) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, set[int]]], first: int) -> None:
-    """Take out of Dynamo's caches what was compiled for `backend`, and out of the user's modules what that needed.
+def import_aliases() -> dict[str, set[str]]:
+    """The names that Dynamo has put into modules for what it imports, by module."""
+    scopes = {name: vars(module) for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")}
+    return {name: {key for key in list(scope) if key.startswith("__import_")} for name, scope in scopes.items()}
 
-    `first` is the first number in names that Dynamo made for it.
-    """
+
+def tidy(first: int, aliases: Mapping[str, set[str]]) -> None:
+    """Take out of modules what Dynamo leaves in them: aliases that are new, and names numbered from `first` on."""
+    for name, now in import_aliases().items():
+        scope = vars(sys.modules[name])
+        numbered = {key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first}
+        for key in numbered | (now - aliases.get(name, set())):
+            scope.pop(key, None)  # one scope may be under two names
+
+
+def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, set[int]]]) -> None:
+    """Take out of Dynamo's caches what was compiled for `backend`."""
     compiled = {id(code) for code, _ in made}
-    scopes: dict[int, dict[str, Any]] = {}
     for code, out in made:
         for entry in eval_frame._debug_get_cache_entry_list(code):
             if entry.backend is backend:
                 entry.guard_manager.extra_state.invalidate(entry, entry.guard_manager)
         for cleanup in CleanupManager.instance.get(out, ()):
-            scopes[id(cleanup.scope)] = cleanup.scope
             cleanup()
         if out in CleanupManager.instance:
             CleanupManager.instance[out] = []
-    for scope in scopes.values():  # what a frame leaves there when Dynamo starts over with it
-        for name in [name for name in scope if name.startswith("__builtins_dict__") and serial(name) > first]:
-            del scope[name]
     inputs, known = trackers[0]
     for reference in inputs.seen:
         code = reference()

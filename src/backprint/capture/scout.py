@@ -17,10 +17,11 @@ import torch
 import torch._dynamo
 from torch import Tensor, nn
 from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from backprint.capture import frames
 from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, step
@@ -60,6 +61,7 @@ class Sighting:
     outside: list[Tensor] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
+    unseen: list[tuple[str, Source | None]] = field(default_factory=list)
     silent: bool = False
     accumulates: bool = False
 
@@ -102,6 +104,8 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
+            return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
         for tensor in given:
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
         names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
@@ -193,7 +197,7 @@ class Watch(TorchDispatchMode):
 
 
 class HookWatch(TorchFunctionMode):
-    """Sees a program put hooks on its tensors: what they do to gradients is not in the plain forward."""
+    """Sees a program put hooks on its tensors, whose work is not in the plain forward, and read values unseen."""
 
     def __init__(self, seen: Sighting, paths: Mapping[int, str], rewrite: bool = True) -> None:
         super().__init__()
@@ -202,6 +206,8 @@ class HookWatch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        if func in UNSEEN and not frames.printing():
+            self.seen.unseen.append((func.__name__, frames.here(self.paths)))
         if self.rewrite:
             func, args, kwargs = rewritten(func, args, kwargs)
         return func(*args, **(kwargs or {}))
@@ -214,6 +220,13 @@ class Opener(HookWatch):
         body = None
         if isinstance(func, torch._ops.HigherOrderOperator):
             body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if func is Tensor.tolist:
+            func = listed
+        elif func in UNSEEN and not frames.printing():
+            with torch.no_grad():
+                with _disable_current_modes():
+                    read = args[0].detach().clone()
+                torch.equal(args[0], read)  # what is read is taken for granted, all of it
         if body is None:
             return super().__torch_function__(func, types, args, kwargs)
         with unaware(body), self:
@@ -232,6 +245,10 @@ def unaware(body: Any) -> Iterator[None]:
     finally:
         if before is not None:
             names["_get_current_dispatch_mode"] = before
+
+
+UNSEEN = (Tensor.tolist, Tensor.numpy, Tensor.__array__)
+"""What reads a tensor's values without running an operator."""
 
 
 def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
@@ -412,7 +429,7 @@ def module_paths(program: Program) -> dict[int, str]:
 def compiled_parts(program: Program) -> Iterator[str]:
     """The names of what the program runs through a torch.compile of the user's."""
     for root, value in roots(program.target()):
-        if hasattr(value, "_torchdynamo_orig_callable"):
+        if hasattr(value, "_torchdynamo_inline"):
             yield root
         for path, module in value.named_modules() if isinstance(value, nn.Module) else ():
             if isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None:

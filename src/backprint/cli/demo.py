@@ -34,7 +34,7 @@ def command(output: Path) -> None:
         click.echo(f"\n== {name}: the backward begins")
         click.echo(body(backward.code, 14))
         click.echo(f"\n== {name}: show")
-        show.tell(loaded, loaded.pairs[0])
+        show.tell(loaded, 0, loaded.pairs[0])
     click.echo("\n== verify")
     rows = [row for place in places for row in verify.judged(place, ())]
     verify.table(rows)

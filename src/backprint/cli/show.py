@@ -31,8 +31,9 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
                 if side in (None, name) and graph is not None:
                     code(f"{pair.name} {name}", graph.code)
     if side is None:
-        for pair in capture.pairs:
-            tell(capture, pair)
+        for index, pair in enumerate(capture.pairs):
+            tell(capture, index, pair)
+        tell_breaks(capture)
     elif side == "backward" and all(pair.backward is None for pair in capture.pairs):
         click.echo("no backward: no output of this program asks for a gradient", err=True)
 
@@ -61,10 +62,20 @@ def numbers(capture: Any, sample: Path) -> dict[str, Any]:
         pairs.append(row)
     facts = {"sample": str(sample), "name": capture.name, "engine": capture.engine, "verdict": capture.verdict}
     guards = [guard.text for guard in capture.guards]
-    return facts | {"environment": dict(capture.environment), "guards": guards, "pairs": pairs}
+    links = [[link.source, link.port, link.target, link.name] for link in capture.links]
+    told = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}
+    return facts | {"environment": dict(capture.environment), **told, "pairs": pairs}
 
 
-def tell(capture: Any, pair: Any) -> None:
+def tell_breaks(capture: Any) -> None:
+    """Where the program was cut, and why cleaner engines would not do."""
+    for text in capture.breaks:
+        click.echo(f"break: {text}")
+    for text in capture.why:
+        click.echo(f"not by {text}")
+
+
+def tell(capture: Any, index: int, pair: Any) -> None:
     """A Pair's numbers for people."""
     from rich.console import Console
     from rich.markup import escape
@@ -93,9 +104,11 @@ def tell(capture: Any, pair: Any) -> None:
         "hash",
         f"{pair.forward.hash()[:16]} forward" + (f", {pair.backward.hash()[:16]} backward" if pair.backward else ""),
     )
-    for guard in capture.guards:
+    for link in [link for link in capture.links if link.target == index]:
+        facts.add_row("takes", Text(f"{pair.name} takes {link.name} from pair_{link.source}, {link.port}"))
+    for guard in capture.guards if index == 0 else ():
         facts.add_row("guard", Text(guard.text))
-    for edge in capture.opaque:
+    for edge in capture.opaque if index == 0 else ():
         facts.add_row("opaque", Text(edge.text))
     console.print(facts)
     console.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")

@@ -72,11 +72,14 @@ def load(path):
     return module
 
 
-def earlier(folder, capture, number):
+def earlier(folder, capture, own):
     """Input name -> value that links bring to a pair: the forwards of the pairs before it run here, in order."""
-    given = {}
-    for index, pair in enumerate(capture["pairs"][:number] if capture.get("links") else []):
-        forward = load(folder / pair["folder"] / "forward" / "model.py")
+    if not capture.get("links"):
+        return {}
+    given, folders = {}, [pair["folder"] for pair in capture["pairs"]]
+    number = folders.index(own)
+    for index, name in enumerate(folders[:number]):
+        forward = load(folder / name / "forward" / "model.py")
         for role, name, value in forward.run(folder, capture, fed(capture, index, given)):
             given[index, f"{role} {name}"] = value
     return fed(capture, number, given)
@@ -119,9 +122,8 @@ def results():
         saved = {name: value for role, name, value in given if role == "saved"}
         torch.manual_seed(capture["seed"])
         return run(folder, capture, {}, saved)
-    number = [pair["folder"] for pair in capture["pairs"]].index(side.parent.name)
     torch.manual_seed(capture["seed"])
-    return run(folder, capture, earlier(folder, capture, number))
+    return run(folder, capture, earlier(folder, capture, side.parent.name))
 
 
 def main():

@@ -296,40 +296,67 @@ def make_inputs(recipes, names, exact):
     return made
 
 
-def load_forward():
-    """The forward's model.py as a module."""
-    path = pathlib.Path(__file__).resolve().parent.parent / "forward" / "model.py"
-    spec = importlib.util.spec_from_file_location("forward_model", path)
+def load(path):
+    """Another model.py of the sample as a module."""
+    spec = importlib.util.spec_from_file_location("other_model", path)
     module = importlib.util.module_from_spec(spec)
     sys.dont_write_bytecode = True
     spec.loader.exec_module(module)
     return module
 
 
-def results():
-    """(role, name, value) of each output, on the sample's own inputs."""
-    folder = pathlib.Path(__file__).resolve().parents[2]
-    capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
-    torch.set_num_threads(int(capture.get("environment", {}).get("threads", torch.get_num_threads())))
+def earlier(folder, capture, own):
+    """Input name -> value that links bring to a pair: the forwards of the pairs before it run here, in order."""
+    if not capture.get("links"):
+        return {}
+    given, folders = {}, [pair["folder"] for pair in capture["pairs"]]
+    number = folders.index(own)
+    for index, name in enumerate(folders[:number]):
+        forward = load(folder / name / "forward" / "model.py")
+        for role, name, value in forward.run(folder, capture, fed(capture, index, given)):
+            given[index, f"{role} {name}"] = value
+    return fed(capture, number, given)
+
+
+def fed(capture, number, given):
+    """Input name -> value, of what links bring to a pair; a gradient that a link brings has a recipe instead."""
+    links = [link for link in capture.get("links", []) if link[2] == number]
+    return {name: given[source, port] for source, port, _, name in links if (source, port) in given}
+
+
+def run(folder, capture, known, saved=None):
+    """(role, name, value) of each output, on what is known and, for the rest, on the sample's own inputs."""
     annotations = dict(GraphModule.forward.__annotations__)
     outputs = ports(annotations.pop("return"))
     inputs = ports(annotations.values())
-    saved = {}
-    if any(role == "saved" for _, role, _ in inputs):
-        saved = {name: value for role, name, value in load_forward().results() if role == "saved"}
+    saved = saved or {}
     keys = [f"tangent {name}" if role == "tangent" else name for _, role, name in inputs]
-    fresh = [key for key, (_, role, _) in zip(keys, inputs, strict=True) if role != "saved"]
+    fresh = [key for key, (_, role, _) in zip(keys, inputs, strict=True) if role != "saved" and key not in known]
     missing = [key for key in fresh if key not in capture["recipes"]]
     missing += [name for _, role, name in inputs if role == "saved" and name not in saved]
     if missing:
         raise SystemExit(f"capture.json and the forward say nothing of the inputs {', '.join(map(repr, missing))}")
-    made = make_inputs(capture["recipes"], fresh, read_safetensors(folder / "tensors.safetensors"))
+    made = known | make_inputs(capture["recipes"], fresh, read_safetensors(folder / "tensors.safetensors"))
     values = []
     for key, (spec, role, _) in zip(keys, inputs, strict=True):
         value = saved[key] if role == "saved" else made[key]
         values.append(value.item() if spec.startswith("Sym") and isinstance(value, torch.Tensor) else value)
-    torch.manual_seed(capture["seed"])
     return [(role, name, value) for (_, role, name), value in zip(outputs, GraphModule()(*values), strict=True)]
+
+
+def results():
+    """(role, name, value) of each output, on the sample's own inputs."""
+    side = pathlib.Path(__file__).resolve().parent
+    folder = side.parent.parent
+    capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    torch.set_num_threads(int(capture.get("environment", {}).get("threads", torch.get_num_threads())))
+    if side.name == "backward":
+        given = load(side.parent / "forward" / "model.py").results()
+        saved = {name: value for role, name, value in given if role == "saved"}
+        torch.manual_seed(capture["seed"])
+        return run(folder, capture, {}, saved)
+    torch.manual_seed(capture["seed"])
+    return run(folder, capture, earlier(folder, capture, side.parent.name))
 
 
 def main():
