@@ -68,6 +68,8 @@ def by_auto(program: Program, options: Options) -> tuple[str, Made, tuple[str, .
     for name, engine in ENGINES.items():
         try:
             return name, engine(program, options), tuple(f"{name}: {error}" for name, error in causes.items())
+        except UsageError:
+            raise
         except CaptureError as error:
             causes[name] = error
         except Exception as error:  # a defect of that engine, or the program's own: then the last engine raises it too
