@@ -18,6 +18,7 @@ def capture(
     loss: Callable[[Any], Any] | None = None,
     requires_grad: Any = None,
     specialise: bool = False,
+    fake: bool = False,
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture:
@@ -29,15 +30,16 @@ def capture(
     from dataclasses import replace
 
     from backprint.capture.entry import capture_call
-    from backprint.sample.inputs import fit_inputs
+    from backprint.sample.inputs import fit_fake, fit_inputs
 
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
-        requires_grad=requires_grad, specialise=specialise, name=name,
+        requires_grad=requires_grad, specialise=specialise, fake=fake, name=name,
     )  # fmt: skip
     args, kwargs = call_of(target, args, kwargs, options)
     made = capture_call(target, args, kwargs, **options)
-    return replace(made, recipes=fit_inputs(made, made.origin.values()))
+    fit = fit_fake if made.fake else fit_inputs
+    return replace(made, recipes=fit(made, made.origin.values()))
 
 
 def call_of(
@@ -67,12 +69,12 @@ def call_of(
     return args, kwargs
 
 
-LATER = ("fake", "dynamic", "order", "functional")
+LATER = ("dynamic", "order", "functional")
 """Options that later versions have."""
 
 _DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
-    "requires_grad": None, "specialise": False, "name": None,
+    "requires_grad": None, "specialise": False, "fake": False, "name": None,
 }  # fmt: skip
 
 
@@ -132,12 +134,25 @@ def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str
     check_data(data)
     check_place(path, overwrite)
     check_custom(capture, allow)
+    if capture.fake:
+        kept = {"witness": None, "verdict": verdict_json(prove(capture)[0])}
+        return write(capture, path, _fake_inputs(capture, data), kept, {})
     if data == "none":
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[0])}
         return write(capture, path, _inputs(capture, data), kept, {})
     inputs, proof = _attested(capture, data)
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict)}
     return write(capture, path, inputs, kept, proof.values)
+
+
+def _fake_inputs(capture: Capture, data: str) -> Any:
+    """The recipes of a fake capture, or none."""
+    from backprint.errors import UsageError
+    from backprint.sample.inputs import without_data
+
+    if data == "exact":
+        raise UsageError("data='exact' keeps values, and a fake capture has none: use data='seed' or data='none'")
+    return capture.recipes if data == "seed" else without_data(capture.recipes)
 
 
 def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:

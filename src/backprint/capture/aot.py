@@ -21,19 +21,14 @@ from torch import Tensor, nn
 from torch._functorch._aot_autograd import descriptors
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
+from backprint.capture.fake import UNKNOWN_VALUES, World, dispatching, fake_like
 from backprint.capture.program import (
     Program,
     Substitute,
@@ -81,18 +76,18 @@ class Recorded:
     The mode stays a plain FakeTensorMode with its `dispatch` wrapped: higher-order operators know modes by their type.
     """
 
-    def __init__(self, real: bool) -> None:
+    def __init__(self, real: bool, world: World | None = None) -> None:
         self.expected: Reading | None = None
         self.reals: Any = WeakIdKeyDictionary() if real else None
         self.unforeseen: list[str] = []
-        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self.plain = self.mode.dispatch
-        self.mode.dispatch = self.dispatch
+        self.world = world
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True) if world is None else world.mode
+        self.plain = functools.partial(FakeTensorMode.dispatch, self.mode)
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             result = self.plain(func, types, args, kwargs or {})
-        except (DataDependentOutputException, DynamicOutputShapeException):
+        except UNKNOWN_VALUES:
             if self.expected is not None and self.expected.operator == str(func):
                 reading, self.expected = self.expected, None
                 with self.mode:
@@ -127,13 +122,6 @@ class Recorded:
         for left, right in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
             if isinstance(left, FakeTensor) and isinstance(right, Tensor):
                 self.reals[left] = right
-
-
-def fake_like(value: Any) -> Any:
-    """The shape of a recorded tensor; anything else itself."""
-    if not isinstance(value, Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
 
 class Told(TorchDispatchMode):
@@ -298,6 +286,7 @@ def trace_once(
     """One try at tracing."""
     program = run.program
     with contextlib.ExitStack() as stack:
+        stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
         stack.enter_context(without_effects())
         stack.enter_context(as_eager_runs())
         stack.enter_context(warnings.catch_warnings())
@@ -317,7 +306,7 @@ def trace_once(
                 decompositions=dict(decompose or {}),
                 _disable_torch_fn_metadata_mode=True,
             )
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        except UNKNOWN_VALUES as error:
             raise DataDependentError(_late(program, error)) from error
         except UnsupportedOperatorException as error:
             raise CaptureError(
@@ -355,7 +344,7 @@ class _Run:
     def __init__(self, program: Program, readings: Sequence[Reading], specialise: bool, real: bool) -> None:
         self.program, self.specialise = program, specialise
         self.readings = tuple(readings)
-        self.fake = Recorded(real)
+        self.fake = Recorded(real, program.world)
         self.paths = module_paths(program)
         self.names = tuple(named.name for named in program.tensors)
         self.table: dict[int, Tensor] = {}
@@ -368,19 +357,26 @@ class _Run:
     def fakes(self) -> tuple[Tensor, ...]:
         """Fake leaves for every named tensor; tensors that share memory get memory of their own."""
         values = self.program.current()
+        known = {} if self.program.world is None else self.program.world.reals(values)
         apart = {name for group in self.program.assembled for name in group}
         made = []
         for named in self.program.tensors:
             value = values[named.name].detach()
             with self.fake.mode:
-                fake = (
-                    fake_like(value) if named.name in apart else self.fake.mode.from_tensor(value, static_shapes=True)
-                )
+                fake = fake_like(value) if named.name in apart else self.faked(value)
             fake = fake.detach().requires_grad_(named.requires_grad)
-            if self.fake.reals is not None:
-                self.fake.reals[fake] = value
+            real = value if self.program.world is None else known.get(named.name)
+            if self.fake.reals is not None and real is not None:
+                self.fake.reals[fake] = real
             made.append(fake)
         return tuple(made)
+
+    def faked(self, value: Tensor) -> Tensor:
+        """A fake tensor for a real one; a fake one itself."""
+        if isinstance(value, FakeTensor):
+            return value
+        made: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
+        return made
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program

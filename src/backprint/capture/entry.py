@@ -44,10 +44,16 @@ ENGINES: dict[str, Callable[[Program, Options], Made]] = {"aot": by_aot}
 """How a Program is traced, the cleanest way first: `auto` takes the first that captures the whole program."""
 
 
+FAKE = ("aot",)
+"""The engines that need no values."""
+
+
 def by_auto(program: Program, options: Options) -> tuple[str, Made, tuple[str, ...]]:
     """The first engine that captures the whole program, and why those before it would not do."""
     why: list[str] = []
     for name, engine in ENGINES.items():
+        if options.fake and name not in FAKE:
+            continue
         try:
             return name, engine(program, options), tuple(why)
         except CaptureError as error:
@@ -72,7 +78,8 @@ def capture_call(
     """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
     options = Options(**asked)
     check_options(target, engine, mode, options.partition)
-    program = read_call(target, args, kwargs, requires_grad, mode, loss)
+    check_fake(engine, options.fake)
+    program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, options.specialise)
     with quiet_random(), outside_modes():
         if engine == "auto":
             engine, made, why = by_auto(program, options)
@@ -106,6 +113,7 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         environment=settings.record(),
         requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
         seed=SEED,
+        fake=program.world is not None,
         origin=Origin(made),
     )
 
@@ -116,6 +124,12 @@ def unforeseen(program: Program, operators: Sequence[str]) -> list[Guard]:
     return [
         Guard("value", f"{operator} read values inside an operator or its backward", inputs) for operator in operators
     ]
+
+
+def check_fake(engine: str, fake: bool) -> None:
+    """Refuse an engine that runs on values where there are none."""
+    if fake and engine not in ("auto", *FAKE):
+        raise UsageError(f"engine={engine!r} runs the program on values, and fake=True has none: use engine='aot'")
 
 
 def check_options(target: Any, engine: str, mode: Any, partition: Any) -> None:
@@ -170,11 +184,12 @@ class Origin:
         return self.program.alive
 
     def values(self) -> dict[str, Tensor]:
-        """Every named tensor: live state, inputs as captured, constants."""
-        found = {name: tensor.detach() for name, tensor in self.program.current().items()}
+        """Every named tensor that has values: live state, inputs as captured, constants."""
+        found = {name: tensor.detach() for name, tensor in self.program.known().items()}
         found |= self.constants
         for named in self.program.tensors:
-            found |= dict.fromkeys(named.same, found[named.name])
+            if named.name in found:
+                found |= dict.fromkeys(named.same, found[named.name])
         return found
 
     def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:

@@ -15,14 +15,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.capture import frames
+from backprint.capture.fake import UNKNOWN_VALUES, World
 from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, quiet_random, step
-from backprint.errors import CaptureError
+from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.tree import alias_groups
 
@@ -62,9 +64,11 @@ class Sighting:
 class Watch(TorchDispatchMode):
     """Sees every operator of a run. `known` are the program's tensors by storage, with their names."""
 
-    def __init__(self, paths: Mapping[int, str]) -> None:
+    def __init__(self, paths: Mapping[int, str], world: World | None = None) -> None:
         super().__init__()
         self.seen = Sighting()
+        self.world = world
+        self.stand_ins: dict[int, Tensor] = {}
         self.paths = paths
         self.taint: dict[int, frozenset[str]] = {}
         self.alive: list[StorageWeakRef] = []
@@ -96,7 +100,13 @@ class Watch(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
         self.judge(func, given)
-        result = func(*args, **kwargs)
+        if self.world is not None:
+            args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
+        try:
+            result = func(*args, **kwargs)
+        except UNKNOWN_VALUES as error:
+            where = frames.here(self.paths)
+            raise DataDependentError(unknown(Reading(str(func), where, tuple(sorted(names)), None))) from error
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
@@ -105,6 +115,15 @@ class Watch(TorchDispatchMode):
         if reads_values(func):
             self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
         return result
+
+    def stand_in(self, tensor: Tensor) -> Tensor:
+        """In a world, what runs in the place of a tensor from outside; any other tensor itself."""
+        key = id(tensor)
+        if key not in self.stand_ins and any(tensor is other for other in self.seen.outside):
+            assert self.world is not None
+            self.stand_ins[key] = self.world.stand_in(tensor)
+            self.learn(self.stand_ins[key], self.taint[tensor.untyped_storage()._cdata])
+        return self.stand_ins.get(key, tensor)
 
     def sparse(self, func: Any, tensor: Tensor) -> str:
         """Why a program with sparse tensors is refused, and where it makes one."""
@@ -129,10 +148,11 @@ class Watch(TorchDispatchMode):
             self.seen.outside.append(tensor)
             self.versions.append((tensor, tensor._version))
             if tensor.is_leaf:
-                self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
+                unread = tensor.grad is None or self.world is not None
+                self.grads.append((tensor, tensor.grad, None if unread else tensor.grad.clone()))
             self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
         writes = func._schema.is_mutable or func._schema.name in SILENT_WRITERS
-        if writes and key in self.callers and key not in self.undo:
+        if writes and key in self.callers and key not in self.undo and self.world is None:
             self.undo[key] = storage.clone()
 
     def judge(self, func: Any, given: list[Tensor]) -> None:
@@ -199,6 +219,17 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     return tuple(made), kwargs
 
 
+def unknown(reading: Reading) -> str:
+    """Why a program that reads values is not captured without values, where it does, and what to do."""
+    where = reading.source
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    hangs = f" (it hangs on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
+    return (
+        f"{reading.operator} reads values, which a fake capture does not have{place}{hangs}. Pass small real inputs and "
+        "specialise=True to take their values and keep them as guards, or capture without fake=True"
+    )
+
+
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
 
 
@@ -251,9 +282,10 @@ def scout(program: Program) -> tuple[Program, Sighting]:
 def watched(program: Program) -> tuple[Watch, Outcome]:
     """One watched run, and the outside tensors as they were."""
     paths = module_paths(program)
-    watch = Watch(paths)
+    watch = Watch(paths, program.world)
+    inside = contextlib.nullcontext() if program.world is None else program.world.entered()
     try:
-        with quiet_random(), HookWatch(watch.seen, paths):
+        with quiet_random(), HookWatch(watch.seen, paths), inside:
             torch.manual_seed(SEED)
             parameters = {named.name for named in program.tensors if named.role == "parameter"}
             still = replace(program, changed=frozenset())
@@ -266,7 +298,7 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
 def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
     """Refuse outputs that are no plain strided tensors."""
     for name, tensor in outputs.items():
-        if tensor.is_nested or tensor.layout is not torch.strided or type(tensor) not in (Tensor, nn.Parameter):
+        if tensor.is_nested or tensor.layout is not torch.strided or type(tensor) not in (Tensor, nn.Parameter, FakeTensor):
             kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
             raise CaptureError(
                 f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; "

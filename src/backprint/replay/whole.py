@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,7 +144,7 @@ def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str
         if port.role == "input":
             raise ReplayError(f"input {port.name!r} is missing; {capture.name} takes {', '.join(inputs_of(capture))}")
         if live is None:
-            live = live_state(capture)
+            live = live_state(capture, {port.name for port in ports} - set(found))
         if port.name not in live:
             raise ReplayError(
                 f"{port.role} {port.name!r} is not given, the module is gone and no recipe makes it: pass it in `state`"
@@ -161,10 +161,14 @@ def graphs(capture: Capture) -> Iterator[Graph]:
             yield pair.backward
 
 
-def live_state(capture: Capture) -> dict[str, Tensor]:
-    """Parameters, buffers and constants: the live module's, else the recipe's."""
+def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
+    """Parameters, buffers and constants: the live module's, else the recipe's. Of a fake capture only those wanted."""
     if capture.origin is not None and capture.origin.alive:
-        return capture.origin.values()
+        found: dict[str, Tensor] = capture.origin.values()
+        if capture.fake:
+            missing = [name for name in wanted if name in capture.recipes.recipes and name not in found]
+            found |= capture.recipes.make(names=missing)
+        return found
     if capture.recipes is not None:
         made: dict[str, Tensor] = capture.recipes.make()
         return made
