@@ -3,7 +3,8 @@
 The program is traced as a function of its named tensors that returns fresh copies of its outputs, so AOTAutograd sees
 no aliases; the copies are taken out again. Private torch APIs of this module, tried on torch 2.13:
 `torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, its descriptors, `torch._functorch.partitioners`,
-`torch._subclasses.FakeTensorMode`, `torch.fx.traceback`.
+`torch._subclasses.FakeTensorMode`, `torch.fx.traceback`, and `torch.fx._lazy_graph_module`, which leaves out writing and
+compiling the code of graphs that nobody runs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import torch
 import torch.fx.traceback as fx_traceback
 from torch import Tensor, nn
 from torch._functorch._aot_autograd import descriptors
+from torch._functorch._aot_autograd.functional_utils import from_fun
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -41,7 +44,7 @@ from backprint.capture.program import (
     shielded,
     with_loss,
 )
-from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten
+from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten, unknown
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
@@ -82,7 +85,7 @@ class Recorded:
         self.unforeseen: list[str] = []
         self.world = world
         self.mode = FakeTensorMode(allow_non_fake_inputs=True) if world is None else world.mode
-        self.plain = functools.partial(FakeTensorMode.dispatch, self.mode)
+        self.plain = functools.partial(FakeTensorMode.dispatch, self.mode) if world is None else world.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -129,13 +132,22 @@ class Told(TorchDispatchMode):
 
     def __init__(self, readings: Sequence[Reading], fake: Recorded, specialise: bool) -> None:
         super().__init__()
-        self.waiting = list(readings)
+        self.waiting = [reading for reading in readings if fake.world is None or reading.inputs]
         self.fake, self.specialise = fake, specialise
         self.guards: list[tuple[Tensor, Reading]] = []
+        self.used = bool(self.waiting)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not reads_values(func):
             return func(*args, **(kwargs or {}))
+        self.used = True
+        if self.fake.world is not None:
+            inner = pytree.tree_map_only(Tensor, from_fun, (args, kwargs or {}))
+            if self.fake.world.able(func, pytree.tree_leaves(inner)):
+                found = self.fake.world.really(func, *inner)
+                return func(*args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
+            if not self.waiting:
+                raise DataDependentError(unknown(Reading(str(func), frames.here({}), (), None)))
         if not self.waiting or self.waiting[0].operator != str(func):
             expected = self.waiting[0].operator if self.waiting else "none"
             raise CaptureError(
@@ -287,6 +299,7 @@ def trace_once(
     program = run.program
     with contextlib.ExitStack() as stack:
         stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
+        stack.enter_context(_use_lazy_graph_module(True))
         stack.enter_context(without_effects())
         stack.enter_context(as_eager_runs())
         stack.enter_context(warnings.catch_warnings())
@@ -351,13 +364,14 @@ class _Run:
         self.open = contextlib.ExitStack()
         self.outputs: list[tuple[str, str]] = []
         self.guards: list[Reading] = []
+        self.told = bool(self.readings) or program.world is not None
         self.tree: Any = None
         self.leaves: tuple[Any, ...] = ()
 
     def fakes(self) -> tuple[Tensor, ...]:
         """Fake leaves for every named tensor; tensors that share memory get memory of their own."""
-        values = self.program.current()
-        known = {} if self.program.world is None else self.program.world.reals(values)
+        values = self.program.current(keep=False)
+        known = {} if self.program.world is None else self.program.world.reals(self.program.held())
         apart = {name for group in self.program.assembled for name in group}
         made = []
         for named in self.program.tensors:
@@ -386,8 +400,9 @@ class _Run:
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
         self.open.enter_context(placed(program, ready, self.table))
-        with Lines(self.paths), told if self.readings else contextlib.nullcontext():
+        with Lines(self.paths), told if self.told else contextlib.nullcontext():
             result = with_loss(program, call(program, ready))
+        self.told = told.used
         named, self.tree = named_outputs(program, result)
         self.leaves = tuple(_still(leaf) for _, leaf in named)
         produced = [(name, "output", mark(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]

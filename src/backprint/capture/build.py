@@ -251,6 +251,7 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
     """What each backward node answers to in the forward, and that node's source."""
     assert traced.backward is not None
     heads = heads_by_seq(traced)
+    order = {each.name: (index, each) for index, each in enumerate(traced.joint.graph.nodes)}
     found: Notes = {}
     links: dict[str, str] = {}
     for node in traced.backward.graph.nodes:
@@ -269,7 +270,7 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
             found[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and node.meta.get("is_gradient_acc"):
-            names = summed(node, links, traced, ahead)
+            names = summed(node, links, order, ahead)
             found[node.name] = (None, Echo("sum of gradients of", names)) if names else (None, None)
     return found
 
@@ -292,19 +293,19 @@ PASSING = (
 """Operators whose input's gradient is their output's, unchanged: autograd leaves no step for them."""
 
 
-def summed(node: fx.Node, links: Mapping[str, str], traced: Traced, ahead: Side) -> tuple[str, ...]:
+def summed(
+    node: fx.Node, links: Mapping[str, str], order: Mapping[str, tuple[int, fx.Node]], ahead: Side
+) -> tuple[str, ...]:
     """The forward value whose gradients a sum adds up: the last one that every term is a gradient of."""
-    order = {each.name: index for index, each in enumerate(traced.joint.graph.nodes)}
-    by_name = {each.name: each for each in traced.joint.graph.nodes}
     shape = getattr(node.meta.get("val"), "shape", None)
     common: set[str] | None = None
     for term in terms(node):
-        head = by_name.get(links.get(term.name, ""))
-        if head is None:
+        found = order.get(links.get(term.name, ""))
+        if found is None:
             continue
-        taken = reached(head, shape)
+        taken = reached(found[1], shape)
         common = taken if common is None else common & taken
-    known = sorted((name for name in common or () if name in ahead.locals), key=order.__getitem__)
+    known = sorted((name for name in common or () if name in ahead.locals), key=lambda name: order[name][0])
     return (ahead.locals[known[-1]],) if known else ()
 
 

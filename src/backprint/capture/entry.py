@@ -24,9 +24,11 @@ MODES = (None, "train", "eval")
 
 def by_aot(program: Program, options: Options) -> Made:
     """Engine `aot`: AOTAutograd's joint graph, cut in two."""
-    program, seen = scout(program)
-    traced = aot.trace(program, seen, options.specialise, options.partition, options.decompose)
-    pair, constants, guards = build(program, traced)
+    with settings.uncollected() if options.fake else contextlib.nullcontext():
+        program, seen = scout(program)
+    with settings.uncollected():
+        traced = aot.trace(program, seen, options.specialise, options.partition, options.decompose)
+        pair, constants, guards = build(program, traced)
     return Made(
         program=program,
         pairs=(pair,),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint import settings
 from backprint.errors import CaptureError
+from backprint.tree import copy_values, plain_leaves
 
 SMALL = 2**20
 """Bytes of memory up to which a tensor made from constants keeps its values."""
@@ -79,8 +80,8 @@ class World:
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """One operator, without values; and with them, where they are known and small."""
-        args, kwargs = present((args, kwargs or {}))
-        able = self.able(func, pytree.tree_leaves((args, kwargs)))
+        kwargs = present(dict(kwargs)) if kwargs and "device" in kwargs else kwargs or {}
+        able = self.able(func, plain_leaves(args, kwargs))
         try:
             result = self.plain(func, types, args, kwargs)
         except UNKNOWN_VALUES:
@@ -91,13 +92,13 @@ class World:
                 result = pytree.tree_map(fake_like, real)
             self.follow(result, real)
             return result
-        if able and all(nbytes(leaf) <= SMALL for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)):
+        if able and all(nbytes(leaf) <= SMALL for leaf in plain_leaves(result) if isinstance(leaf, Tensor)):
             self.follow(result, self.really(func, args, kwargs))
         elif func._schema.is_mutable:
             self.forget(func, args, kwargs)
         return result
 
-    def able(self, func: Any, given: Sequence[Any]) -> bool:
+    def able(self, func: Any, given: Iterable[Any]) -> bool:
         """Whether an operator's result follows from constants alone."""
         if torch.Tag.nondeterministic_seeded in func.tags:
             return False
@@ -135,7 +136,7 @@ class World:
 
     def follow(self, result: Any, real: Any) -> None:
         """Remember the values behind a result."""
-        for left, right in zip(pytree.tree_leaves(result), pytree.tree_leaves(real), strict=False):
+        for left, right in zip(plain_leaves(result), plain_leaves(real), strict=False):
             if isinstance(left, FakeTensor) and isinstance(right, Tensor):
                 self.remember(left, right)
 
@@ -151,7 +152,7 @@ class World:
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
-                for tensor in pytree.tree_leaves(named.get(argument.name)):
+                for tensor in plain_leaves(named.get(argument.name)):
                     if (shadow := self.shadows.get(tensor) if isinstance(tensor, FakeTensor) else None) is not None:
                         shadow.life.good = False
 
@@ -212,8 +213,6 @@ UNINITIALISED = frozenset(
 
 def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies of real tensors, sharing memory as they do."""
-    from backprint.tree import copy_values
-
     with _disable_current_modes():
         return copy_values(values)
 

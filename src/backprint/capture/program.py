@@ -92,13 +92,14 @@ class Program:
             raise ReplayError("the captured module is gone: pass `state`, or keep the module alive")
         return state_of(target) if isinstance(target, nn.Module) else {}
 
-    def current(self) -> dict[str, Tensor]:
+    def current(self, keep: bool = True) -> dict[str, Tensor]:
         """Every named tensor as it is now: live state, outside tensors, and the inputs as captured.
 
-        In a world, fresh fake tensors in their place.
+        In a world, fresh fake tensors in their place, whose values may be read if the program is to be specialised and
+        `keep` says so.
         """
         found = self.held()
-        return found if self.world is None else self.world.imitate(found, keep=self.specialise)
+        return found if self.world is None else self.world.imitate(found, keep and self.specialise)
 
     def held(self) -> dict[str, Tensor]:
         """The tensors themselves, fake or real."""

@@ -26,7 +26,7 @@ from backprint.capture.fake import UNKNOWN_VALUES, World
 from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, quiet_random, step
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
-from backprint.tree import alias_groups
+from backprint.tree import alias_groups, plain_leaves
 
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
@@ -69,6 +69,7 @@ class Watch(TorchDispatchMode):
         self.seen = Sighting()
         self.world = world
         self.stand_ins: dict[int, Tensor] = {}
+        self.met: set[int] = set()
         self.paths = paths
         self.taint: dict[int, frozenset[str]] = {}
         self.alive: list[StorageWeakRef] = []
@@ -93,21 +94,21 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         for tensor in given:
             self.meet(func, tensor)
         names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
         self.judge(func, given)
-        if self.world is not None:
+        if self.world is not None and any(id(tensor) in self.met for tensor in given):
             args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
         try:
             result = func(*args, **kwargs)
         except UNKNOWN_VALUES as error:
             where = frames.here(self.paths)
             raise DataDependentError(unknown(Reading(str(func), where, tuple(sorted(names)), None))) from error
-        for leaf in pytree.tree_leaves(result):
+        for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
             elif isinstance(leaf, Tensor):
@@ -119,7 +120,7 @@ class Watch(TorchDispatchMode):
     def stand_in(self, tensor: Tensor) -> Tensor:
         """In a world, what runs in the place of a tensor from outside; any other tensor itself."""
         key = id(tensor)
-        if key not in self.stand_ins and any(tensor is other for other in self.seen.outside):
+        if key not in self.stand_ins and key in self.met:
             assert self.world is not None
             self.stand_ins[key] = self.world.stand_in(tensor)
             self.learn(self.stand_ins[key], self.taint[tensor.untyped_storage()._cdata])
@@ -146,6 +147,7 @@ class Watch(TorchDispatchMode):
         if key not in self.taint:
             self.callers[key] = storage
             self.seen.outside.append(tensor)
+            self.met.add(id(tensor))
             self.versions.append((tensor, tensor._version))
             if tensor.is_leaf:
                 unread = tensor.grad is None or self.world is not None
