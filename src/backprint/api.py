@@ -25,7 +25,8 @@ def capture(
     """Capture the forward and backward graphs of `target(*args, **kwargs)`.
 
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
-    gradients, buffers, random states, modes) is as it was afterwards.
+    gradients, buffers, random states, modes) is as it was afterwards. With `fake=True` nothing is computed and nothing
+    of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real.
     """
     from dataclasses import replace
 
@@ -114,12 +115,49 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
     return run_graph(graph, inputs)
 
 
-def verify(capture: Capture, draws: tuple[str, ...] | None = None) -> list[Any]:
-    """Prove every Pair against the original program: a list of Verdicts."""
+def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any = None) -> list[Any]:
+    """Prove every Pair against the original program: a list of Verdicts.
+
+    A fake Capture is `unproven`. With a `twin` (the same program in small: `(model, args)`, `(model, args, kwargs)` or
+    a Capture) the twin is proven and compared with it step by step, and its Verdicts follow.
+    """
     from backprint.replay.verify import DRAWS
     from backprint.replay.verify import verify as prove
 
-    return prove(capture, draws or DRAWS)
+    if twin is None:
+        return prove(capture, draws or DRAWS)
+    from backprint.replay.twin import beside
+
+    small = _twin(capture, twin)
+    return beside(capture, small, prove(small, draws or DRAWS))
+
+
+def _twin(large: Capture, twin: Any) -> Capture:
+    """The Capture of a twin, with the options that the fake one was captured with."""
+    from backprint.errors import UsageError
+
+    if not large.fake:
+        raise UsageError(f"twin= stands by a fake capture; {large.name} has values of its own: verify it without")
+    if isinstance(twin, Capture):
+        return twin
+    if not (isinstance(twin, tuple) and len(twin) in (2, 3) and callable(twin[0]) and isinstance(twin[1], tuple)):
+        raise UsageError("twin must be (model, args), (model, args, kwargs) or a Capture")
+    if large.origin is None:
+        raise UsageError("a sample does not keep the options it was captured with: capture the twin, and pass that")
+    model, args, kwargs = (*twin, {})[:3]
+    return capture(model, args=args, kwargs=kwargs, **{**large.origin.asked, "fake": False})
+
+
+def fake() -> Any:
+    """Build models and inputs of any size without allocating them: `with bp.fake(): model = Big(config)`.
+
+    Tensors made inside have a shape, a dtype and a device, and no values; small ones that are made from constants alone
+    (`torch.linspace`, `torch.arange`, `torch.tensor`) keep theirs, so code may read them. A device that this machine
+    has not stands for the CPU. Capture what was built with `bp.capture(model, ..., fake=True)`.
+    """
+    from backprint.capture.fake import fake as build
+
+    return build()
 
 
 def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str] = (), overwrite: bool = False) -> Any:

@@ -3,8 +3,8 @@
 The program is traced as a function of its named tensors that returns fresh copies of its outputs, so AOTAutograd sees
 no aliases; the copies are taken out again. Private torch APIs of this module, tried on torch 2.13:
 `torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, its descriptors, `torch._functorch.partitioners`,
-`torch._subclasses.FakeTensorMode`, `torch.fx.traceback`, and `torch.fx._lazy_graph_module`, which leaves out writing and
-compiling the code of graphs that nobody runs.
+`torch._subclasses.FakeTensorMode`, `torch.fx.traceback`, and `torch.fx._lazy_graph_module`, which neither writes nor
+compiles the code of graphs that nobody runs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from torch._functorch._aot_autograd import descriptors
 from torch._functorch._aot_autograd.functional_utils import from_fun
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
-from backprint.capture.fake import UNKNOWN_VALUES, World, dispatching, fake_like
+from backprint.capture.fake import UNKNOWN_VALUES, World, dispatching, fake_like, on_present_devices
 from backprint.capture.program import (
     Program,
     Substitute,
@@ -197,14 +197,16 @@ def refusal(reading: Reading) -> str:
 class Lines(TorchFunctionMode):
     """While AOT traces, notes the user's line and module path on every node a torch call makes."""
 
-    def __init__(self, paths: Mapping[int, str]) -> None:
+    def __init__(self, paths: Mapping[int, str], fake: bool) -> None:
         super().__init__()
-        self.paths = paths
+        self.paths, self.fake = paths, fake
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__ == "__get__":
             return func(*args)
         args, kwargs = rewritten(func, args, kwargs)
+        if self.fake:
+            func, args, kwargs = on_present_devices(func, args, kwargs)
         with noted(frames.here(self.paths)):
             return func(*args, **kwargs)
 
@@ -400,7 +402,7 @@ class _Run:
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
         self.open.enter_context(placed(program, ready, self.table))
-        with Lines(self.paths), told if self.told else contextlib.nullcontext():
+        with Lines(self.paths, program.world is not None), told if self.told else contextlib.nullcontext():
             result = with_loss(program, call(program, ready))
         self.told = told.used
         named, self.tree = named_outputs(program, result)

@@ -87,7 +87,9 @@ def capture_call(
             engine, made, why = by_auto(program, options)
         else:
             made, why = ENGINES[engine](program, options), ()
-    return capture_of(made, engine, why, name)
+    capture = capture_of(made, engine, why, name)
+    capture.origin.asked = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}
+    return capture
 
 
 def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | None = None) -> Capture:
@@ -173,12 +175,13 @@ def outside_modes() -> Any:
 
 
 class Origin:
-    """The live side of a Capture: the program it came from, and the constants its ports need."""
+    """The live side of a Capture: the program it came from, the constants its ports need, and what was asked for."""
 
     def __init__(self, made: Made) -> None:
         self.program = made.program
         self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
+        self.asked: dict[str, Any] = {}
 
     @property
     def alive(self) -> bool:

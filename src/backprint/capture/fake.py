@@ -80,7 +80,7 @@ class World:
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """One operator, without values; and with them, where they are known and small."""
-        kwargs = present(dict(kwargs)) if kwargs and "device" in kwargs else kwargs or {}
+        kwargs = {**kwargs, "device": present(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
         able = self.able(func, plain_leaves(args, kwargs))
         try:
             result = self.plain(func, types, args, kwargs)
@@ -263,45 +263,39 @@ def nbytes(tensor: Tensor) -> int:
 # ------------------------------------------------------------------ devices that are not here
 
 
+ACCELERATORS = ("cuda", "xpu", "mps", "mtia", "hpu", "xla", "privateuseone")
+
+
 class AbsentDevices(TorchFunctionMode):
     """Calls that name a device which this machine has not run on the CPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = on_present_devices(func, args, kwargs or {})
+        func, args, kwargs = on_present_devices(func, args, kwargs or {})
         return func(*args, **kwargs)
 
 
-def on_present_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of a torch function with `cpu` for every device that is not here; `x.cuda()` stays where it is."""
+def on_present_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """A call of a torch function with the CPU for every device that is not here."""
     if func is Tensor.cuda and absent("cuda"):
-        return (args[0], "cpu"), {}
-    if func is Tensor.to or "device" in kwargs:
-        text = isinstance(kwargs.get("device"), str) or any(isinstance(value, str) for value in args[1:2])
-        if text:
-            args = tuple(torch.device(value) if isinstance(value, str) else value for value in args)
-            kwargs = {key: torch.device(v) if key == "device" and isinstance(v, str) else v for key, v in kwargs.items()}
-        return present((args, kwargs))
-    return args, kwargs
+        return Tensor.cpu, args[:1], {}
+    if func is Tensor.to:
+        args = (args[0], *map(present, args[1:]))
+    if "device" in kwargs:
+        kwargs = {**kwargs, "device": present(kwargs["device"])}
+    return func, args, kwargs
 
 
 def present(value: Any) -> Any:
-    """Plain nested arguments with the CPU for every device that is not here."""
-    kind = type(value)
-    if kind is torch.device:
-        return torch.device("cpu") if absent(value.type) else value
-    if kind is tuple or kind is list:
-        return kind([present(item) for item in value])
-    if kind is dict:
-        return {key: present(item) for key, item in value.items()}
-    return value
+    """The CPU for a device that is not here; anything else itself."""
+    kind = value.type if isinstance(value, torch.device) else value.partition(":")[0] if isinstance(value, str) else ""
+    return torch.device("cpu") if absent(kind) else value
 
 
 @functools.cache
 def absent(kind: str) -> bool:
-    """Whether this machine has no device of a kind."""
-    if kind in ("cpu", "meta"):
-        return False
-    return not (torch.accelerator.is_available() and torch.accelerator.current_accelerator().type == kind)
+    """Whether a kind of device is one that this machine has not."""
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return kind in ACCELERATORS and (here is None or here.type != kind)
 
 
 # ------------------------------------------------------------------ the world that users build in

@@ -227,8 +227,8 @@ def unknown(reading: Reading) -> str:
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     hangs = f" (it hangs on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
     return (
-        f"{reading.operator} reads values, which a fake capture does not have{place}{hangs}. Pass small real inputs and "
-        "specialise=True to take their values and keep them as guards, or capture without fake=True"
+        f"{reading.operator} reads values, which a fake capture does not have{place}{hangs}. Pass small real inputs "
+        "and specialise=True to take their values and keep them as guards, or capture without fake=True"
     )
 
 
@@ -300,7 +300,11 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
 def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
     """Refuse outputs that are no plain strided tensors."""
     for name, tensor in outputs.items():
-        if tensor.is_nested or tensor.layout is not torch.strided or type(tensor) not in (Tensor, nn.Parameter, FakeTensor):
+        if (
+            tensor.is_nested
+            or tensor.layout is not torch.strided
+            or type(tensor) not in (Tensor, nn.Parameter, FakeTensor)
+        ):
             kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
             raise CaptureError(
                 f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; "

@@ -136,8 +136,6 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
         shape, stride, extent = geometry(spec)
         facts: tuple[tuple[str, Any], ...] = (("mean", 0.0), ("std", 1.0), ("low", -4.0), ("high", 4.0))
         key = f"tangent {name}"
-        recipe = Recipe(
-            "normal", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key), facts
-        )
+        recipe = Recipe("normal", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key), facts)
         found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
     return found
