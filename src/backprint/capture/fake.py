@@ -4,7 +4,7 @@ A World is a FakeTensorMode that also remembers the values of small tensors made
 `torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read them; what is random or large has none.
 All models and inputs built under `fake()` live in one World, so they fit together. A device that this machine has not
 stands for the CPU there. Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensorMode`,
-`torch.utils._python_dispatch._disable_current_modes`, `torch.utils.weak.WeakIdKeyDictionary`.
+`torch.utils._python_dispatch._disable_current_modes`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint import settings
 from backprint.errors import CaptureError
@@ -58,6 +57,16 @@ class Shadow:
     memory: int
 
 
+OURS = "_backprint_shadow"
+"""The attribute of a fake tensor that has its Shadow: torch swaps no tensors that a weak dictionary knows."""
+
+
+def shadow_of(tensor: Tensor) -> Shadow | None:
+    """What is known of a fake tensor's values."""
+    found: Shadow | None = tensor.__dict__.get(OURS)
+    return found
+
+
 class World:
     """A FakeTensorMode, and the values of the small constants in it.
 
@@ -67,7 +76,6 @@ class World:
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
         self.plain = functools.partial(FakeTensorMode.dispatch, mode)
-        self.shadows: Any = WeakIdKeyDictionary()
         self.lives: weakref.WeakValueDictionary[int, Life] = weakref.WeakValueDictionary()
 
     @contextlib.contextmanager
@@ -111,7 +119,7 @@ class World:
         """The values of a tensor, where it has any: its own, or those of a constant."""
         if not isinstance(tensor, FakeTensor):
             return tensor if has_values(tensor) and nbytes(tensor) <= SMALL else None
-        shadow = self.shadows.get(tensor)
+        shadow = shadow_of(tensor)
         if shadow is None or not shadow.life.good or shadow.memory != tensor.untyped_storage()._cdata:
             return None
         real: Tensor = shadow.real
@@ -145,7 +153,7 @@ class World:
         key = real.untyped_storage()._cdata
         life = self.lives.get(key) or Life()
         self.lives[key] = life
-        self.shadows[fake] = Shadow(real, life, fake.untyped_storage()._cdata)
+        fake.__dict__[OURS] = Shadow(real, life, fake.untyped_storage()._cdata)
 
     def forget(self, func: Any, args: Any, kwargs: Any) -> None:
         """What an operator writes has no known values any more, nor has anything in the same memory."""
@@ -153,7 +161,7 @@ class World:
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for tensor in plain_leaves(named.get(argument.name)):
-                    if (shadow := self.shadows.get(tensor) if isinstance(tensor, FakeTensor) else None) is not None:
+                    if isinstance(tensor, FakeTensor) and (shadow := shadow_of(tensor)) is not None:
                         shadow.life.good = False
 
     def values_of(self, tensor: Tensor) -> Tensor | None:
@@ -305,6 +313,7 @@ def absent(kind: str) -> bool:
 def common() -> World:
     """The World of all that is built under `fake()`."""
     made = World(FakeTensorMode(allow_non_fake_inputs=True))
+    made.mode.fake_tensor_converter.set_tensor_memo = nothing_kept
     made.mode.dispatch = made.dispatch  # for good, so that what is written between two `with` is followed too
     return made
 
@@ -318,6 +327,10 @@ def fake() -> Iterator[None]:
     """
     with settings.ONE_AT_A_TIME, common().entered():
         yield
+
+
+def nothing_kept(meta: Tensor, fake: Tensor) -> None:
+    """In the place of a memo of operators' results: its weak references would keep `module.half()` from swapping them."""
 
 
 def world_of(tensors: Mapping[str, Tensor]) -> World:

@@ -18,6 +18,9 @@ from backprint.replay.verify import FAKE
 Row = tuple[str, str, str]
 """A step without its sizes: its module below the layer, its operator, and what it gives."""
 
+LOOSE = "sums of gradients"
+"""Steps that belong to no line of the program."""
+
 LAYER = re.compile(r"(.*\.)?\d+(?=\.|$)")
 
 
@@ -43,7 +46,7 @@ def likeness(large: Capture, small: Capture) -> str:
             if odd := difference(ours, theirs):
                 return f"is built differently: {side}, {odd}"
             said.append(counts(ours, theirs))
-    return "has the same steps layer by layer" + f" ({said[0]})" if said else "has the same graphs but for sizes"
+    return f"has the same steps layer by layer ({said[0]})" if said else "has the same graphs but for sizes"
 
 
 def difference(large: Graph, small: Graph) -> str:
@@ -66,7 +69,8 @@ def shown(kinds: set[tuple[Row, ...]]) -> str:
 def counts(large: Graph, small: Graph) -> str:
     """How many layers of each kind two graphs have."""
     left, right = layers(large), layers(small)
-    return ", ".join(f"{family}: {len(left[family])} here, {len(right[family])} there" for family in left if family)
+    families = [family for family in left if family not in ("", LOOSE)]
+    return ", ".join(f"{family}: {len(left[family])} here, {len(right[family])} there" for family in families)
 
 
 def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
@@ -84,7 +88,7 @@ def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
         name = layer[0] if layer else ""
         rows = found.setdefault(re.sub(r"\d+", "*", name), {}).setdefault(name, [])
         rows.append(row(step, step.source.module[len(name) :]))
-    return found | {"sums of gradients": {"": sorted(loose)}}
+    return found | {LOOSE: {"": sorted(loose)}}
 
 
 def row(step: Step, module: str) -> Row:
