@@ -330,7 +330,7 @@ def fake() -> Iterator[None]:
 
 
 def nothing_kept(meta: Tensor, fake: Tensor) -> None:
-    """In the place of a memo of operators' results: its weak references would keep `module.half()` from swapping them."""
+    """In the place of a memo of results, whose weak references would keep `module.half()` from swapping parameters."""
 
 
 def world_of(tensors: Mapping[str, Tensor]) -> World:
