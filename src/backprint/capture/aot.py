@@ -3,8 +3,8 @@
 The program is traced as a function of its named tensors that returns fresh copies of its outputs, so AOTAutograd sees
 no aliases; the copies are taken out again. Private torch APIs of this module, tried on torch 2.13:
 `torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, its descriptors, `torch._functorch.partitioners`,
-`torch._subclasses.FakeTensorMode`, `torch.fx.traceback`, and `torch.fx._lazy_graph_module`, which neither writes nor
-compiles the code of graphs that nobody runs.
+`torch._subclasses.FakeTensorMode`, `FunctionalTensor`, `torch.fx.traceback`, and `torch.fx._lazy_graph_module`, which
+neither writes nor compiles the code of graphs that nobody runs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch._functorch._aot_autograd.functional_utils import from_fun
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -31,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames
-from backprint.capture.fake import UNKNOWN_VALUES, World, dispatching, fake_like, on_present_devices
+from backprint.capture.fake import UNKNOWN_VALUES, World, absent, dispatching, fake_like, on_present_devices
 from backprint.capture.program import (
     Program,
     Substitute,
@@ -266,6 +267,17 @@ def without_effects() -> Iterator[None]:
         holder.register(before)
 
 
+@contextlib.contextmanager
+def without_cuda() -> Iterator[None]:
+    """`x.cuda()` gives `x` on the CPU while a fake capture is traced on a machine that has no such device."""
+    before = FunctionalTensor.cuda
+    FunctionalTensor.cuda = lambda self, *_, **__: self.cpu()
+    try:
+        yield
+    finally:
+        FunctionalTensor.cuda = before
+
+
 REAL = ("upsample_", "_upsample_", "multi_margin_loss", "multilabel_margin_loss", "hardshrink", "softshrink")
 """Operators that tracing would take apart in Python into others than eager runs, with results near, not the same."""
 
@@ -301,6 +313,8 @@ def trace_once(
     program = run.program
     with contextlib.ExitStack() as stack:
         stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
+        if program.world is not None and absent("cuda"):
+            stack.enter_context(without_cuda())
         stack.enter_context(_use_lazy_graph_module(True))
         stack.enter_context(without_effects())
         stack.enter_context(as_eager_runs())
@@ -339,14 +353,7 @@ def trace_once(
 
 
 def _late(program: Program, error: Any) -> str:
-    frame, where = error.__traceback__, None
-    paths = module_paths(program)
-    while frame is not None:
-        where = (
-            frames.here(paths, frame.tb_frame) or where if frames.is_users(frame.tb_frame.f_code.co_filename) else where
-        )
-        frame = frame.tb_next
-    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    place = frames.place(frames.raised(error, module_paths(program)))
     return (
         f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
         "Pass specialise=True to take this run's values and keep them as guards"

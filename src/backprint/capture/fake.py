@@ -4,7 +4,7 @@ A World is a FakeTensorMode that also remembers the values of small tensors made
 `torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read them; what is random or large has none.
 All models and inputs built under `fake()` live in one World, so they fit together. A device that this machine has not
 stands for the CPU there. Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensorMode`,
-`torch.utils._python_dispatch._disable_current_modes`.
+`torch.utils._python_dispatch._disable_current_modes`, `torch.nn.init._no_grad_trunc_normal_`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -29,7 +29,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from backprint import settings
-from backprint.errors import CaptureError
+from backprint.capture import frames
+from backprint.errors import CaptureError, DataDependentError
 from backprint.tree import copy_values, plain_leaves
 
 SMALL = 2**20
@@ -81,7 +82,7 @@ class World:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """The mode on, with constants remembered, and as it was afterwards."""
-        with dispatching(self.mode, self.dispatch), AbsentDevices(), self.mode:
+        with dispatching(self.mode, self.dispatch), Building(), self.mode:
             yield
 
     # -------------------------------------------------------------- constants keep their values
@@ -274,12 +275,25 @@ def nbytes(tensor: Tensor) -> int:
 ACCELERATORS = ("cuda", "xpu", "mps", "mtia", "hpu", "xla", "privateuseone")
 
 
-class AbsentDevices(TorchFunctionMode):
-    """Calls that name a device which this machine has not run on the CPU."""
+class Building(TorchFunctionMode):
+    """Calls that name a device which this machine has not run on the CPU; fake tensors can be copied."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__deepcopy__ and isinstance(args[0], FakeTensor):
+            return copied(*args)
         func, args, kwargs = on_present_devices(func, args, kwargs or {})
         return func(*args, **kwargs)
+
+
+def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """What `copy.deepcopy` gives for a fake tensor: torch's own would ask for the address of its data."""
+    if id(tensor) not in memo:
+        with torch.no_grad():
+            made = tensor.clone()
+        asks = tensor.requires_grad
+        memo[id(tensor)] = nn.Parameter(made, asks) if isinstance(tensor, nn.Parameter) else made.requires_grad_(asks)
+    found: Tensor = memo[id(tensor)]
+    return found
 
 
 def on_present_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
@@ -325,8 +339,33 @@ def fake() -> Iterator[None]:
     Tensors made inside have a shape, a dtype and a device, and no values; only small ones that are made from constants
     alone keep theirs, so that `.item()` and `.tolist()` work on them. Capture the model with `fake=True`.
     """
-    with settings.ONE_AT_A_TIME, common().entered():
+    with settings.ONE_AT_A_TIME, drawing_without_looking(), common().entered():
+        try:
+            yield
+        except UNKNOWN_VALUES as error:
+            where = frames.place(frames.raised(error, {}))
+            raise DataDependentError(
+                f"{error.func} reads values, which tensors built under bp.fake() do not have{where}: only small ones "
+                "that are made from constants alone do. Leave that out, or make its tensor before"
+            ) from error
+
+
+@contextlib.contextmanager
+def drawing_without_looking() -> Iterator[None]:
+    """torch draws a truncated normal again until all of it lies within bounds: without values, once."""
+    before = nn.init._no_grad_trunc_normal_
+
+    def draw(tensor: Tensor, mean: float, std: float, *bounds: Any, **options: Any) -> Tensor:
+        if not isinstance(tensor, FakeTensor):
+            return before(tensor, mean, std, *bounds, **options)
+        with torch.no_grad():
+            return tensor.normal_(mean, std)
+
+    nn.init._no_grad_trunc_normal_ = draw
+    try:
         yield
+    finally:
+        nn.init._no_grad_trunc_normal_ = before
 
 
 def nothing_kept(meta: Tensor, fake: Tensor) -> None:
@@ -335,7 +374,10 @@ def nothing_kept(meta: Tensor, fake: Tensor) -> None:
 
 def world_of(tensors: Mapping[str, Tensor]) -> World:
     """The World that these tensors live in; the common one where none of them is fake."""
-    modes = {id(t.fake_mode): (name, t.fake_mode) for name, t in tensors.items() if isinstance(t, FakeTensor)}
+    modes: dict[int, tuple[str, FakeTensorMode]] = {}
+    for name, tensor in tensors.items():
+        if isinstance(tensor, FakeTensor):
+            modes.setdefault(id(tensor.fake_mode), (name, tensor.fake_mode))
     if len(modes) > 1:
         (left, _), (right, _), *_ = modes.values()
         raise CaptureError(

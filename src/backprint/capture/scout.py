@@ -223,12 +223,11 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 def unknown(reading: Reading) -> str:
     """Why a program that reads values is not captured without values, where it does, and what to do."""
-    where = reading.source
-    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     hangs = f" (it hangs on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
     return (
-        f"{reading.operator} reads values, which a fake capture does not have{place}{hangs}. Pass small real inputs "
-        "and specialise=True to take their values and keep them as guards, or capture without fake=True"
+        f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{hangs}. "
+        "Pass small real inputs and specialise=True to take their values and keep them as guards, "
+        "or capture without fake=True"
     )
 
 

@@ -55,6 +55,9 @@ def fit_inputs(
     return Inputs(recipes | tangent_recipes(capture, data), exact_data(own, recipes), capture.seed)
 
 
+RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
+"""Kinds of recipes that draw. A table that a fake capture knows (rotary frequencies, say) is kept as it is instead."""
+
 LOOK = 2**18
 """Up to how many elements of a tensor of a fake capture are looked at: nothing large is read for it."""
 
@@ -63,8 +66,11 @@ def fit_fake(capture: Capture, values: Mapping[str, Tensor]) -> Inputs:
     """Recipes of a fake capture: of the values where small ones are known, else of what a tensor is for alone."""
     same = {right for _, right in capture.signature.same}
     small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
-    known = fit_inputs(capture, small | {right: small[left] for left, right in capture.signature.same if left in small})
+    small |= {right: small[left] for left, right in capture.signature.same if left in small}
     ports = {port.name: port for port in capture.pairs[0].forward.inputs if port.name not in same}
+    known = fit_inputs(capture, small)
+    tables = [name for name, port in ports.items() if port.role in ("buffer", "constant") and name in small]
+    known = fit_inputs(capture, small, exact=[name for name in tables if known.recipes[name].kind in RANDOM])
     recipes = {
         name: known.recipes.get(name) or by_role(port.role, port.spec, derive(capture.seed, name))
         for name, port in ports.items()
