@@ -1,8 +1,8 @@
 """A fake Capture beside a small twin of the same program: what the twin proves, and where the two have the same steps.
 
 Two graphs are alike when their hashes without sizes are equal, or, where the twin has fewer layers, when each layer's
-steps are those of some layer of the other, and all that stands outside of layers is the same. A layer is a module path
-up to its last number: `model.layers.17`.
+steps are those of some layer of the other, and so is what stands outside of layers; what follows on itself counts once,
+as a loop over layers does. A layer is a module path up to its last number: `model.layers.17`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,28 @@ def difference(large: Graph, small: Graph) -> str:
     """The first layers of two graphs whose steps are not the same; empty where all are."""
     left, right = layers(large), layers(small)
     for family in dict.fromkeys([*left, *right]):
-        ours, theirs = (set(map(tuple, side.get(family, {}).values())) for side in (left, right))
+        ours, theirs = (set(map(folded, side.get(family, {}).values())) for side in (left, right))
         if ours != theirs:
             where = family or "outside of layers"
             return f"{where}: {shown(ours)} here, {shown(theirs)} in the twin"
     return ""
+
+
+LONGEST = 64
+"""How many steps the body of a loop over layers may have outside of the layers."""
+
+
+def folded(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The steps with what follows on itself once."""
+    kept = list(rows)
+    for size in range(1, min(LONGEST, len(kept) // 2) + 1):
+        made: list[Row] = []
+        for index in range(len(kept)):
+            made.append(kept[index])
+            if made[-size:] == made[-2 * size : -size]:
+                del made[-size:]
+        kept = made
+    return tuple(kept)
 
 
 def shown(kinds: set[tuple[Row, ...]]) -> str:
