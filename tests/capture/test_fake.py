@@ -107,6 +107,14 @@ def test_a_random_value_is_refused() -> None:
         bp.capture(lambda x: x * torch.rand(1).item(), leaf(3), fake=True)
 
 
+def test_an_operator_without_a_fake_kernel_is_refused_by_name() -> None:
+    library = torch.library.Library("backprint_fake_test", "FRAGMENT")
+    library.define("thrice(Tensor x) -> Tensor")
+    library.impl("thrice", lambda x: x * 3, "CPU")
+    with pytest.raises(bp.CaptureError, match=r"backprint_fake_test\.thrice.* has no fake kernel at .*test_fake\.py"):
+        bp.capture(lambda x: torch.ops.backprint_fake_test.thrice(x), torch.ones(2), fake=True)
+
+
 def test_constants_may_be_read_while_it_runs() -> None:
     def f(x: Tensor) -> Tensor:
         rates = [rate.item() for rate in torch.linspace(0, 1, 3)]

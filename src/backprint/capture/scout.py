@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, UnsupportedOperatorException
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -108,6 +108,12 @@ class Watch(TorchDispatchMode):
         except UNKNOWN_VALUES as error:
             where = frames.here(self.paths)
             raise DataDependentError(unknown(Reading(str(func), where, tuple(sorted(names)), None))) from error
+        except UnsupportedOperatorException as error:
+            place = frames.place(frames.here(self.paths))
+            raise CaptureError(
+                f"{func} has no fake kernel{place}, so it cannot run without values: "
+                "register one with torch.library.register_fake, or capture without fake=True"
+            ) from error
         for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
