@@ -3,7 +3,18 @@
 # The rooms first, so that the verbs of the same names below stay what `bp.capture` and `bp.replay` mean.
 import backprint.capture
 import backprint.replay  # noqa: F401  # imported for its place in this order
-from backprint.api import capture, forward_backward_graphs, inference_graph, load, record, replay, run, save, verify
+from backprint.api import (
+    capture,
+    fake,
+    forward_backward_graphs,
+    inference_graph,
+    load,
+    record,
+    replay,
+    run,
+    save,
+    verify,
+)
 from backprint.errors import (
     BackprintError,
     CaptureError,
@@ -36,6 +47,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "capture",
+    "fake",
     "forward_backward_graphs",
     "inference_graph",
     "load",

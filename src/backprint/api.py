@@ -20,6 +20,7 @@ def capture(
     specialise: bool | None = None,
     functional: bool = True,
     dynamic: bool | Mapping[str, Any] = False,
+    fake: bool = False,
     order: int = 1,
     name: str | None = None,
     **kwargs: Any,
@@ -28,26 +29,34 @@ def capture(
 
     `dynamic=True` keeps the sizes of the inputs symbolic, `dynamic={"x": {0: "batch"}}` those of chosen dimensions.
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
-    gradients, buffers, random states, modes) is as it was afterwards.
+    gradients, buffers, random states, modes) is as it was afterwards. With `fake=True` nothing is computed and nothing
+    of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real.
     """
     from backprint.capture.entry import capture_call
 
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
-        requires_grad=requires_grad, specialise=specialise, functional=functional, dynamic=dynamic, order=order,
-        name=name,
+        requires_grad=requires_grad, specialise=specialise, functional=functional, dynamic=dynamic, fake=fake,
+        order=order, name=name,
     )  # fmt: skip
     args, kwargs = call_of(target, args, kwargs, options)
-    return finished(capture_call(target, args, kwargs, **options))
+    return finished(capture_call(target, args, kwargs, check=_forward_check, **options))
+
+
+def _forward_check(made: Capture, outcome: Any) -> str:
+    from backprint.replay.verify import forward_differs
+
+    return forward_differs(made, outcome)
 
 
 def finished(made: Capture) -> Capture:
     """A Capture as an engine made it, with the recipes of its inputs."""
     from dataclasses import replace
 
-    from backprint.sample.inputs import fit_inputs
+    from backprint.sample.inputs import fit_fake, fit_inputs
 
-    return replace(made, recipes=fit_inputs(made, made.origin.values()))
+    fit = fit_fake if made.fake else fit_inputs
+    return replace(made, recipes=fit(made, made.origin.values()))
 
 
 def record(
@@ -94,9 +103,6 @@ def call_of(
         parameters = inspect.signature(getattr(target, "forward", target)).parameters
     except (TypeError, ValueError):
         return args, kwargs
-    later = [key for key in LATER if key in kwargs and key not in parameters]
-    if later:
-        raise UsageError(f"{later[0]}= is not in this version of Backprint, which traces real tensors, once")
     both = [key for key, value in options.items() if key in parameters and value != _DEFAULTS[key]]
     if both:
         raise UsageError(
@@ -106,12 +112,10 @@ def call_of(
     return args, kwargs
 
 
-LATER = ("fake",)
-"""Options that later versions have."""
-
 _DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
-    "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "order": 1, "name": None,
+    "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "fake": False, "order": 1,
+    "name": None,
 }  # fmt: skip
 
 
@@ -151,12 +155,49 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
     return run_graph(graph, inputs)
 
 
-def verify(capture: Capture, draws: tuple[str, ...] | None = None) -> list[Any]:
-    """Prove a Capture against the original program: a Verdict a Pair, and where links join several the whole's last."""
+def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any = None) -> list[Any]:
+    """Prove a Capture against the original program: a Verdict a Pair, and where links join several the whole's last.
+
+    A fake Capture is `unproven`. With a `twin` (the same program in small: `(model, args)`, `(model, args, kwargs)` or
+    a Capture) the twin is proven and compared with it step by step, and its Verdicts follow.
+    """
     from backprint.replay.verify import DRAWS
     from backprint.replay.verify import verify as prove
 
-    return prove(capture, draws or DRAWS)
+    if twin is None:
+        return prove(capture, draws or DRAWS)
+    from backprint.replay.twin import beside
+
+    small = _twin(capture, twin)
+    return beside(capture, small, prove(small, draws or DRAWS))
+
+
+def _twin(large: Capture, twin: Any) -> Capture:
+    """The Capture of a twin, with the options that the fake one was captured with."""
+    from backprint.errors import UsageError
+
+    if not large.fake:
+        raise UsageError(f"twin= stands by a fake capture; {large.name} has values of its own: verify it without")
+    if isinstance(twin, Capture):
+        return twin
+    if not (isinstance(twin, tuple) and len(twin) in (2, 3) and callable(twin[0]) and isinstance(twin[1], tuple)):
+        raise UsageError("twin must be (model, args), (model, args, kwargs) or a Capture")
+    if large.origin is None:
+        raise UsageError("a sample does not keep the options it was captured with: capture the twin, and pass that")
+    model, args, kwargs = (*twin, {})[:3]
+    return capture(model, args=args, kwargs=kwargs, **{**large.origin.asked, "fake": False})
+
+
+def fake() -> Any:
+    """Build models and inputs of any size without allocating them: `with bp.fake(): model = Big(config)`.
+
+    Tensors made inside have a shape, a dtype and a device, and no values; small ones that are made from constants alone
+    (`torch.linspace`, `torch.arange`, `torch.tensor`) keep theirs, so code may read them. A device that this machine
+    has not stands for the CPU. Capture what was built with `bp.capture(model, ..., fake=True)`.
+    """
+    from backprint.capture.fake import fake as build
+
+    return build()
 
 
 def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str] = (), overwrite: bool = False) -> Any:
@@ -171,12 +212,25 @@ def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str
     check_data(data)
     check_place(path, overwrite)
     check_custom(capture, allow)
+    if capture.fake:
+        kept = {"witness": None, "verdict": verdict_json(prove(capture)[0])}
+        return write(capture, path, _fake_inputs(capture, data), kept, ({},) * len(capture.pairs))
     if data == "none":
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
         return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
     inputs, proof = _attested(capture, data)
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict)}
     return write(capture, path, inputs, kept, proof.values)
+
+
+def _fake_inputs(capture: Capture, data: str) -> Any:
+    """The recipes of a fake capture, or none."""
+    from backprint.errors import UsageError
+    from backprint.sample.inputs import without_data
+
+    if data == "exact":
+        raise UsageError("data='exact' keeps values, and a fake capture has none: use data='seed' or data='none'")
+    return capture.recipes if data == "seed" else without_data(capture.recipes)
 
 
 def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -89,6 +89,17 @@ def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
             if tensor.is_neg():
                 copies[name] = torch._neg_view(copies[name])
     return copies
+
+
+def plain_leaves(*values: Any) -> Iterator[Any]:
+    """The leaves of an operator's arguments or results, which nest in lists, tuples and dictionaries alone."""
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from plain_leaves(*value)
+        elif isinstance(value, dict):
+            yield from plain_leaves(*value.values())
+        else:
+            yield value
 
 
 def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:

@@ -22,6 +22,14 @@ from backprint.cli import VERBS, main
 from backprint.replay.compare import WORST
 from backprint.version import __version__
 
+HUGE = """
+import torch
+
+
+def factory():
+    return torch.nn.Linear(2**18, 2**18), (torch.randn(2, 2**18),)
+"""
+
 PROGRAM = """
 import torch
 from torch import nn
@@ -329,6 +337,15 @@ def test_data(place: Path) -> None:
 def test_a_device_that_is_not_there_is_wrong_usage(place: Path) -> None:
     good("capture", "program.py:factory", "-o", "out", "--device", "cpu")
     assert "--device abacus: " in refused("capture", "program.py:factory", "-o", "other", "--device", "abacus")
+
+
+def test_a_fake_capture_allocates_nothing_and_stays_unproven(place: Path) -> None:
+    (place / "huge.py").write_text(HUGE)
+    said = good("capture", "huge.py:factory", "-o", "out", "--fake", "--device", "cpu").output
+    assert "verdict: unproven (fake: captured without values" in said
+    assert "f32[262144, 262144] parameter weight" in (place / "out/pair_0/forward/model.py").read_text()
+    assert call("verify", "out").exit_code == 1
+    assert "unproven" in good("verify", "out", "--allow-unproven").output
 
 
 def test_what_is_there_is_replaced_only_when_asked_for(place: Path) -> None:

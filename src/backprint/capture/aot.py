@@ -3,7 +3,8 @@
 The program is traced as a function of its named tensors that returns fresh copies of its outputs, so AOTAutograd sees
 no aliases; the copies are taken out again. Private torch APIs of this module, tried on torch 2.13:
 `torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, its descriptors, `torch._functorch.partitioners`,
-`torch._subclasses.FakeTensorMode`, `torch.fx.traceback`.
+`torch._subclasses.FakeTensorMode`, `FunctionalTensor`, `torch.fx.traceback`, and `torch.fx._lazy_graph_module`, which
+neither writes nor compiles the code of graphs that nobody runs.
 """
 
 from __future__ import annotations
@@ -19,15 +20,12 @@ import torch
 import torch.fx.traceback as fx_traceback
 from torch import Tensor, nn
 from torch._functorch._aot_autograd import descriptors
+from torch._functorch._aot_autograd.functional_utils import from_fun
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -35,6 +33,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames, symbolic
 from backprint.capture.convert import pin_dtypes
+from backprint.capture.fake import UNKNOWN_VALUES, World, absent, dispatching, fake_like, on_present_devices
 from backprint.capture.program import (
     Program,
     Substitute,
@@ -46,7 +45,7 @@ from backprint.capture.program import (
     result_of,
     shielded,
 )
-from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten
+from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten, unknown
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.nouns import Source
 
@@ -83,18 +82,18 @@ class Recorded:
     The mode stays a plain FakeTensorMode with its `dispatch` wrapped: higher-order operators know modes by their type.
     """
 
-    def __init__(self, real: bool, sizes: symbolic.Sizes | None = None) -> None:
+    def __init__(self, real: bool, world: World | None = None, sizes: symbolic.Sizes | None = None) -> None:
         self.expected: Reading | None = None
         self.reals: Any = WeakIdKeyDictionary() if real else None
         self.unforeseen: list[str] = []
-        self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes)
-        self.plain = self.mode.dispatch
-        self.mode.dispatch = self.dispatch
+        self.world = world
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
+        self.plain = functools.partial(FakeTensorMode.dispatch, self.mode) if world is None else world.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             result = self.plain(func, types, args, kwargs or {})
-        except (DataDependentOutputException, DynamicOutputShapeException):
+        except UNKNOWN_VALUES:
             if self.expected is not None and self.expected.operator == str(func):
                 reading, self.expected = self.expected, None
                 with self.mode:
@@ -135,26 +134,28 @@ class Recorded:
                 self.reals[left] = right
 
 
-def fake_like(value: Any) -> Any:
-    """The shape of a recorded tensor; anything else itself."""
-    if not isinstance(value, Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-
-
 class Told(TorchDispatchMode):
     """Meets the operators that read values in the order of the scouting run, and tells what they read there."""
 
     def __init__(self, readings: Sequence[Reading], fake: Recorded, specialise: bool, paths: Mapping[int, str]) -> None:
         super().__init__()
         self.paths = paths
-        self.waiting = list(readings)
+        self.waiting = [reading for reading in readings if fake.world is None or reading.inputs]
         self.fake, self.specialise = fake, specialise
         self.guards: list[tuple[Tensor, Reading]] = []
+        self.used = bool(self.waiting)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not reads_values(func):
             return func(*args, **(kwargs or {}))
+        self.used = True
+        if self.fake.world is not None:
+            inner = pytree.tree_map_only(Tensor, from_fun, (args, kwargs or {}))
+            if self.fake.world.able(func, pytree.tree_leaves(inner)):
+                found = self.fake.world.really(func, *inner)
+                return func(*args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
+            if not self.waiting:
+                raise DataDependentError(unknown(Reading(str(func), frames.here({}), (), None)))
         reading = self.meet(func)
         if not isinstance(first_leaf(reading.result), Tensor):
             self.take(func, args, reading)
@@ -221,14 +222,16 @@ def refusal(reading: Reading) -> str:
 class Lines(TorchFunctionMode):
     """While AOT traces, notes the user's line and module path on every node a torch call makes."""
 
-    def __init__(self, paths: Mapping[int, str]) -> None:
+    def __init__(self, paths: Mapping[int, str], fake: bool) -> None:
         super().__init__()
-        self.paths = paths
+        self.paths, self.fake = paths, fake
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__ == "__get__":
             return func(*args)
         func, args, kwargs = rewritten(func, args, kwargs)
+        if self.fake:
+            func, args, kwargs = on_present_devices(func, args, kwargs)
         with noted(frames.here(self.paths)):
             return func(*args, **kwargs)
 
@@ -289,6 +292,17 @@ def without_effects() -> Iterator[None]:
         holder.register(before)
 
 
+@contextlib.contextmanager
+def without_cuda() -> Iterator[None]:
+    """`x.cuda()` gives `x` on the CPU while a fake capture is traced on a machine that has no such device."""
+    before = FunctionalTensor.cuda
+    FunctionalTensor.cuda = lambda self, *_, **__: self.cpu()
+    try:
+        yield
+    finally:
+        FunctionalTensor.cuda = before
+
+
 REAL = tuple(
     "upsample_ _upsample_ multi_margin_loss multilabel_margin_loss hardshrink softshrink lstm gru rnn_".split()
 )
@@ -331,6 +345,10 @@ def trace_once(
     """One try at tracing."""
     program = run.program
     with contextlib.ExitStack() as stack:
+        stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
+        if program.world is not None and absent("cuda"):
+            stack.enter_context(without_cuda())
+        stack.enter_context(_use_lazy_graph_module(True))
         stack.enter_context(without_effects())
         stack.enter_context(as_eager_runs(run.sizes is not None))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -351,7 +369,7 @@ def trace_once(
                 decompositions=dict(decompose or {}),
                 _disable_torch_fn_metadata_mode=True,
             )
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        except UNKNOWN_VALUES as error:
             raise DataDependentError(_late(program, error)) from error
         except UnsupportedOperatorException as error:
             raise CaptureError(
@@ -370,14 +388,7 @@ def trace_once(
 
 
 def _late(program: Program, error: Any) -> str:
-    frame, where = error.__traceback__, None
-    paths = module_paths(program)
-    while frame is not None:
-        where = (
-            frames.here(paths, frame.tb_frame) or where if frames.is_users(frame.tb_frame.f_code.co_filename) else where
-        )
-        frame = frame.tb_next
-    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    place = frames.place(frames.raised(error, module_paths(program)))
     return (
         f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
         "Pass specialise=True to take this run's values and keep them as guards"
@@ -394,18 +405,20 @@ class _Run:
         self.readings = tuple(readings)
         self.paths = module_paths(program)
         self.sizes = symbolic.sizes(program, dynamic, self.paths)
-        self.fake = Recorded(real, self.sizes)
+        self.fake = Recorded(real, program.world, self.sizes)
         self.names = tuple(named.name for named in program.tensors)
         self.table: dict[int, Tensor] = {}
         self.open = contextlib.ExitStack()
         self.outputs: list[tuple[str, str]] = []
         self.guards: list[Reading] = []
+        self.told = bool(self.readings) or program.world is not None
         self.tree: Any = None
         self.leaves: tuple[Any, ...] = ()
 
     def fakes(self) -> tuple[Tensor, ...]:
         """Fake leaves for every named tensor; tensors that share memory get memory of their own."""
-        values = self.program.current()
+        values = self.program.current(keep=False)
+        known = {} if self.program.world is None else self.program.world.reals(self.program.held())
         apart = {name for group in self.program.assembled for name in group}
         made = []
         for named in self.program.tensors:
@@ -413,15 +426,21 @@ class _Run:
             with self.fake.mode:
                 if self.sizes and named.name in self.sizes.dims:
                     fake = self.sizes.fake(self.fake.mode, named.name, value)
-                elif named.name in apart:
-                    fake = fake_like(value)
                 else:
-                    fake = self.fake.mode.from_tensor(value, static_shapes=True)
+                    fake = fake_like(value) if named.name in apart else self.faked(value)
             fake = fake.detach().requires_grad_(named.requires_grad)
-            if self.fake.reals is not None:
-                self.fake.reals[fake] = value
+            real = value if self.program.world is None else known.get(named.name)
+            if self.fake.reals is not None and real is not None:
+                self.fake.reals[fake] = real
             made.append(fake)
         return tuple(made)
+
+    def faked(self, value: Tensor) -> Tensor:
+        """A fake tensor for a real one; a fake one itself."""
+        if isinstance(value, FakeTensor):
+            return value
+        made: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
+        return made
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
@@ -432,8 +451,10 @@ class _Run:
         self.open.close()
         self.open.enter_context(quiet_state(program.target()))  # AOTAutograd runs the program more than once
         self.open.enter_context(placed(program, ready, self.table))
-        with Lines(self.paths), told if self.readings else contextlib.nullcontext(), symbolic.noting(self.sizes):
+        modes = Lines(self.paths, program.world is not None), told if self.told else contextlib.nullcontext()
+        with modes[0], modes[1], symbolic.noting(self.sizes):
             result = result_of(program, ready)
+        self.told = told.used
         named, self.tree = named_outputs(program, result)
         self.leaves = tuple(_still(leaf) for _, leaf in named)
         produced = [(name, "output", mark(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,10 +66,12 @@ def build_forward(
         results.append(side.pack(node))
     saved: dict[str, tuple[str, str]] = {}
     own = {port.local: port.name for port in ports}
+    known: set[str] = set()
     for node in kept:
         local = side.locals[node.name]
         saved[node.name] = (own.get(local, local), local)
-        if local not in {found for _, found in list(saved.values())[:-1]}:
+        if local not in known:
+            known.add(local)
             outputs.append(Port(own.get(local, local), "saved", spec_of(node.meta.get("val"))))
             results.append(Ref(local))
     steps, guards = with_checks(side, steps, checks)
@@ -264,8 +267,10 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
     """What each backward node answers to in the forward, and that node's source."""
     assert traced.backward is not None
     heads = heads_by_seq(traced)
+    order = {each.name: (index, each) for index, each in enumerate(traced.joint.graph.nodes)}
     found: Notes = {}
     links: dict[str, str] = {}
+    sums: dict[str, str] = {}
     for node in traced.backward.graph.nodes:
         if node.op != "call_function":
             continue
@@ -282,8 +287,9 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
             found[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and node.meta.get("is_gradient_acc"):
-            names = summed(node, links, traced, ahead)
-            found[node.name] = (None, Echo("sum of gradients of", names)) if names else (None, None)
+            name = summed(node, links, order, sums, ahead) or summed(node, links, order, {}, ahead)
+            found[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
+            sums |= {node.name: name} if name else {}
     return found
 
 
@@ -307,44 +313,56 @@ PASSING = (
 """Operators whose input's gradient is their output's, unchanged: autograd leaves no step for them."""
 
 
-def summed(node: fx.Node, links: Mapping[str, str], traced: Traced, ahead: Side) -> tuple[str, ...]:
-    """The forward value whose gradients a sum adds up: the last one that every term is a gradient of."""
-    order = {each.name: index for index, each in enumerate(traced.joint.graph.nodes)}
-    by_name = {each.name: each for each in traced.joint.graph.nodes}
+Order = Mapping[str, tuple[int, fx.Node]]
+"""The joint graph's nodes by name, with their places."""
+
+
+def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side) -> str:
+    """The forward value whose gradients a sum adds up: the last one that every term is a gradient of.
+
+    `sums` are the values of the sums before it: in a deep residual stream each sum takes up where the last one was.
+    """
     shape = getattr(node.meta.get("val"), "shape", None)
-    common: set[str] | None = None
-    for term in terms(node):
-        head = by_name.get(links.get(term.name, ""))
-        if head is None:
-            continue
-        taken = reached(head, shape)
-        common = taken if common is None else common & taken
-    known = sorted((name for name in common or () if name in ahead.locals), key=order.__getitem__)
-    return (ahead.locals[known[-1]],) if known else ()
+    walks = [reached(start, shape, order) for start in starts(node, links, order, sums)]
+    fronts = [next(walk, None) for walk in walks]
+    while fronts and None not in fronts:
+        low = min(front for front in fronts if front)
+        together = all(front == low for front in fronts)
+        if together and low[1] in ahead.locals:
+            return low[1]
+        pairs = zip(walks, fronts, strict=True)
+        fronts = [next(walk, None) if together or front != low else front for walk, front in pairs]
+    return ""
 
 
-def reached(head: fx.Node, shape: Any) -> set[str]:
-    """The values of this shape that a forward node takes, and those that came to it through passing operators."""
+def reached(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
+    """The values of this shape among these, and those that came to them through passing operators; the last first."""
     found: set[str] = set()
-    queue = list(head.all_input_nodes)
-    while queue:
-        node = queue.pop()
-        if node.name in found or getattr(node.meta.get("val"), "shape", None) != shape:
-            continue
-        found.add(node.name)
-        if node.target in PASSING:
-            queue += node.all_input_nodes
-    return found
+    queue: list[tuple[int, str]] = []
+    waiting = start
+    while True:
+        for node in waiting:
+            if node.name not in found and getattr(node.meta.get("val"), "shape", None) == shape:
+                found.add(node.name)
+                heapq.heappush(queue, (-order[node.name][0], node.name))
+        if not queue:
+            return
+        index, name = heapq.heappop(queue)
+        yield -index, name
+        waiting = order[name][1].all_input_nodes if order[name][1].target in PASSING else []
 
 
-def terms(node: fx.Node) -> list[fx.Node]:
-    """The gradients that a chain of sums adds up, each traced to the node that computed it."""
-    found = []
+def starts(
+    node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str]
+) -> Iterator[Sequence[fx.Node]]:
+    """For each term of a chain of sums, what the forward node that it is the gradient of takes."""
     for each in node.all_input_nodes:
-        if each.meta.get("is_gradient_acc"):
-            found += terms(each)
-        elif each.target is operator.getitem:
-            found += each.all_input_nodes
+        if each.name in sums:
+            yield [order[sums[each.name]][1]]
+        elif each.meta.get("is_gradient_acc"):
+            yield from starts(each, links, order, sums)
         else:
-            found.append(each)
-    return found
+            terms = each.all_input_nodes if each.target is operator.getitem else [each]
+            for term in terms:
+                if links.get(term.name) in order:
+                    yield order[links[term.name]][1].all_input_nodes

@@ -69,6 +69,7 @@ def by_dynamo(program: Program, options: Options) -> Made:
         constants=constants,
         guards=guards,
         opaque=tuple(dict.fromkeys(seen.opaque)),
+        outcome=seen.outcome,
         links=needed_links(book, outputs),
         breaks=tuple(dict.fromkeys(record.breaks)),
         parts=parts,

@@ -28,10 +28,12 @@ MODES = (None, "train", "eval")
 
 def by_aot(program: Program, options: Options) -> Made:
     """Engine `aot`: AOTAutograd's joint graph, cut in two."""
-    program, seen = scout(program)
+    with settings.uncollected() if options.fake else contextlib.nullcontext():
+        program, seen = scout(program)
     specialise = bool(options.specialise)
-    traced = aot.trace(program, seen, specialise, options.partition, options.decompose, options.dynamic)
-    pair, constants, guards = build(program, traced)
+    with settings.uncollected():
+        traced = aot.trace(program, seen, specialise, options.partition, options.decompose, options.dynamic)
+        pair, constants, guards = build(program, traced)
     return Made(
         program=program,
         pairs=(pair,),
@@ -42,6 +44,7 @@ def by_aot(program: Program, options: Options) -> Made:
         constants=constants,
         guards=(*guards, *unforeseen(loose(program), traced.unforeseen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
+        outcome=seen.outcome,
     )
 
 
@@ -58,16 +61,33 @@ ENGINES: dict[str, Callable[[Program, Options], Made]] = {
 """How a Program is traced, the cleanest way first: `auto` takes the first that captures the whole program."""
 
 
-def by_auto(program: Program, options: Options) -> tuple[str, Made, tuple[str, ...]]:
+FAKE = ("aot",)
+"""The engines that need no values."""
+
+
+Check = Callable[[Capture, Outcome], str]
+"""What is wrong with a Capture's forward, against what the program gave on the same values; '' where nothing is."""
+
+
+def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made, tuple[str, ...]]:
     """The first engine that captures the whole program, and why those before it would not do.
 
-    Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`.
+    Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. What an
+    engine traced must give what the program gave in the scouting run: tracing does not see everything.
     """
     causes: dict[str, CaptureError] = {}
-    options = replace(options, specialise=options.specialise is not False)
+    if not options.fake:
+        options = replace(options, specialise=options.specialise is not False)
     for name, engine in ENGINES.items():
+        if options.fake and name not in FAKE:
+            continue
         try:
-            return name, engine(program, options), tuple(f"{name}: {error}" for name, error in causes.items())
+            made = engine(program, options)
+            if made.outcome is not None and not options.fake:
+                wrong = check(capture_of(made, name), made.outcome)
+                if wrong:
+                    raise CaptureError(f"what it traced is not what the program does: {wrong}")
+            return name, made, tuple(f"{name}: {error}" for name, error in causes.items())
         except UsageError:
             raise
         except CaptureError as error:
@@ -92,20 +112,25 @@ def capture_call(
     requires_grad: Any = None,
     order: int = 1,
     name: str | None = None,
+    check: Check = lambda capture, outcome: "",
     **asked: Any,
 ) -> Capture:
     """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
     options = Options(**asked)
     check_options(target, engine, mode, options.partition, order)
-    program = read_call(target, args, kwargs, requires_grad, mode, loss)
+    check_fake(engine, options)
+    specialise = bool(options.specialise)
+    program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
     with quiet_random(), outside_modes():
         if order == 2:
             program = second_order(program)
         if engine == "auto":
-            engine, made, why = by_auto(program, options)
+            engine, made, why = by_auto(program, options, check)
         else:
             made, why = ENGINES[engine](program, options), ()
-    return capture_of(made, engine, why, name)
+    capture = capture_of(made, engine, why, name)
+    capture.origin.asked = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}
+    return capture
 
 
 def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | None = None) -> Capture:
@@ -137,8 +162,17 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         environment=settings.record(),
         requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
         seed=SEED,
+        fake=program.world is not None,
         origin=Origin(made),
     )
+
+
+def check_fake(engine: str, options: Options) -> None:
+    """Refuse an engine that runs on values where there are none."""
+    if options.fake and engine not in ("auto", *FAKE):
+        raise UsageError(f"engine={engine!r} runs the program on values, and fake=True has none: use engine='aot'")
+    if options.fake and options.dynamic:
+        raise UsageError("fake=True with dynamic=: recipes of a fake capture have sizes of their own; ask for one")
 
 
 def check_options(target: Any, engine: str, mode: Any, partition: Any, order: int) -> None:
@@ -185,13 +219,14 @@ def outside_modes() -> Any:
 
 
 class Origin:
-    """The live side of a Capture: the program it came from, and the constants its ports need."""
+    """The live side of a Capture: the program it came from, the constants its ports need, and what was asked for."""
 
     def __init__(self, made: Made) -> None:
         self.program = made.program
         self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
         self.parts = made.parts
+        self.asked: dict[str, Any] = {}
 
     @property
     def alive(self) -> bool:
@@ -199,11 +234,12 @@ class Origin:
         return self.program.alive
 
     def values(self) -> dict[str, Tensor]:
-        """Every named tensor: live state, inputs as captured, constants."""
-        found = {name: tensor.detach() for name, tensor in self.program.current().items()}
+        """Every named tensor that has values: live state, inputs as captured, constants."""
+        found = {name: tensor.detach() for name, tensor in self.program.known().items()}
         found |= self.constants
         for named in self.program.tensors:
-            found |= dict.fromkeys(named.same, found[named.name])
+            if named.name in found:
+                found |= dict.fromkeys(named.same, found[named.name])
         return found
 
     def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:

@@ -90,6 +90,22 @@ def told(where: Source | None) -> Iterator[None]:
         meta[TOLD] = before
 
 
+def raised(error: BaseException, paths: Mapping[int, str]) -> Source | None:
+    """The innermost line of the user's that an error came through."""
+    trace, where = error.__traceback__, None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_users(code.co_filename) and (inner := here(paths, trace.tb_frame)):
+            where = source(code.co_filename, trace.tb_lineno, code.co_name, inner.module)
+        trace = trace.tb_next
+    return where
+
+
+def place(where: Source | None) -> str:
+    """A line in a message, or nothing."""
+    return f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+
+
 @functools.lru_cache(maxsize=65536)
 def source(file: str, line: int, function: str, module: str) -> Source:
     """A Source as the text can hold it: one line, no machine's paths."""

@@ -44,6 +44,7 @@ class Made:
     links: tuple[Link, ...] = ()
     breaks: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

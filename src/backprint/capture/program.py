@@ -18,10 +18,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from backprint.capture.fake import World, kept_inputs, world_of
 from backprint.capture.reach import keepers, state_of_optimizer
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.settings import foreign_states, put_foreign, quiet_random
@@ -64,7 +66,10 @@ class Chance:
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A callable with its named tensors. `values` are the inputs as captured; a module's state is live."""
+    """A callable with its named tensors. `values` are the inputs as captured; a module's state is live.
+
+    With a `world`, the program runs on fake tensors of that world.
+    """
 
     target: Callable[[], Any]
     arguments: tuple[str, ...]
@@ -86,6 +91,8 @@ class Program:
     changed: frozenset[str] | None = None
     chance: Chance = field(default_factory=lambda: Chance(foreign_states()))
     title: str = "program"
+    world: World | None = None
+    specialise: bool = False
 
     @property
     def alive(self) -> bool:
@@ -99,10 +106,26 @@ class Program:
             raise ReplayError("the captured module is gone: pass `state`, or keep the module alive")
         return state_of(target) if isinstance(target, nn.Module) else {}
 
-    def current(self) -> dict[str, Tensor]:
-        """Every named tensor as it is now: live state, outside tensors, and the inputs as captured."""
+    def current(self, keep: bool = True) -> dict[str, Tensor]:
+        """Every named tensor as it is now: live state, outside tensors, and the inputs as captured.
+
+        In a world, fresh fake tensors in their place, whose values may be read if the program is to be specialised and
+        `keep` says so.
+        """
+        found = self.held()
+        return found if self.world is None else self.world.imitate(found, keep and self.specialise)
+
+    def held(self) -> dict[str, Tensor]:
+        """The tensors themselves, fake or real."""
         found = {**self.state(), **self.outside, **self.values}
         return {named.name: found[named.name] for named in self.tensors if named.name in found}
+
+    def known(self) -> dict[str, Tensor]:
+        """The tensors that have values: all of them, but for fake ones whose values nobody knows."""
+        if self.world is None:
+            return self.held()
+        known = {name: self.world.values_of(tensor) for name, tensor in self.held().items()}
+        return {name: tensor for name, tensor in known.items() if tensor is not None}
 
 
 # ------------------------------------------------------------------ reading a call
@@ -115,8 +138,10 @@ def read_call(
     requires_grad: Any = None,
     mode: str | None = None,
     loss: Callable[[Any], Any] | None = None,
+    fake: bool = False,
+    specialise: bool = False,
 ) -> Program:
-    """The Program of `target(*args, **kwargs)`."""
+    """The Program of `target(*args, **kwargs)`; with `fake`, one that runs on tensors without values."""
     bound, arguments = bind(target, args, kwargs)
     paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
     names = [name_of(path, bound) for path, _ in paths]
@@ -126,13 +151,13 @@ def read_call(
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
     by_id = {id(tensor): name for name, tensor in state.items()}
     for name, tensor in state.items():
-        check_tensor(name, tensor)
+        check_tensor(name, tensor, fake)
         tensors.append(Named(name, "buffer" if name in buffers else "parameter", tensor.requires_grad))
     for name, (_, leaf) in zip(names, paths, strict=True):
         if not isinstance(leaf, Tensor):
             leaves.append(leaf)
             continue
-        check_tensor(name, leaf)
+        check_tensor(name, leaf, fake)
         first = seen.get(id(leaf)) or by_id.get(id(leaf))
         if first is not None:
             index = next(i for i, named in enumerate(tensors) if named.name == first)
@@ -152,12 +177,14 @@ def read_call(
         leaves=tuple(leaves),
         leaf_names=tuple(names),
         tensors=tuple(chosen),
-        values=copy_values(values),
+        values=kept_inputs(values) if fake else copy_values(values),
         hooks={name: tuple(found) for name, tensor in {**state, **values}.items() if (found := hooks_of(tensor))},
         mode=mode,
         loss=loss,
         defaulted=requires_grad is None and not any(named.requires_grad for named in tensors),
         title=getattr(target, "__name__", type(target).__name__),
+        world=world_of({**state, **values}) if fake else None,
+        specialise=specialise,
     )
 
 
@@ -183,17 +210,20 @@ def hooks_of(tensor: Tensor) -> list[Any]:
     return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []
 
 
-def check_tensor(name: str, tensor: Tensor) -> None:
+def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
     if tensor.is_nested:
         raise CaptureError(f"input {name!r} is a nested tensor: engine 'aot' takes strided ones; pass its values")
-    if tensor.device.type == "meta":
-        raise CaptureError(f"input {name!r} is on the meta device and has no values to run on: pass one with values")
+    if not fake and (tensor.device.type == "meta" or isinstance(tensor, FakeTensor)):
+        kind = "a fake tensor" if isinstance(tensor, FakeTensor) else "on the meta device"
+        raise CaptureError(
+            f"input {name!r} is {kind} and has no values to run on: pass one with values, or capture with fake=True"
+        )
     if tensor.layout not in (torch.strided,):
         raise CaptureError(
             f"input {name!r} is {str(tensor.layout)[6:]}: engine 'aot' takes strided tensors; pass a dense one, "
             "or its values and indices as inputs and build the sparse tensor inside"
         )
-    if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
+    if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer, FakeTensor):
         kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
         raise CaptureError(
             f"input {name!r} is a {kind}: tensor subclasses are not captured by engine 'aot'; pass plain tensors"
@@ -428,11 +458,11 @@ def named_outputs(program: Program, result: Any) -> tuple[list[tuple[str, Any]],
 def leaf_values(program: Program, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Fresh leaves with these values, asking for gradients as the program's tensors do.
 
-    All are copies, but for parameters that the scouting run saw unchanged.
+    All are copies, but for parameters that the scouting run saw unchanged, and for fake tensors, which are fresh.
     """
-    still = set()
+    still = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
     if program.changed is not None:
-        still = {named.name for named in program.tensors if named.role == "parameter"} - program.changed
+        still |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
     copies = copy_values({name: tensor for name, tensor in values.items() if name not in still})
     leaves = {name: values[name].data if name in still else copies[name] for name in values}
     for named in program.tensors:

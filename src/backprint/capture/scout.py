@@ -17,19 +17,20 @@ import torch
 import torch._dynamo
 from torch import Tensor, nn
 from torch._ops import HigherOrderOperator
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, UnsupportedOperatorException
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from backprint.capture import frames
+from backprint.capture.fake import UNKNOWN_VALUES, World
 from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, step
 from backprint.capture.reach import names_of_outside, roots
-from backprint.errors import CaptureError
+from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.settings import quiet_random
-from backprint.tree import alias_groups
+from backprint.tree import alias_groups, plain_leaves
 
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
@@ -64,6 +65,8 @@ class Sighting:
     unseen: list[tuple[str, Source | None]] = field(default_factory=list)
     silent: bool = False
     accumulates: bool = False
+    outcome: Outcome | None = None
+    packs: list[Source | None] = field(default_factory=list)
 
 
 class Watch(TorchDispatchMode):
@@ -75,10 +78,13 @@ class Watch(TorchDispatchMode):
         """Eager runs higher-order operators through Dynamo, which is let in where nothing of the user's is compiled."""
         return self.lets_in
 
-    def __init__(self, paths: Mapping[int, str], lets_in: bool = True) -> None:
+    def __init__(self, paths: Mapping[int, str], lets_in: bool = True, world: World | None = None) -> None:
         self.lets_in = lets_in
         super().__init__()
         self.seen = Sighting()
+        self.world = world
+        self.stand_ins: dict[int, Tensor] = {}
+        self.met: set[int] = set()
         self.paths = paths
         self.taint: dict[int, frozenset[str]] = {}
         self.alive: list[StorageWeakRef] = []
@@ -103,8 +109,8 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
+        given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
+        if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
         for tensor in given:
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
@@ -116,8 +122,20 @@ class Watch(TorchDispatchMode):
         self.judge(func, given)
         node = torch._C._current_autograd_node()
         self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
-        result = func(*args, **kwargs)
-        for leaf in pytree.tree_leaves(result):
+        if self.world is not None and any(id(tensor) in self.met for tensor in given):
+            args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
+        try:
+            result = func(*args, **kwargs)
+        except UNKNOWN_VALUES as error:
+            where = frames.here(self.paths)
+            raise DataDependentError(unknown(Reading(str(func), where, tuple(sorted(names)), None))) from error
+        except UnsupportedOperatorException as error:
+            place = frames.place(frames.here(self.paths))
+            raise CaptureError(
+                f"{func} has no fake kernel{place}, so it cannot run without values: "
+                "register one with torch.library.register_fake, or capture without fake=True"
+            ) from error
+        for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
             elif isinstance(leaf, Tensor):
@@ -132,6 +150,15 @@ class Watch(TorchDispatchMode):
             if isinstance(leaf, Tensor):
                 self.learn(leaf, names)
         return result
+
+    def stand_in(self, tensor: Tensor) -> Tensor:
+        """In a world, what runs in the place of a tensor from outside; any other tensor itself."""
+        key = id(tensor)
+        if key not in self.stand_ins and key in self.met:
+            assert self.world is not None
+            self.stand_ins[key] = self.world.stand_in(tensor)
+            self.learn(self.stand_ins[key], self.taint[tensor.untyped_storage()._cdata])
+        return self.stand_ins.get(key, tensor)
 
     def sparse(self, func: Any, tensor: Tensor) -> str:
         """Why a program with sparse tensors is refused, and where it makes one."""
@@ -154,11 +181,13 @@ class Watch(TorchDispatchMode):
         if key not in self.taint:
             self.callers[key] = storage
             self.seen.outside.append(tensor)
+            self.met.add(id(tensor))
             self.versions.append((tensor, tensor._version))
             if tensor.is_leaf:
-                self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
+                unread = tensor.grad is None or self.world is not None
+                self.grads.append((tensor, tensor.grad, None if unread else tensor.grad.clone()))
             self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
-        if written and key in self.callers and key not in self.undo:
+        if written and key in self.callers and key not in self.undo and self.world is None:
             self.undo[key] = storage.clone()
 
     def judge(self, func: Any, given: list[Tensor]) -> None:
@@ -276,6 +305,16 @@ def listed(tensor: Tensor) -> Any:
     return [listed(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
+def unknown(reading: Reading) -> str:
+    """Why a program that reads values is not captured without values, where it does, and what to do."""
+    hangs = f" (it hangs on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
+    return (
+        f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{hangs}. "
+        "Pass small real inputs and specialise=True to take their values and keep them as guards, "
+        "or capture without fake=True"
+    )
+
+
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
 
 
@@ -333,6 +372,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
         changed=frozenset(outcome.mutations),
         assembled=_groups(program, shared),
     )
+    watch.seen.outcome = outcome
     return found, watch.seen
 
 
@@ -340,10 +380,11 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
     """One watched run, and the outside tensors as they were."""
     paths = module_paths(program)
     compiled = any(compiled_parts(program))
-    watch = Watch(paths, lets_in=not compiled)
+    watch = Watch(paths, not compiled, program.world)
+    inside: Any = contextlib.nullcontext() if program.world is None else program.world.entered()
     stance: Any = torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
     try:
-        with quiet_random(), HookWatch(watch.seen, paths), stance:
+        with quiet_random(), HookWatch(watch.seen, paths), seeing_packs(watch.seen, paths), stance, inside:
             torch.manual_seed(SEED)
             parameters = {named.name for named in program.tensors if named.role == "parameter"}
             still = replace(program, changed=frozenset())
@@ -353,8 +394,31 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
         watch.restore()
 
 
+@contextlib.contextmanager
+def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
+    """Notes where a program hooks what autograd saves; a checkpoint does so too, and is known otherwise."""
+    kind = torch.autograd.graph.saved_tensors_hooks
+    before = kind.__enter__
+
+    def enter(self: Any) -> Any:
+        if not type(self).__module__.startswith("torch.utils.checkpoint"):
+            seen.packs.append(frames.here(paths))
+        return before(self)
+
+    kind.__enter__ = enter
+    try:
+        yield
+    finally:
+        kind.__enter__ = before
+
+
 def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
     """Refuse a program that leaves gradients on tensors, or new state in an optimizer."""
+    if seen.packs:
+        raise CaptureError(
+            f"{program.title} hooks the tensors that autograd saves{frames.place(seen.packs[0])}: engine 'aot' would "
+            "lose what the hooks do; engine 'eager' keeps it"
+        )
     if seen.accumulates or made:
         left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
         raise CaptureError(
@@ -366,7 +430,11 @@ def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
 def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
     """Refuse outputs that are no plain strided tensors."""
     for name, tensor in outputs.items():
-        if tensor.is_nested or tensor.layout is not torch.strided or type(tensor) not in (Tensor, nn.Parameter):
+        if (
+            tensor.is_nested
+            or tensor.layout is not torch.strided
+            or type(tensor) not in (Tensor, nn.Parameter, FakeTensor)
+        ):
             kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
             raise CaptureError(
                 f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; "

@@ -185,12 +185,12 @@ class Recorder(Watch):
         """The Place of an argument; one of unknown memory comes from outside."""
         key = storage_key(tensor)
         if key not in self.taint:
-            self.met(func, tensor, writes)
+            self.encounter(func, tensor, writes)
         elif writes and key in self.callers and key not in self.undo:
             self.undo[key] = self.callers[key].clone()
         return self.place(tensor)
 
-    def met(self, func: Any, tensor: Tensor, writes: bool) -> None:
+    def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
         """A tensor of unknown memory: what `torch.tensor` made just now is a constant, all else comes from outside."""
         if func is torch.ops.aten.lift_fresh.default or not plain(tensor):
             self.learn(tensor, frozenset())

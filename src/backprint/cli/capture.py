@@ -33,6 +33,7 @@ LOSSES = ("sum", "mean")
 )
 @click.option("--specialise", is_flag=True, help="Go through .item() and data-dependent sizes, keeping them as guards.")
 @click.option("--dynamic", is_flag=True, help="Keep the sizes of inputs symbolic, with the conditions on them.")
+@click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
 @click.option("--device", help="Move the model and its inputs here first.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @click.option(
@@ -47,16 +48,17 @@ def command(
 
     TARGET is `file.py:factory` or `package.module:factory`; the factory gives (model, args) or (model, args, kwargs).
     """
-    from backprint.cli.target import read_target
+    from backprint.cli.target import building, read_target
     from backprint.sample.save import check_place
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
     check_place(output, overwrite)
-    model, args, kwargs = read_target(target)
+    model, args, kwargs = read_target(target, rest["fake"])
     import backprint as bp
 
     if device:
-        model, args, kwargs = moved(device, model, args, kwargs)
+        with building(rest["fake"]):
+            model, args, kwargs = moved(device, model, args, kwargs)
     made = bp.capture(model, args=args, kwargs=kwargs, loss=loss_of(loss), **rest)
     path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
     stored = bp.load(path, allow=allow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -12,9 +13,11 @@ from typing import Any
 from backprint.errors import UsageError
 
 
-def read_target(text: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What the factory of a TARGET gives: a callable, its arguments and keyword arguments."""
-    made = function_of(text)()
+def read_target(text: str, fake: bool = False) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """What the factory of a TARGET gives: a callable, its arguments and keyword arguments; with `fake`, no values."""
+    factory = function_of(text)
+    with building(fake):
+        made = factory()
     if isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0]):
         model, args, *rest = made
         kwargs = rest[0] if rest else {}
@@ -22,6 +25,13 @@ def read_target(text: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         if isinstance(kwargs, dict):
             return model, args, kwargs
     raise UsageError(f"{text}: the factory must give (model, args) or (model, args, kwargs), not {_kind(made)}")
+
+
+def building(fake: bool) -> Any:
+    """Where nothing that is made is allocated, if `fake` says so."""
+    import backprint as bp
+
+    return bp.fake() if fake else contextlib.nullcontext()
 
 
 def _kind(value: Any) -> str:

@@ -512,6 +512,7 @@ class Capture:
     environment: tuple[tuple[str, str], ...] = ()
     requires: tuple[str, ...] = ()
     seed: int = 0
+    fake: bool = False
     recipes: Any = field(default=None, compare=False, repr=False)
     witness: Any = field(default=None, compare=False, repr=False)
     verdict: Any = field(default=None, compare=False, repr=False)

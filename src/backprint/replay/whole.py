@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,17 @@ def replay_values(
     if pair.backward is not None:
         gradients = pull(pair.backward, saved, capture, named, tangents, values)
     return Replayed(tree(capture, named), gradients, mutations, named, saved, named.get(capture.signature.loss))
+
+
+def forward_results(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The outputs and mutations alone, by `role name`, of the whole Capture."""
+    if capture.links or len(capture.pairs) != 1:
+        play = Play(capture, values, None)
+        play.forward()
+        named = {f"output {link.name}": play.value(link) for link in results(capture)}
+        return named | {f"mutation {name}": value for name, value in play.mutations().items()}
+    forward = capture.pairs[0].forward
+    return dict(zip(map(key_of, forward.outputs), run(forward, values), strict=True))
 
 
 def replay_linked(
@@ -208,7 +219,7 @@ def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str
         if port.role == "input":
             raise ReplayError(f"input {port.name!r} is missing; {capture.name} takes {', '.join(inputs_of(capture))}")
         if live is None:
-            live = live_state(capture)
+            live = live_state(capture, {port.name for port in free_ports(capture)} - set(found))
         if port.name not in live:
             raise ReplayError(
                 f"{port.role} {port.name!r} is not given, the module is gone and no recipe makes it: pass it in `state`"
@@ -217,10 +228,14 @@ def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str
     return found
 
 
-def live_state(capture: Capture) -> dict[str, Tensor]:
-    """Parameters, buffers and constants: the live module's, else the recipe's."""
+def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
+    """Parameters, buffers and constants: the live module's, else the recipe's. Of a fake capture only those wanted."""
     if capture.origin is not None and capture.origin.alive:
-        return capture.origin.values()
+        found: dict[str, Tensor] = capture.origin.values()
+        if capture.fake:
+            missing = [name for name in wanted if name in capture.recipes.recipes and name not in found]
+            found |= capture.recipes.make(names=missing)
+        return found
     if capture.recipes is not None:
         made: dict[str, Tensor] = capture.recipes.make()
         return made

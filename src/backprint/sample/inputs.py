@@ -11,7 +11,7 @@ from torch import Tensor
 
 from backprint.graph.links import role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
-from backprint.sample.recipe_json import reach
+from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
 from backprint.sample.recipes import Recipe, derive, exact_data, fit_all, make_all, redraw
 
 MODES = ("seed", "exact", "none")
@@ -56,6 +56,57 @@ def fit_inputs(
     return Inputs(recipes | tangent_recipes(capture, data), exact_data(own, recipes), capture.seed)
 
 
+RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
+"""Kinds of recipes that draw. A table that a fake capture knows (rotary frequencies, say) is kept as it is instead."""
+
+LOOK = 2**18
+"""Up to how many elements of a tensor of a fake capture are looked at: nothing large is read for it."""
+
+
+def fit_fake(capture: Capture, values: Mapping[str, Tensor]) -> Inputs:
+    """Recipes of a fake capture: of the values where small ones are known, else of what a tensor is for alone."""
+    same = {right for _, right in capture.signature.same}
+    small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
+    small |= {right: small[left] for left, right in capture.signature.same if left in small}
+    ports = {port.name: port for port in capture.pairs[0].forward.inputs if port.name not in same}
+    known = fit_inputs(capture, small)
+    tables = [name for name, port in ports.items() if port.role in ("buffer", "constant") and name in small]
+    known = fit_inputs(capture, small, exact=[name for name in tables if known.recipes[name].kind in RANDOM])
+    recipes = {
+        name: known.recipes.get(name) or by_role(port.role, port.spec, derive(capture.seed, name))
+        for name, port in ports.items()
+    }
+    recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
+    return Inputs({**recipes, **known.recipes}, known.exact, capture.seed)
+
+
+def by_role(role: str, spec: Any, seed: int) -> Recipe:
+    """A recipe for a tensor of which nothing is known but its role and its spec: a guess, that at least runs."""
+    kind, facts = guess(role, spec.dtype)
+    shape, stride, extent = geometry(spec)
+    return Recipe(kind, spec.dtype, shape, stride, spec.device, extent, 0, seed, facts)
+
+
+def guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """Weights near nothing, inputs around it, buffers above it, and whole numbers that are an index of anything."""
+    if dtype not in NUMBERS:
+        return "none", (("why", "captured without values"),)
+    if dtype not in (*FLOATS, *COMPLEX):
+        return "choice", (("values", (0, 1)), ("weights", (1, 1)))
+    if role == "buffer":
+        return "uniform", (("high", 1.5), ("low", 0.5))
+    std = 0.02 if role == "parameter" else 1.0
+    return "normal", (("high", 4 * std), ("low", -4 * std), ("mean", 0.0), ("std", std))
+
+
+def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """A spec's shape, strides and extent."""
+    shape = tuple(int(size) for size in spec.shape)
+    strides: Any = torch.empty(shape, device="meta").stride() if spec.stride is None else spec.stride
+    stride = tuple(map(int, strides))
+    return shape, stride, reach(shape, stride)
+
+
 def held_exact(capture: Capture) -> set[str]:
     """The names that a redraw must not touch: lifted constants, and what a guard hangs on."""
     guarded = {name for guard in capture.guards if guard.kind in ("value", "shape") for name in guard.inputs}
@@ -89,13 +140,9 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     started = getattr(capture.origin, "partial", False)  # a recorded step went backward from ones
     for key, spec in {**wanted, **linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
-        shape = tuple(int(size) for size in spec.shape)
-        stride = torch.empty(shape, device="meta").stride() if spec.stride is None else tuple(map(int, spec.stride))
-        extent = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1 if spec.numel else 0
+        shape, stride, extent = geometry(spec)
         facts: tuple[tuple[str, Any], ...] = (("mean", 0.0), ("std", 1.0), ("low", -4.0), ("high", 4.0))
-        recipe = Recipe(
-            "normal", spec.dtype, shape, tuple(stride), spec.device, extent, 0, derive(capture.seed, key), facts
-        )
+        recipe = Recipe("normal", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key), facts)
         if started and key in wanted:
             recipe = replace(recipe, kind="constant", seed=0, facts=(("value", 1.0),))
         found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())

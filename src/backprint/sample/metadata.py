@@ -41,6 +41,7 @@ def describe(capture: Capture) -> dict[str, Any]:
         "environment": dict(capture.environment),
         "requires": list(capture.requires),
         "seed": capture.seed,
+        **({"fake": True} if capture.fake else {}),
         "signature": {
             "arguments": list(signature.arguments),
             "leaves": [list(pair) for pair in signature.leaves],
@@ -254,6 +255,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
             "seed": root.get("seed", 0).whole(),
+            "fake": root.get("fake", False).expect(bool),
         }
 
 
