@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -74,6 +75,7 @@ class Traced:
     tree: Any
     leaves: tuple[Any, ...]
     sizes: symbolic.Found
+    casts: int = 0
 
 
 class Recorded:
@@ -272,12 +274,46 @@ def trace(
     dynamic: Any = False,
 ) -> Traced:
     """Trace a program with AOTAutograd and cut the joint graph."""
+    traced = trace_values(program, seen, specialise, partition, decompose, dynamic)
+    if program.world is None and traced.casts > seen.casts:
+        raise CaptureError(
+            f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it anew for each, so "
+            "gradients would be rounded otherwise: switch the cache off (torch.autocast(..., cache_enabled=False)), or "
+            "use engine 'eager'"
+        )
+    return traced
+
+
+def casts(program: Program, joint: torch.fx.GraphModule) -> int:
+    """How many casts of a program's own leaves a traced forward has."""
+    asking = {index for index, named in enumerate(program.tensors) if named.requires_grad}
+    found = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)
+    ahead = [node.args[0] for node in found if node.meta.get("partitioner_tag") != "is_backward"]
+    return sum(node.op == "placeholder" and getattr(node.meta["desc"], "idx", None) in asking for node in ahead)
+
+
+def trace_values(
+    program: Program, seen: Sighting, specialise: bool, partition: Any, decompose: Any, dynamic: Any
+) -> Traced:
+    """Trace without values, or where that will not do and the user specialises, beside them."""
     try:
         return trace_once(_Run(program, seen.readings, specialise, False, dynamic), partition, decompose)
     except DataDependentError as error:
         if not specialise or error.__cause__ is None:
             raise
     return trace_once(_Run(program, seen.readings, specialise, True, dynamic), partition, decompose)
+
+
+@contextlib.contextmanager
+def quiet_log() -> Iterator[None]:
+    """What fails under fake tensors is raised; torch would log it, with its stack, as well."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 @contextlib.contextmanager
@@ -350,6 +386,7 @@ def trace_once(
             stack.enter_context(without_cuda())
         stack.enter_context(_use_lazy_graph_module(True))
         stack.enter_context(without_effects())
+        stack.enter_context(quiet_log())
         stack.enter_context(as_eager_runs(run.sizes is not None))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(warnings.catch_warnings())
@@ -384,7 +421,8 @@ def trace_once(
         graph_module = joint.graph_module
         take_out_copies(graph_module)
         pin_dtypes(graph_module)
-        return cut(run, graph_module, partition)
+        found = casts(program, graph_module)  # before the graph is cut: that merges casts that are alike
+        return replace(cut(run, graph_module, partition), casts=found)
 
 
 def _late(program: Program, error: Any) -> str:

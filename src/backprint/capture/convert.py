@@ -209,6 +209,10 @@ class Side:
             if name not in self.subgraphs:
                 setattr(self.module, name, found)
                 self.subgraphs[name] = subgraph(found)
+        elif isinstance(found, Tensor) and type(found) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise CaptureError(
+                f"the graph holds a {type(found).__name__} made while it ran, which a sample cannot keep"
+            )
         elif isinstance(found, Tensor):
             local = self.names.free(node.name.lstrip("_"))
             self.locals[node.name] = local

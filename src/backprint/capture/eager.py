@@ -127,7 +127,7 @@ def stepped(program: Program, recorder: Recorder) -> Run:
         outputs = [(name, recorder.place(tensor)) for name, tensor in tensors.items()]
         mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
         leaves |= {name: tensor for name, tensor in outside.items() if tensor.requires_grad}
-        whole = replace(whole, accumulates=accumulates(tensors))
+        whole = replace(whole, accumulates=recorder.seen.reentrant)
         grads, tangents = backward(whole, recorder, leaves, tensors)
     keys = {**{name: name for name in ready}, **dict(zip(live, names, strict=True))}
     whole = replace(
@@ -140,21 +140,6 @@ def stepped(program: Program, recorder: Recorder) -> Run:
         whole, recorder, keys, outputs, mutations, frozenset(changed | set(put) | set(left)), grads, tangents,
         tree, tuple(Tensor if isinstance(leaf, Tensor) else leaf for _, leaf in named),
     )  # fmt: skip
-
-
-def accumulates(outputs: Mapping[str, Tensor]) -> bool:
-    """Whether the backward must go through `.backward()`: a reentrant checkpoint takes no other way."""
-    queue = [tensor.grad_fn for tensor in outputs.values() if tensor.grad_fn is not None]
-    visited = set()
-    while queue:
-        node = queue.pop()
-        if node in visited:
-            continue
-        visited.add(node)
-        if node.name() == "CheckpointFunctionBackward":
-            return True
-        queue += [following for following, _ in node.next_functions if following is not None]
-    return False
 
 
 def backward(

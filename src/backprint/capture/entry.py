@@ -136,6 +136,11 @@ def capture_call(
 def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | None = None) -> Capture:
     """The Capture of what an engine made."""
     program = made.program
+    if not any(pair.forward.outputs for pair in made.pairs):
+        raise CaptureError(
+            f"{program.title} gives no tensor and changes none, so there is nothing to capture: return its tensors in "
+            "containers that torch.utils._pytree knows"
+        )
     same = tuple((named.name, other) for named in program.tensors for other in named.same)
     signature = Signature(
         arguments=program.arguments,

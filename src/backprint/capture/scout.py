@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -65,6 +65,8 @@ class Sighting:
     unseen: list[tuple[str, Source | None]] = field(default_factory=list)
     silent: bool = False
     accumulates: bool = False
+    reentrant: bool = False
+    casts: int = 0
     outcome: Outcome | None = None
     packs: list[Source | None] = field(default_factory=list)
 
@@ -120,6 +122,7 @@ class Watch(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
         self.judge(func, given)
+        self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
         node = torch._C._current_autograd_node()
         self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
         if self.world is not None and any(id(tensor) in self.met for tensor in given):
@@ -210,6 +213,7 @@ class Watch(TorchDispatchMode):
                 continue
             visited.add(node)
             queue += [following for following, _ in node.next_functions if following is not None]
+            self.seen.reentrant |= node.name() == "CheckpointFunctionBackward"
             if isinstance(node, torch.autograd.function.BackwardCFunction):
                 self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
 
@@ -252,28 +256,35 @@ class Opener(HookWatch):
         if func is Tensor.tolist:
             func = listed
         elif func in UNSEEN and not frames.printing():
+            if torch._C._current_autograd_node() is not None:
+                raise CaptureError(
+                    f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which no "
+                    "graph holds: write it with torch, or as a custom operator (torch.library)"
+                )
             with torch.no_grad():
                 with _disable_current_modes():
                     read = args[0].detach().clone()
                 torch.equal(args[0], read)  # what is read is taken for granted, all of it
         if body is None:
             return super().__torch_function__(func, types, args, kwargs)
-        with unaware(body), self:
+        with unaware(), self:
             return body(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
-def unaware(body: Any) -> Iterator[None]:
-    """A higher-order operator's eager form refuses to run under a mode; here it does not see that there is one."""
-    names = inspect.unwrap(body).__globals__
-    before = names.get("_get_current_dispatch_mode")
-    if before is not None:
-        names["_get_current_dispatch_mode"] = lambda: None
+def unaware() -> Iterator[None]:
+    """Higher-order operators' eager forms refuse to run under a mode; here they do not see that there is one."""
+    name = "_get_current_dispatch_mode"
+    heads = ("torch._higher_order_ops", "torch.utils._python_dispatch")
+    rooms = [room for key, room in list(sys.modules.items()) if key.startswith(heads)]
+    before = [(room, getattr(room, name)) for room in rooms if hasattr(room, name)]
+    for room, _ in before:
+        setattr(room, name, lambda: None)
     try:
         yield
     finally:
-        if before is not None:
-            names["_get_current_dispatch_mode"] = before
+        for room, function in before:
+            setattr(room, name, function)
 
 
 UNSEEN = (Tensor.tolist, Tensor.numpy, Tensor.__array__)
@@ -369,6 +380,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
         found,
         shields=changed | outcome.tangled | frozenset(found.hooks),
         silent=watch.seen.silent,
+        accumulates=watch.seen.reentrant,
         changed=frozenset(outcome.mutations),
         assembled=_groups(program, shared),
     )

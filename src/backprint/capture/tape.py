@@ -191,15 +191,19 @@ class Recorder(Watch):
         return self.place(tensor)
 
     def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
-        """A tensor of unknown memory: what `torch.tensor` made just now is a constant, all else comes from outside."""
+        """A tensor of unknown memory: what `torch.tensor` made just now is a constant, all else comes from outside.
+
+        What only the backward meets is a constant too: no argument of the forward stands for it.
+        """
+        count = len(self.seen.outside)
         if func is torch.ops.aten.lift_fresh.default or not plain(tensor):
             self.learn(tensor, frozenset())
+        else:
+            self.meet(func, tensor, writes)
+        key = f"outside {count}"
+        if len(self.seen.outside) == count or self.tape.boundary is not None:
             key = f"fresh {len(self.tape.constants)}"
             self.tape.constants[key] = tensor.detach().clone()
-        else:
-            count = len(self.seen.outside)
-            self.meet(func, tensor, writes)
-            key = f"outside {count}"
         self.root(key, tensor)
 
     @contextlib.contextmanager
