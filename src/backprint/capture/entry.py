@@ -78,9 +78,8 @@ def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made
     causes: dict[str, CaptureError] = {}
     if not options.fake:
         options = replace(options, specialise=options.specialise is not False)
-    for name, engine in ENGINES.items():
-        if options.fake and name not in FAKE:
-            continue
+    able = {name: engine for name, engine in ENGINES.items() if not options.fake or name in FAKE}
+    for name, engine in able.items():
         try:
             made = engine(program, options)
             if made.outcome is not None and not options.fake:
@@ -93,7 +92,7 @@ def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made
         except CaptureError as error:
             causes[name] = error
         except Exception as error:  # a defect of that engine, or the program's own: then the last engine raises it too
-            if name == "eager":
+            if name == list(able)[-1]:
                 raise
             causes[name] = CaptureError(f"{type(error).__name__}: {error}")
     first = next(iter(causes.values()))

@@ -177,6 +177,11 @@ class Watch(TorchDispatchMode):
         """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
         if not _dense(tensor):
             return
+        if self.world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
+            place = frames.place(frames.here(self.paths))
+            raise CaptureError(
+                f"the program works on a {type(tensor).__name__}{place}, which engine 'aot' cannot watch"
+            )
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
