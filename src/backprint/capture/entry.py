@@ -52,16 +52,18 @@ def by_auto(program: Program, options: Options) -> tuple[str, Made, tuple[str, .
 
     Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`.
     """
-    why: list[str] = []
+    refusals: dict[str, CaptureError] = {}
     options = replace(options, specialise=options.specialise is not False)
     for name, engine in ENGINES.items():
         try:
-            return name, engine(program, options), tuple(why)
+            return name, engine(program, options), tuple(f"{each}: {error}" for each, error in refusals.items())
         except CaptureError as error:
-            if len(ENGINES) == 1:
-                raise
-            why.append(f"{name}: {error}")
-    raise CaptureError(f"no engine captures {program.title}: {'; '.join(why)}")
+            refusals[name] = error
+    kinds = {type(error) for error in refusals.values()}
+    kind = kinds.pop() if len(kinds) == 1 else CaptureError
+    raise kind(
+        f"no engine captures {program.title}: {'; '.join(f'{each}: {error}' for each, error in refusals.items())}"
+    )
 
 
 def capture_call(

@@ -29,7 +29,11 @@ LOSSES = ("sum", "mean")
 @click.option(
     "--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save."
 )
-@click.option("--specialise", is_flag=True, help="Go through .item() and data-dependent sizes, keeping them as guards.")
+@click.option(
+    "--specialise/--no-specialise",
+    default=None,
+    help="Go through .item() and data-dependent sizes, keeping them as guards (the default), or refuse them.",
+)
 @click.option("--device", help="Move the model and its inputs here first.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @click.option(
