@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import platform
 import random
 import sys
@@ -74,6 +75,18 @@ def restored(recorded: Mapping[str, str]) -> Iterator[None]:
         for name, (read, put) in SETTINGS.items():
             if str(read()) != before[name]:
                 put(before[name])
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage: tracing makes objects by the million and keeps them, and each search walks them all."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def differences(recorded: Mapping[str, str]) -> list[str]:

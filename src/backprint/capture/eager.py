@@ -34,7 +34,7 @@ from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, with_out
 from backprint.capture.tape import Place, Recorder
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Graph, Guard, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
-from backprint.settings import quiet_random, seed_all
+from backprint.settings import quiet_random, seed_all, uncollected
 from backprint.tree import alias_groups
 
 
@@ -62,7 +62,8 @@ def by_eager(program: Program, options: Options) -> Made:
         raise CaptureError("engine 'eager' sees this run's sizes alone: dynamic=True takes engine 'aot' or 'dynamo'")
     if options.decompose:
         raise CaptureError("engine 'eager' keeps the operators that ran: decompose= takes engine 'aot'")
-    found = made(recorded(replace(program, shields=frozenset(program.hooks))), options)
+    with uncollected():
+        found = made(recorded(replace(program, shields=frozenset(program.hooks))), options)
     if options.specialise is False and found.guards:
         raise DataDependentError(refusal(found.guards[0]))
     return found

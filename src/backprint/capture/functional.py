@@ -89,6 +89,7 @@ class Writer:
         self.states: dict[str, str] = {}
         self.stream = tape.start
         self.fixed: dict[str, Tensor] = {}
+        self.known: dict[Any, Any] = {}
         self.call: Call | None = None
         self.last = ""
         for memory, roots in tape.roots.items():
@@ -255,8 +256,29 @@ class Writer:
 
     def worked_out(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Place:
         """Where the result of a step would lie."""
-        found = func(*self.metas(tuple(args)), **self.metas(dict(kwargs)))
-        return place_of(found)
+        found = self.foreseen(func, tuple(args), kwargs)
+        assert type(found) is Place
+        return found
+
+    def foreseen(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Where the results of a step would lie, as Places: worked out once for tensors that lie alike."""
+        kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
+        alike = (func, self.lies(args), self.lies(kwargs))
+        if alike not in self.known:
+            metas = self.metas({**kwargs, "device": torch.device("meta")} if "device" in kwargs else kwargs)
+            self.known[alike] = place_tree(func(*self.metas(tuple(args)), **metas))
+        return self.known[alike]
+
+    def lies(self, value: Any) -> Any:
+        """Arguments as a key: tensors by how they lie, and numbers by their kind too."""
+        match value:
+            case Ref(name):
+                return self.places[name]._replace(memory=-1)
+            case tuple() | list():
+                return tuple([self.lies(item) for item in value])
+            case dict():
+                return tuple([(key, self.lies(item)) for key, item in value.items()])
+        return type(value), repr(value)
 
     def metas(self, value: Any) -> Any:
         """Arguments with meta tensors for values."""
@@ -542,16 +564,13 @@ class Writer:
         names = {each.name for each in func._schema.arguments}
         args = self.packed(call.args)
         kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
-        metas = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
-        metas |= {"device": torch.device("meta")} if "device" in metas else {}
-        found = func(*self.metas(tuple(args)), **self.metas(metas))
+        found = self.foreseen(func, args, kwargs)
         if call.state is not None and any(lie(found) != lie(place) for place in written[:1]):
             raise NotImplementedError  # draws are made in the order of memory, so it has to lie the same
         name = self.step(call, func, args, kwargs)
-        self.drafts[-1].spec = spec_of(place_tree(found))
-        returns = list(found) if isinstance(found, (tuple, list)) else [found]
+        self.drafts[-1].spec = spec_of(found)
         fresh = [place for place in flat_places(call.result) if place not in written]
-        values = self.spread(name, returns, found)
+        values = self.spread(name, found)
         given = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
         for place, (value, _) in zip(fresh, values, strict=False):
             if value:
@@ -565,17 +584,17 @@ class Writer:
             old = self.read(place)
             self.assign(place, self.fitted(value, place, old))
 
-    def spread(self, name: str, returns: Sequence[Any], found: Any) -> list[tuple[str, Any]]:
+    def spread(self, name: str, found: Any) -> list[tuple[str, Any]]:
         """A name for each tensor among what a step gives, lists opened; what is no tensor stands as ''."""
-        if isinstance(found, Tensor):
-            return [(name, place_of(found))]
+        if type(found) is Place:
+            return [(name, found)]
         made: list[tuple[str, Any]] = []
-        for index, item in enumerate(returns):
-            if isinstance(item, Tensor):
-                made.append((self.item(name, index, place_of(item)), place_of(item)))
-            elif isinstance(item, (tuple, list)):
-                inner = self.item(name, index, place_tree(item))
-                made += [(self.item(inner, i, place_of(each)), place_of(each)) for i, each in enumerate(item)]
+        for index, item in enumerate(found):
+            if type(item) is Place:
+                made.append((self.item(name, index, item), item))
+            elif isinstance(item, tuple):
+                inner = self.item(name, index, item)
+                made += [(self.item(inner, i, each), each) for i, each in enumerate(item)]
             else:
                 made.append(("", None))
         return made
