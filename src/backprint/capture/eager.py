@@ -30,6 +30,7 @@ from backprint.capture.program import (
     result_of,
     shielded,
 )
+from backprint.capture.reach import kept_gradients
 from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, with_outside
 from backprint.capture.tape import Place, Recorder
 from backprint.errors import CaptureError, DataDependentError
@@ -100,7 +101,7 @@ def recorded(program: Program) -> Run:
 def run_once(program: Program) -> Run:
     """One try at it."""
     paths = module_paths(program)
-    with quiet_random():
+    with quiet_random(), kept_gradients(program.target()):
         seed_all(SEED)
         torch.clear_autocast_cache()
         recorder = Recorder(paths)

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.capture import frames
 from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, step
-from backprint.capture.reach import names_of_outside, roots
+from backprint.capture.reach import kept_gradients, names_of_outside, roots
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.settings import quiet_random, seed_all
@@ -58,8 +58,13 @@ class Sighting:
     outside: list[Tensor] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
+    assigned: list[Source | None] = field(default_factory=list)
     silent: bool = False
     accumulates: bool = False
+
+
+SET_DATA = Tensor.data.__set__
+"""The function that modes see where a program assigns to a tensor's `.data`."""
 
 
 class Watch(TorchDispatchMode):
@@ -92,6 +97,8 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if is_number_read(func, args):
+            return args[0]
         given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         for tensor in given:
             self.meet(func, tensor)
@@ -183,6 +190,8 @@ class HookWatch(TorchFunctionMode):
         self.seen, self.paths, self.rewrite = seen, paths, rewrite
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == SET_DATA:
+            self.seen.assigned.append(frames.here(self.paths))
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
         if self.rewrite:
@@ -239,6 +248,11 @@ def _dense(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided
 
 
+def is_number_read(func: Any, args: Any) -> bool:
+    """Whether an operator reads a number that TorchScript keeps in a tensor: modes are handed the number itself."""
+    return func is torch.ops.aten._local_scalar_dense.default and not isinstance(args[0], Tensor)
+
+
 @functools.cache
 def reads_values(func: Any) -> bool:
     """Whether an operator's result is not known from its arguments' shapes."""
@@ -284,6 +298,12 @@ def scout(program: Program) -> tuple[Program, Sighting]:
 
 def watched(program: Program) -> tuple[Watch, Outcome]:
     """One watched run, and the outside tensors as they were."""
+    with kept_gradients(program.target()):
+        return run_watched(program)
+
+
+def run_watched(program: Program) -> tuple[Watch, Outcome]:
+    """The run itself."""
     paths = module_paths(program)
     watch = Watch(paths)
     try:
@@ -298,7 +318,14 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
 
 
 def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
-    """Refuse a program that leaves gradients on tensors, or new state in an optimizer."""
+    """Refuse a program that puts other data into tensors, leaves gradients on them, or new state in an optimizer."""
+    if seen.assigned:
+        where = seen.assigned[0]
+        place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
+        raise CaptureError(
+            f"{program.title} assigns to a tensor's .data{place}: engine 'aot' would lose that; use copy_ under "
+            "torch.no_grad(), or engine 'eager', which keeps it"
+        )
     if seen.accumulates or made:
         left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
         raise CaptureError(
