@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,12 @@ import numpy
 import pytest
 import torch
 import torch._dynamo  # it wraps torch.manual_seed when it is first imported
-import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from programs import PROGRAMS
 from steps import STEPS
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.graph.nouns import Graph, Ref, refs
+from backprint.graph.nouns import Graph
 from backprint.graph.text import parse
 
 QUIET = pytest.mark.filterwarnings(

@@ -144,7 +144,7 @@ class Writer:
 
     def flatten(self, memory: Memory, also: Place) -> Place:
         """One flat value for a storage, filled from the tensors that are known of it."""
-        roots = [place for place in memory.roots if place not in memory.made]
+        roots = [place for place in dict.fromkeys((memory.base, *memory.roots)) if place not in memory.made]
         extent = max(reach(place) for place in (*roots, also))
         wanted = memory.base._replace(shape=(extent,), stride=(1,), offset=0)
         if memory.base == wanted:
@@ -159,12 +159,13 @@ class Writer:
             name = self.emit(aten.as_strided_scatter.default, args, place=wanted)
             memory.made[place] = View(wanted, aten.as_strided.default, (place.shape, place.stride, place.offset))
         memory.base = wanted
+        memory.made.pop(wanted, None)  # the program may have seen the memory so, as a view of what was its base
         memory.names[wanted] = (name, memory.tick)
         return wanted
 
     def prepare(self, place: Place) -> None:
         """Make sure that a write to this tensor can be carried over to its whole storage."""
-        memory = self.memory[place.memory]
+        memory, written = self.memory[place.memory], place
         if sum(root not in memory.made for root in memory.roots) > 1:
             self.flatten(memory, place)
         while place != memory.base:
@@ -173,6 +174,9 @@ class Writer:
                 self.placed(memory, place)
                 return
             place = view.parent
+            if overlaps(place):  # a value of the parent would say twice what lies in one spot
+                self.placed(memory, written)
+                return
 
     def assign(self, place: Place, name: str) -> None:
         """A tensor has a new value: so has all that shares its storage."""
@@ -356,6 +360,12 @@ class Writer:
         given = {leaf for leaf in flat(call.args, call.kwargs) if type(leaf) is Place}
         if type(call.result) is Place and call.result in given:
             return
+        if call.func is aten.as_strided.default and not self.keep_updates and self.memory[call.result.memory].tick:
+            memory = self.memory[call.result.memory]
+            if call.result != memory.base:
+                self.placed(memory, call.result)  # it goes by the storage, and a new value has one of its own
+            self.last = self.read(call.result).name
+            return
         name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
         self.born_as(name, call.result, [place for place in flat(call.args, call.kwargs) if type(place) is Place], call)
         if reads_values(call.func):
@@ -466,7 +476,7 @@ class Writer:
     def way(self, call: Call, place: Place, given: Sequence[Place]) -> tuple[Place, Any, tuple[Any, ...]]:
         """How a view came from the tensor it is of: the first argument, as a rule."""
         parent = next(each for each in given if each.memory == place.memory)
-        if call.args and call.args[0] == parent and not call.kwargs:
+        if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
             return parent, call.func, tuple(call.args[1:])
         return parent, None, ()
 
@@ -517,8 +527,15 @@ class Writer:
     def update(self, call: Call) -> None:
         """A call that changes some of its arguments."""
         written = self.given_out(call) or [place for place in self.changed(call) if type(place) is Place]
+        if not self.keep_updates and len({place.memory for place in written}) < len(written):
+            for each in one_by_one(call):
+                self.update(each)
+            return
         if self.keep_updates:
             self.kept(call, written)
+            return
+        if any(map(overlaps, written)):
+            self.overlapped(call, written)
             return
         for place in written:
             self.prepare(place)
@@ -623,15 +640,7 @@ class Writer:
                 name = self.emit(aten.clone.default, (old,))
                 copies[place] = self.fitted(name, place, old) if dense(place) else name
 
-        def pack(value: Any) -> Any:
-            if type(value) is Place:
-                return Ref(copies[value]) if value in copies else self.read(value)
-            if type(value) in (tuple, list):
-                return type(value)([pack(item) for item in value])
-            return value
-
-        args, kwargs = pack(call.args), {key: pack(value) for key, value in call.kwargs.items()}
-        name = self.step(call, call.func, args, kwargs)
+        name = self.on_copies(call, copies)
         self.drafts[-1].writes = tuple(copies.values())
         fresh = [place for place in flat(call.result) if type(place) is Place and place not in copies]
         if fresh:
@@ -639,6 +648,31 @@ class Writer:
             self.born_as(name, call.result, [place for place in given if place not in copies], call)
         for place, copy in copies.items():
             self.assign(place, copy)
+
+    def on_copies(self, call: Call, copies: Mapping[Place, str]) -> str:
+        """The call as it ran, with copies for some of its arguments."""
+
+        def pack(value: Any) -> Any:
+            if type(value) is Place:
+                return Ref(copies[value]) if value in copies else self.read(value)
+            if type(value) in (tuple, list):
+                return type(value)([pack(item) for item in value])
+            return value
+
+        return self.step(call, call.func, pack(call.args), {key: pack(value) for key, value in call.kwargs.items()})
+
+    def overlapped(self, call: Call, written: Sequence[Place]) -> None:
+        """An update of a tensor that meets itself in memory: in place, on a view of a copy of all that memory."""
+        wholes, views = {}, {}
+        for place in written:
+            whole = self.flatten(self.memory[place.memory], place)
+            wholes[whole] = self.emit(aten.clone.default, (self.read(whole),), place=whole)
+            geometry = (place.shape, place.stride, place.offset)
+            views[place] = self.emit(aten.as_strided.default, (Ref(wholes[whole]), *geometry), place=place)
+        self.on_copies(call, views)
+        self.drafts[-1].writes = (*wholes.values(), *views.values())
+        for whole, copy in wholes.items():
+            self.assign(whole, copy)
 
     def kept(self, call: Call, written: Sequence[Place]) -> None:
         """An update as it ran."""
@@ -747,6 +781,20 @@ def unpermuted(dims: Sequence[int]) -> list[int]:
     """The permutation that undoes another."""
     order = [dim % len(dims) for dim in dims]
     return [order.index(index) for index in range(len(order))]
+
+
+def one_by_one(call: Call) -> Iterator[Call]:
+    """A call on lists of tensors, some of which share memory, as one call for each: so it is what the others see."""
+    count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
+    if count < 2 or not call.func._schema.name.startswith("aten::_foreach_"):
+        raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
+    for index in range(count):
+        each = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
+        named = {
+            key: [item[index]] if type(item) is list and len(item) == count else item
+            for key, item in call.kwargs.items()
+        }
+        yield call._replace(args=tuple(each), kwargs=named)
 
 
 RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
@@ -861,6 +909,18 @@ def dense(place: Place) -> bool:
             return False
         expected *= size
     return True
+
+
+def overlaps(place: Place) -> bool:
+    """Whether two elements of a tensor lie in one spot."""
+    if place.stride is None or 0 in place.shape:
+        return False
+    span = 0
+    for step, size in sorted((step, size) for step, size in zip(place.stride, place.shape, strict=True) if size > 1):
+        if step <= span:
+            return True
+        span += (size - 1) * step
+    return False
 
 
 def flat_places(result: Any) -> list[Place]:

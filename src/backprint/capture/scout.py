@@ -109,6 +109,7 @@ class Watch(TorchDispatchMode):
         node = torch._C._current_autograd_node()
         self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
         result = func(*args, **kwargs)
+        count_writes(func, args)
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
@@ -153,7 +154,7 @@ class Watch(TorchDispatchMode):
             self.seen.silent = True
         if torch.is_grad_enabled() or func._schema.name == "aten::detach" or func._schema.is_mutable:
             return
-        if any(t.requires_grad for t in given) and not self.seen.opaque:
+        if not self.seen.opaque and any(asks(tensor) for tensor in given):
             where = frames.here(self.paths)
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
 
@@ -242,6 +243,20 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
+
+
+def count_writes(func: Any, args: Any) -> None:
+    """Note the writes of an operator on lists in its tensors' versions, which torch leaves out below a mode.
+
+    Views of what was written are new autograd nodes from then on, so gradients hang on it.
+    """
+    if func._schema.is_mutable and func._schema.name.startswith("aten::_foreach_"):
+        torch.autograd.graph.increment_version(args[0])
+
+
+def asks(tensor: Tensor) -> bool:
+    """Whether a tensor, or what it is a view of, asks for a gradient: to ask a changed view makes it a new node."""
+    return bool((tensor._base if tensor._is_view() else tensor).requires_grad)
 
 
 def _dense(tensor: Tensor) -> bool:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
-from backprint.capture.scout import SILENT_WRITERS, Watch, is_number_read, reads_values
+from backprint.capture.scout import SILENT_WRITERS, Watch, count_writes, is_number_read, reads_values
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 
@@ -174,6 +174,8 @@ class Recorder(Watch):
         source = frames.here(self.paths)
         seq = torch._C._autograd._get_sequence_nr()
         result = func(*args, **kwargs)
+        if facts.writes:
+            count_writes(func, args)
         self.tape.calls.append(
             Call(
                 func,
