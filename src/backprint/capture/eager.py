@@ -30,11 +30,12 @@ from backprint.capture.program import (
     result_of,
     shielded,
 )
+from backprint.capture.reach import kept_gradients
 from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, with_outside
 from backprint.capture.tape import Place, Recorder
-from backprint.errors import CaptureError
+from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Graph, Guard, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
-from backprint.settings import quiet_random
+from backprint.settings import quiet_random, uncollected
 from backprint.tree import alias_groups
 
 
@@ -62,7 +63,21 @@ def by_eager(program: Program, options: Options) -> Made:
         raise CaptureError("engine 'eager' sees this run's sizes alone: dynamic=True takes engine 'aot' or 'dynamo'")
     if options.decompose:
         raise CaptureError("engine 'eager' keeps the operators that ran: decompose= takes engine 'aot'")
-    return made(recorded(replace(program, shields=frozenset(program.hooks))), options)
+    with uncollected():
+        found = made(recorded(replace(program, shields=frozenset(program.hooks))), options)
+    if options.specialise is False and found.guards:
+        raise DataDependentError(refusal(found.guards[0]))
+    return found
+
+
+def refusal(guard: Guard) -> str:
+    """Why a program that reads values is not captured where the user wants none taken for granted."""
+    where = guard.source
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    return (
+        f"the run hangs on a value that it read{place} ({guard.text}, from {', '.join(guard.inputs[:6])}). "
+        "Leave specialise=False out to take this run's value and keep it as a guard"
+    )
 
 
 # ------------------------------------------------------------------ the run
@@ -86,7 +101,7 @@ def recorded(program: Program) -> Run:
 def run_once(program: Program) -> Run:
     """One try at it."""
     paths = module_paths(program)
-    with quiet_random():
+    with quiet_random(), kept_gradients(program.target()):
         torch.manual_seed(SEED)
         torch.clear_autocast_cache()
         recorder = Recorder(paths)

@@ -95,9 +95,9 @@ def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made
             if name == list(able)[-1]:
                 raise
             causes[name] = CaptureError(f"{type(error).__name__}: {error}")
-    first = next(iter(causes.values()))
+    kinds = {type(error) for error in causes.values()}
     said = "; ".join(f"{name}: {error}" for name, error in causes.items())
-    raise type(first)(f"no engine captures {program.title}: {said}") from first
+    raise (kinds.pop() if len(kinds) == 1 else CaptureError)(f"no engine captures {program.title}: {said}")
 
 
 def capture_call(

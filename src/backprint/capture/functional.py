@@ -90,6 +90,7 @@ class Writer:
         self.states: dict[str, str] = {}
         self.stream = tape.start
         self.fixed: dict[str, Tensor] = {}
+        self.known: dict[Any, Any] = {}
         self.call: Call | None = None
         self.last = ""
         for memory, roots in tape.roots.items():
@@ -154,7 +155,7 @@ class Writer:
 
     def flatten(self, memory: Memory, also: Place) -> Place:
         """One flat value for a storage, filled from the tensors that are known of it."""
-        roots = [place for place in memory.roots if place not in memory.made]
+        roots = [place for place in dict.fromkeys((memory.base, *memory.roots)) if place not in memory.made]
         extent = max(reach(place) for place in (*roots, also))
         wanted = memory.base._replace(shape=(extent,), stride=(1,), offset=0)
         if memory.base == wanted:
@@ -169,12 +170,13 @@ class Writer:
             name = self.emit(aten.as_strided_scatter.default, args, place=wanted)
             memory.made[place] = View(wanted, aten.as_strided.default, (place.shape, place.stride, place.offset))
         memory.base = wanted
+        memory.made.pop(wanted, None)  # the program may have seen the memory so, as a view of what was its base
         memory.names[wanted] = (name, memory.tick)
         return wanted
 
     def prepare(self, place: Place) -> None:
         """Make sure that a write to this tensor can be carried over to its whole storage."""
-        memory = self.memory[place.memory]
+        memory, written = self.memory[place.memory], place
         if sum(root not in memory.made for root in memory.roots) > 1:
             self.flatten(memory, place)
         while place != memory.base:
@@ -183,6 +185,9 @@ class Writer:
                 self.placed(memory, place)
                 return
             place = view.parent
+            if overlaps(place):  # a value of the parent would say twice what lies in one spot
+                self.placed(memory, written)
+                return
 
     def assign(self, place: Place, name: str) -> None:
         """A tensor has a new value: so has all that shares its storage."""
@@ -266,8 +271,29 @@ class Writer:
 
     def worked_out(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Place:
         """Where the result of a step would lie."""
-        found = func(*self.metas(tuple(args)), **self.metas(dict(kwargs)))
-        return place_of(found)
+        found = self.foreseen(func, tuple(args), kwargs)
+        assert type(found) is Place
+        return found
+
+    def foreseen(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Where the results of a step would lie, as Places: worked out once for tensors that lie alike."""
+        kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
+        alike = (func, self.lies(args), self.lies(kwargs))
+        if alike not in self.known:
+            metas = self.metas({**kwargs, "device": torch.device("meta")} if "device" in kwargs else kwargs)
+            self.known[alike] = place_tree(func(*self.metas(tuple(args)), **metas))
+        return self.known[alike]
+
+    def lies(self, value: Any) -> Any:
+        """Arguments as a key: tensors by how they lie, and numbers by their kind too."""
+        match value:
+            case Ref(name):
+                return self.places[name]._replace(memory=-1)
+            case tuple() | list():
+                return tuple([self.lies(item) for item in value])
+            case dict():
+                return tuple([(key, self.lies(item)) for key, item in value.items()])
+        return type(value), repr(value)
 
     def metas(self, value: Any) -> Any:
         """Arguments with meta tensors for values."""
@@ -344,6 +370,12 @@ class Writer:
         """A call that changes nothing."""
         given = {leaf for leaf in flat(call.args, call.kwargs) if type(leaf) is Place}
         if type(call.result) is Place and call.result in given:
+            return
+        if call.func is aten.as_strided.default and not self.keep_updates and self.memory[call.result.memory].tick:
+            memory = self.memory[call.result.memory]
+            if call.result != memory.base:
+                self.placed(memory, call.result)  # it goes by the storage, and a new value has one of its own
+            self.last = self.read(call.result).name
             return
         name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
         self.born_as(name, call.result, [place for place in flat(call.args, call.kwargs) if type(place) is Place], call)
@@ -455,7 +487,7 @@ class Writer:
     def way(self, call: Call, place: Place, given: Sequence[Place]) -> tuple[Place, Any, tuple[Any, ...]]:
         """How a view came from the tensor it is of: the first argument, as a rule."""
         parent = next(each for each in given if each.memory == place.memory)
-        if call.args and call.args[0] == parent and not call.kwargs:
+        if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
             return parent, call.func, tuple(call.args[1:])
         return parent, None, ()
 
@@ -506,8 +538,15 @@ class Writer:
     def update(self, call: Call) -> None:
         """A call that changes some of its arguments."""
         written = self.given_out(call) or [place for place in self.changed(call) if type(place) is Place]
+        if not self.keep_updates and len({place.memory for place in written}) < len(written):
+            for each in one_by_one(call):
+                self.update(each)
+            return
         if self.keep_updates:
             self.kept(call, written)
+            return
+        if any(map(overlaps, written)):
+            self.overlapped(call, written)
             return
         for place in written:
             self.prepare(place)
@@ -553,16 +592,13 @@ class Writer:
         names = {each.name for each in func._schema.arguments}
         args = self.packed(call.args)
         kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
-        metas = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
-        metas |= {"device": torch.device("meta")} if "device" in metas else {}
-        found = func(*self.metas(tuple(args)), **self.metas(metas))
+        found = self.foreseen(func, args, kwargs)
         if call.state is not None and any(lie(found) != lie(place) for place in written[:1]):
             raise NotImplementedError  # draws are made in the order of memory, so it has to lie the same
         name = self.step(call, func, args, kwargs)
-        self.drafts[-1].spec = spec_of(place_tree(found))
-        returns = list(found) if isinstance(found, (tuple, list)) else [found]
+        self.drafts[-1].spec = spec_of(found)
         fresh = [place for place in flat_places(call.result) if place not in written]
-        values = self.spread(name, returns, found)
+        values = self.spread(name, found)
         given = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
         for place, (value, _) in zip(fresh, values, strict=False):
             if value:
@@ -576,17 +612,17 @@ class Writer:
             old = self.read(place)
             self.assign(place, self.fitted(value, place, old))
 
-    def spread(self, name: str, returns: Sequence[Any], found: Any) -> list[tuple[str, Any]]:
+    def spread(self, name: str, found: Any) -> list[tuple[str, Any]]:
         """A name for each tensor among what a step gives, lists opened; what is no tensor stands as ''."""
-        if isinstance(found, Tensor):
-            return [(name, place_of(found))]
+        if type(found) is Place:
+            return [(name, found)]
         made: list[tuple[str, Any]] = []
-        for index, item in enumerate(returns):
-            if isinstance(item, Tensor):
-                made.append((self.item(name, index, place_of(item)), place_of(item)))
-            elif isinstance(item, (tuple, list)):
-                inner = self.item(name, index, place_tree(item))
-                made += [(self.item(inner, i, place_of(each)), place_of(each)) for i, each in enumerate(item)]
+        for index, item in enumerate(found):
+            if type(item) is Place:
+                made.append((self.item(name, index, item), item))
+            elif isinstance(item, tuple):
+                inner = self.item(name, index, item)
+                made += [(self.item(inner, i, each), each) for i, each in enumerate(item)]
             else:
                 made.append(("", None))
         return made
@@ -615,15 +651,7 @@ class Writer:
                 name = self.emit(aten.clone.default, (old,))
                 copies[place] = self.fitted(name, place, old) if dense(place) else name
 
-        def pack(value: Any) -> Any:
-            if type(value) is Place:
-                return Ref(copies[value]) if value in copies else self.read(value)
-            if type(value) in (tuple, list):
-                return type(value)([pack(item) for item in value])
-            return value
-
-        args, kwargs = pack(call.args), {key: pack(value) for key, value in call.kwargs.items()}
-        name = self.step(call, call.func, args, kwargs)
+        name = self.on_copies(call, copies)
         self.drafts[-1].writes = tuple(copies.values())
         fresh = [place for place in flat(call.result) if type(place) is Place and place not in copies]
         if fresh:
@@ -631,6 +659,31 @@ class Writer:
             self.born_as(name, call.result, [place for place in given if place not in copies], call)
         for place, copy in copies.items():
             self.assign(place, copy)
+
+    def on_copies(self, call: Call, copies: Mapping[Place, str]) -> str:
+        """The call as it ran, with copies for some of its arguments."""
+
+        def pack(value: Any) -> Any:
+            if type(value) is Place:
+                return Ref(copies[value]) if value in copies else self.read(value)
+            if type(value) in (tuple, list):
+                return type(value)([pack(item) for item in value])
+            return value
+
+        return self.step(call, call.func, pack(call.args), {key: pack(value) for key, value in call.kwargs.items()})
+
+    def overlapped(self, call: Call, written: Sequence[Place]) -> None:
+        """An update of a tensor that meets itself in memory: in place, on a view of a copy of all that memory."""
+        wholes, views = {}, {}
+        for place in written:
+            whole = self.flatten(self.memory[place.memory], place)
+            wholes[whole] = self.emit(aten.clone.default, (self.read(whole),), place=whole)
+            geometry = (place.shape, place.stride, place.offset)
+            views[place] = self.emit(aten.as_strided.default, (Ref(wholes[whole]), *geometry), place=place)
+        self.on_copies(call, views)
+        self.drafts[-1].writes = (*wholes.values(), *views.values())
+        for whole, copy in wholes.items():
+            self.assign(whole, copy)
 
     def kept(self, call: Call, written: Sequence[Place]) -> None:
         """An update as it ran."""
@@ -745,6 +798,20 @@ def unpermuted(dims: Sequence[int]) -> list[int]:
     return [order.index(index) for index in range(len(order))]
 
 
+def one_by_one(call: Call) -> Iterator[Call]:
+    """A call on lists of tensors, some of which share memory, as one call for each: so it is what the others see."""
+    count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
+    if count < 2 or not call.func._schema.name.startswith("aten::_foreach_"):
+        raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
+    for index in range(count):
+        each = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
+        named = {
+            key: [item[index]] if type(item) is list and len(item) == count else item
+            for key, item in call.kwargs.items()
+        }
+        yield call._replace(args=tuple(each), kwargs=named)
+
+
 RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
 """Updates in place whose plain form has another name."""
 
@@ -857,6 +924,18 @@ def dense(place: Place) -> bool:
             return False
         expected *= size
     return True
+
+
+def overlaps(place: Place) -> bool:
+    """Whether two elements of a tensor lie in one spot."""
+    if place.stride is None or 0 in place.shape:
+        return False
+    span = 0
+    for step, size in sorted((step, size) for step, size in zip(place.stride, place.shape, strict=True) if size > 1):
+        if step <= span:
+            return True
+        span += (size - 1) * step
+    return False
 
 
 def flat_places(result: Any) -> list[Place]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,24 +38,42 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
     yield from (target.__kwdefaults__ or {}).items()
 
 
-def names_of_outside(target: Any) -> dict[int, str]:
-    """A name for every tensor that the callable's roots lead to, by identity."""
-    found: dict[int, str] = {}
+def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor that the callable's roots lead to, with a name."""
     visited: set[int] = set()
-    queue: list[tuple[str, Any, int]] = [(name, value, 0) for name, value in roots(target)]
+    queue: deque[tuple[str, Any, int]] = deque((name, value, 0) for name, value in roots(target))
     while queue and len(visited) < 100_000:
-        name, value, depth = queue.pop(0)
+        name, value, depth = queue.popleft()
         if isinstance(value, Tensor):
-            found.setdefault(id(value), name)
-            if value.is_leaf and value.grad is not None:
-                found.setdefault(id(value.grad), f"{name}.grad")
+            yield name, value
             continue
         if id(value) in visited or depth > 6:
             continue
         visited.add(id(value))
         for key, child in children(value):
             queue.append((".".join(part for part in (name, key) if part), child, depth + 1))
+
+
+def names_of_outside(target: Any) -> dict[int, str]:
+    """A name for every tensor that the callable's roots lead to, by identity; their gradients among them."""
+    found: dict[int, str] = {}
+    for name, tensor in tensors_of(target):
+        found.setdefault(id(tensor), name)
+        if tensor.is_leaf and tensor.grad is not None:
+            found.setdefault(id(tensor.grad), f"{name}.grad")
     return found
+
+
+@contextlib.contextmanager
+def kept_gradients(target: Any) -> Iterator[None]:
+    """The gradients on all leaves that the callable reaches as they were: a step may drop one before it reads it."""
+    before = {id(leaf): (leaf, leaf.grad) for _, leaf in tensors_of(target) if leaf.is_leaf}
+    try:
+        yield
+    finally:
+        for leaf, gradient in before.values():
+            if leaf.grad is not gradient:
+                leaf.grad = gradient
 
 
 def children(value: Any) -> Iterator[tuple[str, Any]]:

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from backprint.capture import frames
 from backprint.capture.fake import UNKNOWN_VALUES, World
 from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, step
-from backprint.capture.reach import names_of_outside, roots
+from backprint.capture.reach import kept_gradients, names_of_outside, roots
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.settings import quiet_random
@@ -63,12 +63,17 @@ class Sighting:
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
     unseen: list[tuple[str, Source | None]] = field(default_factory=list)
+    assigned: list[Source | None] = field(default_factory=list)
     silent: bool = False
     accumulates: bool = False
     reentrant: bool = False
     casts: int = 0
     outcome: Outcome | None = None
     packs: list[Source | None] = field(default_factory=list)
+
+
+SET_DATA = Tensor.data.__set__
+"""The function that modes see where a program assigns to a tensor's `.data`."""
 
 
 class Watch(TorchDispatchMode):
@@ -111,6 +116,8 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if is_number_read(func, args):
+            return args[0]
         given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
@@ -138,6 +145,7 @@ class Watch(TorchDispatchMode):
                 f"{func} has no fake kernel{place}, so it cannot run without values: "
                 "register one with torch.library.register_fake, or capture without fake=True"
             ) from error
+        count_writes(func, args)
         for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
@@ -204,7 +212,7 @@ class Watch(TorchDispatchMode):
             self.seen.silent = True
         if torch.is_grad_enabled() or func._schema.name == "aten::detach" or func._schema.is_mutable:
             return
-        if any(t.requires_grad for t in given) and not self.seen.opaque:
+        if not self.seen.opaque and any(asks(tensor) for tensor in given):
             where = frames.here(self.paths)
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
 
@@ -242,6 +250,8 @@ class HookWatch(TorchFunctionMode):
         self.seen, self.paths, self.rewrite = seen, paths, rewrite
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == SET_DATA:
+            self.seen.assigned.append(frames.here(self.paths))
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
         if func in UNSEEN and not frames.printing():
@@ -334,6 +344,20 @@ def unknown(reading: Reading) -> str:
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
 
 
+def count_writes(func: Any, args: Any) -> None:
+    """Note the writes of an operator on lists in its tensors' versions, which torch leaves out below a mode.
+
+    Views of what was written are new autograd nodes from then on, so gradients hang on it.
+    """
+    if func._schema.is_mutable and func._schema.name.startswith("aten::_foreach_"):
+        torch.autograd.graph.increment_version(args[0])
+
+
+def asks(tensor: Tensor) -> bool:
+    """Whether a tensor, or what it is a view of, asks for a gradient: to ask a changed view makes it a new node."""
+    return bool((tensor._base if tensor._is_view() else tensor).requires_grad)
+
+
 def _dense(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided
 
@@ -341,6 +365,11 @@ def _dense(tensor: Tensor) -> bool:
 def writes(func: Any) -> bool:
     """Whether an operator changes an argument."""
     return bool(func._schema.is_mutable or func._schema.name in SILENT_WRITERS)
+
+
+def is_number_read(func: Any, args: Any) -> bool:
+    """Whether an operator reads a number that TorchScript keeps in a tensor: modes are handed the number itself."""
+    return func is torch.ops.aten._local_scalar_dense.default and not isinstance(args[0], Tensor)
 
 
 @functools.cache
@@ -395,6 +424,12 @@ def scout(program: Program) -> tuple[Program, Sighting]:
 
 def watched(program: Program) -> tuple[Watch, Outcome]:
     """One watched run, and the outside tensors as they were."""
+    with kept_gradients(program.target()):
+        return run_watched(program)
+
+
+def run_watched(program: Program) -> tuple[Watch, Outcome]:
+    """The run itself."""
     paths = module_paths(program)
     compiled = any(compiled_parts(program))
     watch = Watch(paths, not compiled, program.world)
@@ -430,7 +465,12 @@ def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
 
 
 def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
-    """Refuse a program that leaves gradients on tensors, or new state in an optimizer."""
+    """Refuse a program that puts other data into tensors, hooks what is saved, leaves gradients or new state."""
+    if seen.assigned:
+        raise CaptureError(
+            f"{program.title} assigns to a tensor's .data{frames.place(seen.assigned[0])}: engine 'aot' would lose "
+            "that; use copy_ under torch.no_grad(), or engine 'eager', which keeps it"
+        )
     if seen.packs:
         raise CaptureError(
             f"{program.title} hooks the tensors that autograd saves{frames.place(seen.packs[0])}: engine 'aot' would "

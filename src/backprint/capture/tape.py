@@ -4,12 +4,13 @@ A tensor is a Place: its storage, and how it lies in it. Python's identity would
 tensor back as a new object; its memory is the same. No tensor is kept alive, only the names of its storage.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
-`torch._C._autograd._get_sequence_nr`, `torch.utils._python_dispatch`, `torch._ops`.
+`torch._C._autograd._get_sequence_nr`, `torch._C.DisableTorchFunction`, `torch.utils._python_dispatch`, `torch._ops`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
-from backprint.capture.scout import SILENT_WRITERS, Watch, reads_values
+from backprint.capture.scout import SILENT_WRITERS, Watch, count_writes, is_number_read, reads_values
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 
@@ -36,6 +37,9 @@ class Place(NamedTuple):
     device: torch.device
     layout: torch.layout
     lazy: tuple[bool, bool]
+
+
+STRIDED, EAGER = torch.strided, (False, False)
 
 
 class Call(NamedTuple):
@@ -84,6 +88,10 @@ class Recorder(Watch):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # compiled functions run as eager ones here, so no call needs to be kept from Dynamo
+
     def __init__(self, paths: Mapping[int, str]) -> None:
         super().__init__(paths)
         self.tape = Tape(start=state_of_generator(None))
@@ -129,6 +137,9 @@ class Recorder(Watch):
         key = storage_key(tensor)
         if key not in self.memories:
             self.learn(tensor, frozenset())
+        if tensor.layout is torch.strided and not tensor.is_complex() and not tensor.is_neg():
+            shape, stride, offset = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+            return Place(self.memories[key], tensor.dtype, shape, stride, offset, tensor.device, STRIDED, EAGER)
         strided = tensor.layout is torch.strided
         return Place(
             self.memories[key],
@@ -144,25 +155,31 @@ class Recorder(Watch):
     # -------------------------------------------------------------- writing down
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if isinstance(func, torch._ops.HigherOrderOperator):
-            raise CaptureError(f"the higher-order operator {func._name!r} cannot be opened into what it runs")
+        with torch._C.DisableTorchFunction():  # what is asked of tensors here is not the program's doing
+            return self.written_down(func, types, args, kwargs or {})
+
+    def written_down(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Run one operator and put it on the tape."""
         if any(kind not in PLAIN for kind in types):
             return NotImplemented
-        if func.namespace in ("profiler", "_profiler"):
+        if is_number_read(func, args):
+            return args[0]
+        facts = facts_of(func)
+        if not facts.counts:
             return func(*args, **kwargs)
-        writes = func._schema.is_mutable or func._schema.name in SILENT_WRITERS
-        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, writes))
+        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes))
         state, generator = None, None
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if facts.draws:
             generator = kwargs.get("generator") or next((a for a in args if isinstance(a, torch.Generator)), None)
             state = state_of_generator(generator)
-        if self.tape.boundary is None:
+        if self.tape.boundary is None and (facts.silent or not torch.is_grad_enabled()):
             self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
         node = torch._C._current_autograd_node()
         source = frames.here(self.paths)
         seq = torch._C._autograd._get_sequence_nr()
         result = func(*args, **kwargs)
+        if facts.writes:
+            count_writes(func, args)
         self.tape.calls.append(
             Call(
                 func,
@@ -214,6 +231,26 @@ class Recorder(Watch):
             yield
 
 
+class Facts(NamedTuple):
+    """What recording has to know of an operator: whether it counts, changes arguments, says so, and draws."""
+
+    counts: bool
+    writes: bool
+    silent: bool
+    draws: bool
+
+
+@functools.cache
+def facts_of(func: Any) -> Facts:
+    """The Facts of an operator; one of a higher order has none."""
+    if isinstance(func, torch._ops.HigherOrderOperator):
+        raise CaptureError(f"the higher-order operator {func._name!r} cannot be opened into what it runs")
+    silent = func._schema.name in SILENT_WRITERS
+    draws = torch.Tag.nondeterministic_seeded in func.tags
+    counts = func.namespace not in ("profiler", "_profiler")
+    return Facts(counts, func._schema.is_mutable or silent, silent, draws)
+
+
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
@@ -236,11 +273,17 @@ def state_of_generator(generator: torch.Generator | None) -> bytes:
     return bytes(state.numpy().tobytes())
 
 
+LEAVES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout})
+"""Kinds of arguments that hold no tensors."""
+
+
 def packed(value: Any, place: Callable[[Tensor], Place]) -> Any:
     """Arguments or results with Places for tensors."""
-    if isinstance(value, Tensor):
-        return place(value)
     kind = type(value)
+    if kind in LEAVES:
+        return value
+    if kind is Tensor or isinstance(value, Tensor):
+        return place(value)
     if kind is tuple:
         return tuple([packed(item, place) for item in value])
     if kind is list:

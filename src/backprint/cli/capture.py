@@ -31,7 +31,11 @@ LOSSES = ("sum", "mean")
 @click.option(
     "--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save."
 )
-@click.option("--specialise", is_flag=True, help="Go through .item() and data-dependent sizes, keeping them as guards.")
+@click.option(
+    "--specialise/--no-specialise",
+    default=None,
+    help="Go through .item() and data-dependent sizes, keeping them as guards (the default), or refuse them.",
+)
 @click.option("--dynamic", is_flag=True, help="Keep the sizes of inputs symbolic, with the conditions on them.")
 @click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
 @click.option("--device", help="Move the model and its inputs here first.")

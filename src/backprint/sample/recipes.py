@@ -170,9 +170,16 @@ def spread(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
     limit = torch.finfo(torch.float64 if flat.dtype is torch.float64 else torch.float32).max
     if not (math.isfinite(low) and math.isfinite(high) and high - low <= limit):
         return None
-    mean = float(flat.sum(dtype=torch.float64)) / flat.numel()
-    squares = sum(float((part.double() - mean).square_().sum()) for part in flat.split(2**18))
-    std = math.sqrt(squares / flat.numel())
+    parts = flat.split(2**18)
+    near = float(parts[0].double().mean())  # both sums in one pass, about a value near the mean so that no digits go
+    total, squares = 0.0, 0.0
+    for part in parts:
+        apart = part.double() - near
+        total, squares = total + float(apart.sum()), squares + float(apart.dot(apart))
+    if not math.isfinite(squares):
+        return None
+    beside = total / flat.numel()
+    mean, std = near + beside, math.sqrt(max(0.0, squares / flat.numel() - beside * beside))
     return (float(f"{mean:.7g}"), float(f"{std:.7g}")) if math.isfinite(mean) and std <= limit else None
 
 
