@@ -15,7 +15,7 @@ from backprint.capture import aot
 from backprint.capture.build import build
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
-from backprint.capture.program import Outcome, Program, is_slot, read_call, step
+from backprint.capture.program import Outcome, Program, is_slot, read_call, refuse_sparse, step
 from backprint.capture.scout import SEED, scout
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
@@ -26,6 +26,7 @@ MODES = (None, "train", "eval")
 
 def by_aot(program: Program, options: Options) -> Made:
     """Engine `aot`: AOTAutograd's joint graph, cut in two."""
+    refuse_sparse(program, "aot")
     program, seen = scout(program)
     traced = aot.trace(program, seen, options.specialise, options.partition, options.decompose)
     pair, constants, guards = build(program, traced)
@@ -164,6 +165,7 @@ class Origin:
     def __init__(self, made: Made) -> None:
         self.program = made.program
         self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
+        self.tangents = made.tangents
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
 
     @property

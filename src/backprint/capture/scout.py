@@ -25,7 +25,7 @@ from backprint.capture.reach import names_of_outside, roots
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.settings import quiet_random, seed_all
-from backprint.tree import alias_groups
+from backprint.tree import alias_groups, parts
 
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
@@ -79,7 +79,7 @@ class Watch(TorchDispatchMode):
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
             if name in callers:
-                self.callers[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
+                self.callers |= {storage._cdata: storage for storage in storages(tensor)}
         return self
 
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
@@ -92,8 +92,10 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         for tensor in given:
+            if not _dense(tensor):
+                raise CaptureError(self.sparse(func, tensor, "takes"))
             self.meet(func, tensor)
-        names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
+        names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given))
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
         self.judge(func, given)
@@ -102,25 +104,23 @@ class Watch(TorchDispatchMode):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
             elif isinstance(leaf, Tensor):
-                raise CaptureError(self.sparse(func, leaf))
+                raise CaptureError(self.sparse(func, leaf, "gives"))
         if reads_values(func):
             self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
         return result
 
-    def sparse(self, func: Any, tensor: Tensor) -> str:
+    def sparse(self, func: Any, tensor: Tensor, verb: str) -> str:
         """Why a program with sparse tensors is refused, and where it makes one."""
         where = frames.here(self.paths)
         place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
         kind = str(tensor.layout)[6:]
         return (
-            f"{func} gives a {kind} tensor{place}: engine 'aot' would lose its gradients; "
-            "keep that part outside, or dense"
+            f"{func} {verb} a {kind} tensor{place}: engine 'aot' would lose its gradients; "
+            "engine='eager' takes sparse tensors, or keep that part outside, or dense"
         )
 
     def meet(self, func: Any, tensor: Tensor) -> None:
         """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
-        if not _dense(tensor):
-            return
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
@@ -167,8 +167,10 @@ class Watch(TorchDispatchMode):
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         for tensor, gradient, content in self.grads:
             tensor.grad = gradient
-            if gradient is not None and content is not None:
+            if gradient is not None and content is not None and _dense(gradient):
                 gradient.data.copy_(content)
+            elif gradient is not None and content is not None:
+                gradient.data = content
 
 
 class HookWatch(TorchFunctionMode):
@@ -202,6 +204,11 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
+
+
+def storages(tensor: Tensor) -> list[Any]:
+    """The storages that a tensor's elements lie in: a sparse one has several, that of its values last."""
+    return [part.untyped_storage() for part in parts(tensor)]
 
 
 def _dense(tensor: Tensor) -> bool:

@@ -123,7 +123,7 @@ def check(port: Port, value: Any, env: dict[str, Any]) -> None:
         return
     if not isinstance(value, Tensor):
         raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {type(value).__name__}")
-    same = len(value.shape) == len(spec.shape)
+    same = len(value.shape) == len(spec.shape) and str(value.layout)[6:] == spec.layout
     for given, size in zip(value.shape, spec.shape, strict=False):
         if isinstance(size, int):
             same = same and given == size
@@ -131,7 +131,10 @@ def check(port: Port, value: Any, env: dict[str, Any]) -> None:
             same = same and env.setdefault(size, given) == given
     if not same or str(value.dtype)[6:] != spec.dtype:
         shape = ", ".join(map(str, value.shape))
-        raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {str(value.dtype)[6:]}[{shape}]")
+        layout = "" if value.layout is torch.strided else f" {str(value.layout)[6:]}"
+        raise ReplayError(
+            f"input {port.name!r} is {show_spec(spec)}; given is a {str(value.dtype)[6:]}[{shape}]{layout}"
+        )
 
 
 def last_uses(graph: Graph) -> dict[int, list[str]]:

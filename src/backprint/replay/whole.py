@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from backprint.errors import GuardError, ReplayError
 from backprint.graph.nouns import Capture, Graph
 from backprint.replay.run import key_of, run
-from backprint.tree import name_of, positional
+from backprint.tree import name_of, ones_like, positional
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,19 @@ def pull(
         if not isinstance(outputs[name], Tensor):
             raise ReplayError(f"output {name!r} must be a tensor, not a {type(outputs[name]).__name__}")
         tangent = (tangents or {}).get(name)
-        tangent = torch.ones_like(outputs[name]) if tangent is None else tangent
-        if tangent.shape != outputs[name].shape:
+        tangent = ones_like(outputs[name]) if tangent is None else tangent
+        if tangent.shape != outputs[name].shape or tangent.layout is not outputs[name].layout:
             raise ReplayError(
-                f"the tangent of {name!r} is {list(tangent.shape)}, the output {list(outputs[name].shape)}: "
-                "they must be alike"
+                f"the tangent of {name!r} is {said(tangent)}, the output {said(outputs[name])}: they must be alike"
             )
         feed[f"tangent {name}"] = tangent
     return dict(zip((port.name for port in backward.outputs), run(backward, feed, strict=False), strict=True))
+
+
+def said(tensor: Tensor) -> str:
+    """A tensor's shape, and its layout where that is a sparse one."""
+    layout = "" if tensor.layout is torch.strided else f" {str(tensor.layout)[6:]}"
+    return f"{list(tensor.shape)}{layout}"
 
 
 # ------------------------------------------------------------------ arguments to ports
