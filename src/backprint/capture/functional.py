@@ -395,12 +395,25 @@ class Writer:
         given = {leaf for leaf in flat(call.args, call.kwargs) if type(leaf) is Place}
         if type(call.result) is Place and call.result in given:
             return
+        if call.func in ASKED:
+            self.asked(call)
+            return
         name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
         self.born_as(name, call.result, [place for place in flat(call.args, call.kwargs) if type(place) is Place], call)
         if reads_values(call.func):
             self.guard(name, call.result)
         elif any(place.layout is not torch.strided for place in given):
             self.guard_structure(call, name)
+
+    def asked(self, call: Call) -> None:
+        """A call that fills what its backward needs only where an argument asks for a gradient: so that one asks."""
+        args = list(self.packed(call.args))
+        bare = self.emit(aten.detach.default, (args[ASKED[call.func]],), place=call.args[ASKED[call.func]])
+        args[ASKED[call.func]] = Ref(self.emit(aten.requires_grad_.default, (Ref(bare),), place=self.places[bare]))
+        name = self.step(call, call.func, args, self.packed_kwargs(call))
+        for index, place in enumerate(call.result):
+            each = self.emit(aten.detach.default, (Ref(self.item(name, index, place)),), place=place)
+            self.enter(each, place, (), functools.partial(View, place, None, ()))
 
     def guard_structure(self, call: Call, name: str) -> None:
         """What the program saw of how a sparse tensor is built: how many values it has, whether it is coalesced."""
@@ -863,6 +876,9 @@ PARTS: dict[torch.layout, tuple[Any, ...]] = {
 
 OPENED = frozenset({func for row in PARTS.values() for func in row} | {aten.indices.default})
 """Operators whose result's size is how many values a sparse tensor has."""
+
+ASKED = {aten._sparse_mm_reduce_impl.default: 1}
+"""Operators that leave memory unwritten where no argument asks for a gradient, and the argument that then does."""
 
 FROM_DENSE = (
     aten._to_sparse.default,
