@@ -634,7 +634,10 @@ class Writer:
             self.copied(call, written)
 
     def update_sparse(self, call: Call, before: Place, func: Any) -> None:
-        """A call that changes a sparse tensor: its values in place, or it has other parts from now on."""
+        """A call that changes a sparse tensor: its values in place, or it has other parts from now on.
+
+        The plain form of an update of a COO tensor may give it coalesced where the update does not: it runs on a copy.
+        """
         place, old = call.result, self.read(before)
         given = [each for each in flat(call.args, call.kwargs) if type(each) is Place]
         built = self.built(place, given)
@@ -643,7 +646,9 @@ class Writer:
             self.sparse[place] = Sparse(old.name, self.ticks(place), *built)
             self.places[old.name] = place
             return
-        if func is not None and all(each.dtype == before.dtype for each in given):
+        turned = torch.Tag.inplace_view in call.func.tags
+        exact = turned or call.func is aten._coalesced_.default or place.layout is not torch.sparse_coo
+        if func is not None and exact and all(each.dtype == before.dtype for each in given):
             names = {each.name for each in func._schema.arguments}
             kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
             name = self.step(call, func, self.packed(call.args), kwargs)
@@ -653,7 +658,6 @@ class Writer:
             self.step(call, call.func, *self.with_copies(call, {before: name}))
             self.drafts[-1].writes = (name,)
         self.places[name] = place
-        turned = torch.Tag.inplace_view in call.func.tags
         if call.func is not aten._coalesced_.default:
             for index, (part, was) in enumerate(zip(place.parts, before.parts, strict=True)):
                 if part.memory == was.memory and (turned or index == len(place.parts) - 1):
