@@ -244,7 +244,7 @@ def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:
         return fit_inputs(capture, capture.origin.values(), data, exact)
     if data == "none":
         return without_data(capture.recipes)
-    kept = ("exact", "view")
+    kept = ("exact", "view", "sparse")
     if data == "exact" and any(
         recipe.kind not in kept for name, recipe in capture.recipes.recipes.items() if not name.startswith("tangent ")
     ):

@@ -1,4 +1,10 @@
-"""Names of the leaves in a call's arguments and results, and copies that keep aliasing: for capture and replay."""
+"""Names of the leaves in a call's arguments and results, and copies that keep aliasing: for capture and replay.
+
+A sparse tensor is its parts, strided tensors each: indices and values, or compressed indices, plain indices and values.
+
+Private torch APIs of this module, tried on torch 2.13: `Tensor._indices`, `Tensor._values`,
+`aten._sparse_coo_tensor_unsafe`, `aten._sparse_compressed_tensor_unsafe`, `torch._neg_view`.
+"""
 
 from __future__ import annotations
 
@@ -73,22 +79,61 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], Any]:
 
 
 def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Detached copies: same strides, and tensors that share memory share it again."""
+    """Detached copies: same strides, and tensors that share memory share it again, parts of sparse ones among them."""
     bases: dict[int, Any] = {}
-    copies = {}
     with torch.no_grad():
-        for name, tensor in values.items():
-            storage = tensor.untyped_storage()
-            key = storage._cdata
-            if key not in bases:
-                bases[key] = storage.clone()
-            empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
-            copies[name] = empty.set_(bases[key], tensor.storage_offset(), tensor.shape, tensor.stride())
-            if tensor.is_conj():
-                copies[name] = copies[name].conj()
-            if tensor.is_neg():
-                copies[name] = torch._neg_view(copies[name])
-    return copies
+        return {name: copy_value(tensor, bases) for name, tensor in values.items()}
+
+
+def copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
+    """A copy in copied memory; `bases` holds the copies of storages made so far."""
+    if tensor.layout is not torch.strided:
+        return joined(tensor, [copy_value(part, bases) for part in parts(tensor)])
+    storage = tensor.untyped_storage()
+    if storage._cdata not in bases:
+        bases[storage._cdata] = storage.clone()
+    empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
+    copy = empty.set_(bases[storage._cdata], tensor.storage_offset(), tensor.shape, tensor.stride())
+    copy = copy.conj() if tensor.is_conj() else copy
+    return torch._neg_view(copy) if tensor.is_neg() else copy
+
+
+ROWS = (torch.sparse_csr, torch.sparse_bsr)
+"""Compressed layouts whose rows are compressed; the others' columns are."""
+
+
+def parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensor itself, or a sparse one's strided parts, its values last; without their history."""
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    with torch.no_grad():
+        tensor = tensor.detach()
+        if tensor.layout is torch.sparse_coo:
+            return tensor._indices(), tensor._values()
+        if tensor.layout in ROWS:
+            return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+
+
+def joined(like: Tensor, given: Sequence[Tensor]) -> Tensor:
+    """A sparse tensor like another, of these parts; it shares their memory."""
+    aten = torch.ops.aten
+    made: Tensor
+    if like.layout is torch.sparse_coo:
+        made = aten._sparse_coo_tensor_unsafe(*given, like.shape, is_coalesced=like.is_coalesced())
+    else:
+        made = aten._sparse_compressed_tensor_unsafe(
+            *given, like.shape, dtype=like.dtype, layout=like.layout, device=like.device
+        )
+    return made
+
+
+def ones_like(tensor: Tensor) -> Tensor:
+    """The tangent that an output has where none is given: ones, for a sparse tensor in its own places."""
+    if tensor.layout is torch.strided:
+        return torch.ones_like(tensor)
+    *indices, values = parts(tensor)
+    return joined(tensor, [*(each.clone() for each in indices), torch.ones_like(values)])
 
 
 def plain_leaves(*values: Any) -> Iterator[Any]:
@@ -103,9 +148,10 @@ def plain_leaves(*values: Any) -> Iterator[Any]:
 
 
 def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
-    """The names of tensors that share memory, group by group."""
+    """The names of tensors that share memory, group by group; a sparse tensor's memory is that of its values."""
     groups: dict[int, list[str]] = {}
     for name, tensor in values.items():
-        if tensor.numel():
-            groups.setdefault(tensor.untyped_storage()._cdata, []).append(name)
+        memory = parts(tensor)[-1]
+        if memory.numel():
+            groups.setdefault(memory.untyped_storage()._cdata, []).append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]

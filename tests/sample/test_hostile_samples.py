@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -720,3 +721,60 @@ def test_the_nastiest_within_four_gigabytes_and_twenty_seconds(
     words = ("RefusedError", "SampleError", "GraphError", "ReplayError", "failed", "wrong")
     assert done.stdout.strip() in words, (done.stdout, done.stderr[-2000:])
     assert list(here.iterdir()) == []
+
+
+# ------------------------------------------------------------------ sparse tensors
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sample with a sparse input and a sparse result."""
+    x = torch.diag(torch.arange(1.0, 100.0)).to_sparse()
+    path: Path = bp.capture(lambda x: x * 2, x, engine="eager").save(tmp_path_factory.mktemp("sparse") / "sample")
+    return path
+
+
+def parts(**rows: Any) -> Change:
+    """The facts of the sparse recipe with other fields."""
+    return said(lambda content: content["recipes"]["x"]["facts"].update(rows))
+
+
+def row(**rows: Any) -> Change:
+    """The witness of the sparse result with other fields."""
+    return said(lambda content: content["witness"]["output output"].update(rows))
+
+
+SPARSE: dict[str, tuple[Change, str]] = {
+    "another layout": (
+        parts(layout="sparse_csr", of=["x/indices", "x/indices", "x/values"], coalesced=0),
+        r"makes float32\[99, 99\] sparse_csr where the graph takes f32\[99, 99\] sparse_coo",
+    ),
+    "no sparse tensor": (
+        recipe("x", kind="constant", facts={"value": 1.0}),
+        r"makes float32\[99, 99\] where the graph takes f32\[99, 99\] sparse_coo",
+    ),
+    "parts of nothing": (parts(of=["x/indices", "evil"]), "a sparse of 'evil', which is not among"),
+    "parts of itself": (parts(of=["x/indices", "x"]), "a sparse of 'x', which is not among"),
+    "indices out of range": (
+        recipe("x/indices", kind="integers", facts={"low": 0, "high": 10**6}),
+        "its parts do not make a sparse_coo tensor",
+    ),
+    "indices of floats": (
+        recipe("x/indices", kind="constant", dtype="float32", facts={"value": 1.0}),
+        "its parts do not make a sparse_coo tensor",
+    ),
+    "a witness without places": (row(places=None), "witness.output output.places: expected list"),
+    "a witness of other places": (row(places=["0" * 16, "0" * 16], digest="0" * 16), "in other places"),
+    "a witness with more values": (row(values=[3]), "8 values where float32.3. begins with 3"),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_forged_sparse_sample_is_refused_or_fails(name: str, sparse: Path, tmp_path: Path) -> None:
+    change, message = SPARSE[name]
+    folder = tmp_path / "sample"
+    shutil.copytree(sparse, folder)
+    change(folder)
+    verdict = bp.load(folder).verify()[0]
+    assert verdict.verdict in ("failed", "wrong")
+    assert re.search(message, verdict.detail), verdict.detail

@@ -18,6 +18,7 @@ import torch
 
 from backprint.errors import ReplayError, SampleError, UsageError
 from backprint.sample import generator
+from backprint.sample.recipe_json import PARTS_OF
 from backprint.sample.recipes import (
     KINDS,
     Recipe,
@@ -31,6 +32,8 @@ from backprint.sample.recipes import (
     redraw,
     to_json,
 )
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 COMPLEX = ("complex64", "complex128")
@@ -182,7 +185,8 @@ def test_each_kind_and_dtype_makes_the_golden_bits(kind, dtype):
 
 def test_the_table_of_golden_bits_is_whole():
     assert set(DIGESTS) == set(CASES)
-    assert set(KINDS) == set(generator.DRAWS) | {"exact", "view", "none"} == set(FACTS) | {"exact", "view", "none"}
+    rest = {"exact", "view", "sparse", "none"}
+    assert set(KINDS) == set(generator.DRAWS) | rest == set(FACTS) | rest
 
 
 @pytest.mark.parametrize("chunk", [3, 64, 2**20])
@@ -504,6 +508,100 @@ def test_a_view_of_nothing_is_refused_by_name():
         make_all({"v": view, "base": short}, {})
 
 
+LAYOUTS = {"sparse_coo": None, "sparse_csr": None, "sparse_csc": None, "sparse_bsr": (2, 2), "sparse_bsc": (2, 2)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int32])
+def test_a_sparse_tensor_keeps_its_places_and_draws_its_values(layout, dtype):
+    torch.manual_seed(0)
+    full = torch.where(torch.rand(40, 60) < 0.2, torch.randn(40, 60) * 1000, 0).to(dtype)
+    tensor = full.to_sparse(layout=getattr(torch, layout), blocksize=LAYOUTS[layout])
+    recipes = fit_all({"x": tensor}, 3)
+    assert list(recipes) == ["x", *(f"x/{part}" for part in PARTS_OF[layout])]
+    assert {recipes[name].kind for name in recipes} >= {"sparse", "exact"}
+    assert recipes["x/values"].kind in ("normal", "integers")
+    recipes = {name: from_json(json.loads(json.dumps(to_json(recipe)))) for name, recipe in recipes.items()}
+    kept = exact_data({"x": tensor}, recipes)
+    made = make_all(recipes, kept)["x"]
+    again = make_all({name: redraw(recipe, 1) for name, recipe in recipes.items()}, kept)["x"]
+    assert (made.layout, made.dtype, made.shape) == (tensor.layout, tensor.dtype, tensor.shape)
+    for other in (made, again):
+        assert all(map(torch.equal, generator.parts(tensor)[:-1], generator.parts(other)[:-1]))
+    assert len({digest(each) for each in (tensor, made, again)}) == 3
+    exact = fit_all({"x": tensor}, 3, exact=["x"])
+    assert digest(make_all(exact, exact_data({"x": tensor}, exact))["x"]) == digest(tensor)
+
+
+def test_a_sparse_tensors_parts_take_names_that_no_other_tensor_has_and_share_their_memory():
+    values = torch.randn(3)
+    tensor = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], values, (2, 3))
+    recipes = fit_all({"x": tensor, "x/values": torch.ones(1), "v": values}, 0)
+    assert list(recipes) == ["x", "x/indices", "x/values~2", "x/values", "v"]
+    made = make_all(recipes, {})
+    assert made["x"]._values().data_ptr() == made["v"].data_ptr()
+    assert not made["x"].is_coalesced()
+    assert make_all(fit_all({"x": tensor.coalesce()}, 0), {})["x"].is_coalesced()
+
+
+def test_a_sparse_tensor_whose_indices_are_out_of_order_cannot_be_made():
+    odd = torch.sparse_coo_tensor([[0, 7]], torch.ones(2), (3,), check_invariants=False)
+    recipe = fit_all({"x": odd}, 0)["x"]
+    assert recipe.kind == "none"
+    assert "sparse" in dict(recipe.facts)["why"]
+
+
+def test_a_digest_sees_a_sparse_tensors_layout_places_and_whether_it_is_coalesced():
+    one = torch.sparse_coo_tensor([[0, 1]], torch.ones(2), (3,))
+    others = (one.coalesce(), torch.sparse_coo_tensor([[1, 0]], torch.ones(2), (3,)), one * 2, one.to_dense())
+    assert len({digest(each) for each in (one, *others)}) == 5
+
+
+SPARSE = Recipe(
+    "sparse", "float32", (3,), (0,), extent=1,
+    facts=(("coalesced", 0), ("layout", "sparse_coo"), ("of", ("x/indices", "x/values"))),
+)  # fmt: skip
+
+
+def parts_of_sparse(indices: list[list[int]], **values: Any) -> dict[str, Recipe]:
+    size = len(indices[0])
+    shape, flat = (len(indices), size), tuple(i for row in indices for i in row)
+    index = Recipe("values", "int64", shape, (size, 1), extent=len(flat), facts=(("values", flat),))
+    value = Recipe("constant", "float32", (size,), (1,), extent=size, facts=(("value", 1.0),))
+    return {"x/indices": index, "x/values": replace(value, **values)}
+
+
+@pytest.mark.parametrize(
+    ("recipes", "message"),
+    [
+        ({"x": SPARSE}, "input 'x': a sparse of 'x/indices', which is not among"),
+        ({"x": SPARSE, **parts_of_sparse([[0, 7]])}, "its parts do not make a sparse_coo tensor"),
+        ({"x": SPARSE, **parts_of_sparse([[0, -1]])}, "its parts do not make a sparse_coo tensor"),
+        ({"x": SPARSE, **parts_of_sparse([[0, 1], [1, 1]])}, "its parts do not make a sparse_coo tensor"),
+        ({"x": SPARSE, **parts_of_sparse([[0, 1]], dtype="float64")}, "dtype float32, but that has float64"),
+        (
+            {"x": replace(SPARSE, facts=(("coalesced", 1), *SPARSE.facts[1:])), **parts_of_sparse([[1, 0]])},
+            "its parts do not make a sparse_coo tensor",
+        ),
+        (
+            {"x": replace(SPARSE, facts=(*SPARSE.facts[:2], ("of", ("x", "x/values")))), **parts_of_sparse([[1, 0]])},
+            "a sparse of 'x', which is not among",
+        ),
+        (
+            {
+                "a": SPARSE,
+                "x": replace(SPARSE, facts=(*SPARSE.facts[:2], ("of", ("a", "x/values")))),
+                **parts_of_sparse([[1, 0]]),
+            },
+            "a sparse of 'a', which is not among",
+        ),
+    ],
+)
+def test_a_sparse_recipe_of_parts_that_do_not_fit_is_refused_by_name(recipes, message):
+    with pytest.raises(SampleError, match=message):
+        make_all(recipes, {})
+
+
 def test_redraw_changes_what_is_random_and_nothing_else():
     for kind, dtype in CASES:
         recipe = sample_recipe(kind, dtype)
@@ -535,6 +633,8 @@ def test_recipes_come_back_from_json_equal():
     }
     recipes = list(fit_all(tensors, 5).values()) + [sample_recipe(*case) for case in CASES]
     recipes.append(Recipe("view", "float32", (1,), (1,), extent=1, facts=(("of", "nan"),)))
+    recipes.append(SPARSE)
+    recipes.append(replace(SPARSE, shape=(2**40, 2**40), stride=(0, 0)))
     for recipe in recipes:
         text = json.dumps(to_json(recipe), allow_nan=False)
         assert from_json(json.loads(text)) == recipe
@@ -548,6 +648,7 @@ STEPS = to_json(sample_recipe("arange", "int8"))
 TRIL = to_json(sample_recipe("tril", "float32"))
 SOME = to_json(sample_recipe("values", "int8"))
 ORDER = to_json(sample_recipe("permutation", "int8"))
+JOINED = to_json(SPARSE)
 
 
 def facts(row: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -624,6 +725,16 @@ def facts(row: dict[str, Any], **changes: Any) -> dict[str, Any]:
         (facts(ORDER, low=100), "recipe.facts: expected all of the extent"),
         (GOOD | {"kind": "exact"}, "recipe.facts: expected none for kind 'exact'"),
         (GOOD | {"kind": "view", "facts": {"of": 3}}, "recipe.facts.of: expected a text"),
+        (facts(JOINED, of="x/values"), "recipe.facts.of: expected at most 64 texts"),
+        (facts(JOINED, of=["x/indices", 3]), "recipe.facts.of: expected at most 64 texts"),
+        (facts(JOINED, of=["x/values"]), "recipe.facts: expected a name for each part of the layout"),
+        (facts(JOINED, layout="sparse_csr"), "recipe.facts: expected a name for each part of the layout"),
+        (facts(JOINED, layout="save"), "recipe.facts.layout: expected a sparse layout, found 'save'"),
+        (facts(JOINED, coalesced=2), "recipe.facts.coalesced: expected 0 or 1"),
+        (
+            facts(JOINED, layout="sparse_csr", of=["a", "b", "c"], coalesced=1),
+            "recipe.facts: expected .* coalesced for sparse_coo alone",
+        ),
     ],
 )
 def test_hostile_json_is_refused_with_what_and_where(row, message):

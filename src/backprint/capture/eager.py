@@ -36,7 +36,7 @@ from backprint.capture.tape import Place, Recorder
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Graph, Guard, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
 from backprint.settings import quiet_random, uncollected
-from backprint.tree import alias_groups
+from backprint.tree import alias_groups, ones_like
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Run:
     mutations: dict[str, Place]
     changed: frozenset[str]
     gradients: dict[str, Place | None]
-    tangents: tuple[str, ...]
+    tangents: dict[str, Tensor]
     tree: Any
     leaves: tuple[Any, ...]
 
@@ -159,13 +159,13 @@ def stepped(program: Program, recorder: Recorder) -> Run:
 
 def backward(
     program: Program, recorder: Recorder, leaves: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
-) -> tuple[dict[str, Place | None], tuple[str, ...]]:
-    """Autograd's own backward, recorded: the gradients' Places, and the outputs that take tangents."""
+) -> tuple[dict[str, Place | None], dict[str, Tensor]]:
+    """Autograd's own backward, recorded: the gradients' Places, and the tangents of the outputs that take some."""
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     wanted = [named for named in program.tensors if named.requires_grad]
     if not roots or not wanted:
-        return {}, ()
-    tangents = {name: torch.ones_like(tensor) for name, tensor in roots.items()}
+        return {}, {}
+    tangents = {name: ones_like(tensor) for name, tensor in roots.items()}
     for name, tensor in tangents.items():
         recorder.learn(tensor, frozenset())
         recorder.root(f"tangent {name}", tensor)
@@ -173,8 +173,8 @@ def backward(
         found = pull_back(program, leaves, outputs, tangents)
     if not found:
         recorder.forget([f"tangent {name}" for name in tangents])
-        return {}, ()
-    return {name: None if each is None else recorder.place(each) for name, each in found.items()}, tuple(roots)
+        return {}, {}
+    return {name: None if each is None else recorder.place(each) for name, each in found.items()}, tangents
 
 
 # ------------------------------------------------------------------ from the tape to a Pair
@@ -210,11 +210,12 @@ def made(run: Run, options: Options) -> Made:
         ),
         pairs=(pair,),
         outputs=tuple(name for name, _ in run.outputs),
-        differentiable=run.tangents,
+        differentiable=tuple(run.tangents),
         tree=run.tree,
         leaves=run.leaves,
         constants=constants,
         guards=guards,
+        tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
         opaque=tuple(dict.fromkeys(run.recorder.seen.opaque))
         + tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks),
     )
@@ -262,9 +263,7 @@ class Assembly:
                 hangs = self.hangs(draft, ahead)
                 if not hangs:
                     continue
-                self.guards.append(
-                    Guard("shape" if draft.target == "assert_shape" else "value", said(draft), hangs, draft.source)
-                )
+                self.guards.append(Guard(kind_of(draft), said(draft), hangs, draft.source))
             kept.append(draft)
         if not results:
             return kept
@@ -401,6 +400,13 @@ def rename(value: Value, renamed: Mapping[str, str]) -> Value:
         case tuple():
             return tuple([rename(item, renamed) for item in value])
     return value
+
+
+def kind_of(draft: Draft) -> str:
+    """A guard's kind."""
+    if draft.inner:
+        return "spec"
+    return "shape" if draft.target == "assert_shape" else "value"
 
 
 def said(draft: Draft) -> str:

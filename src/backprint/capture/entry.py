@@ -17,7 +17,7 @@ from backprint.capture.build import build
 from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options, unforeseen
-from backprint.capture.program import Outcome, Program, is_slot, read_call, second_order, step
+from backprint.capture.program import Outcome, Program, is_slot, read_call, refuse_sparse, second_order, step
 from backprint.capture.scout import SEED, scout
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
@@ -28,6 +28,7 @@ MODES = (None, "train", "eval")
 
 def by_aot(program: Program, options: Options) -> Made:
     """Engine `aot`: AOTAutograd's joint graph, cut in two."""
+    refuse_sparse(program, "aot")
     with settings.uncollected() if options.fake else contextlib.nullcontext():
         program, seen = scout(program)
     specialise = bool(options.specialise)
@@ -228,6 +229,7 @@ class Origin:
     def __init__(self, made: Made) -> None:
         self.program = made.program
         self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
+        self.tangents = made.tangents
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
         self.parts = made.parts
         self.asked: dict[str, Any] = {}

@@ -5,6 +5,9 @@ along the views that led to what was written), and whoever reads the storage aft
 views, updates through views and tensors that share memory need no special cases further on. With `functional=False` the
 operators stay as they ran, and inputs that they would change are copied first.
 
+A sparse tensor has a value of its own, good as long as none of its parts is written to; then it is joined again from
+the current ones.
+
 Private torch APIs of this module, tried on torch 2.13: `torch._ops` (schemas).
 """
 
@@ -30,7 +33,10 @@ aten = torch.ops.aten
 
 @dataclass(slots=True)
 class Draft:
-    """A step being written. `writes` are the values it changes in place; `keep` holds it though nothing uses it."""
+    """A step being written. `writes` are the values it changes in place; `keep` holds it though nothing uses it.
+
+    An `inner` guard is about how a sparse tensor is built, which its recipe keeps.
+    """
 
     name: str
     target: str
@@ -42,6 +48,7 @@ class Draft:
     writes: tuple[str, ...] = ()
     keep: bool = False
     shown: bool = False
+    inner: bool = False
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -69,6 +76,20 @@ class Memory:
     roots: list[Place] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Sparse:
+    """A sparse tensor's current name, and how often each part's storage had been written to when it got it.
+
+    `loose` says that where its values are hangs on values that a recipe may draw again, `sized` that how many it has
+    does.
+    """
+
+    name: str
+    ticks: tuple[int, ...]
+    loose: bool = False
+    sized: bool = False
+
+
 class Writer:
     """Writes the calls of a tape as Drafts, forward then backward."""
 
@@ -81,6 +102,9 @@ class Writer:
         self.drafts = self.forward
         self.places: dict[str, Place] = {}
         self.memory: dict[int, Memory] = {}
+        self.sparse: dict[Place, Sparse] = {}
+        self.closed: dict[int, int] = {}
+        self.still = still(tape)
         self.locals = {key: self.names.free(ports[key]) for key in taken}
         self.ports = ports
         self.heads: dict[int, tuple[str, Call]] = {}
@@ -90,7 +114,7 @@ class Writer:
         self.states: dict[str, str] = {}
         self.stream = tape.start
         self.fixed: dict[str, Tensor] = {}
-        self.known: dict[Any, Any] = {}
+        self.outlooks: dict[Any, Any] = {}
         self.call: Call | None = None
         self.last = ""
         for memory, roots in tape.roots.items():
@@ -102,11 +126,15 @@ class Writer:
 
     def open(self, memory: int, roots: Sequence[Root]) -> None:
         """A storage that ports lie in."""
-        made = self.memory[memory] = Memory(roots[0].place)
+        made = Memory(roots[0].place)
+        if roots[0].place.layout is torch.strided:
+            self.memory[memory] = made
         for root in roots:
             if root.key not in self.locals:
                 self.locals[root.key] = self.names.free(self.ports[root.key])
-            if root.place not in made.names:
+            if root.place.layout is not torch.strided:
+                self.sparse.setdefault(root.place, Sparse(self.locals[root.key], self.ticks(root.place)))
+            elif root.place not in made.names:
                 made.names[root.place] = (self.locals[root.key], 0)
                 made.roots.append(root.place)
             self.places[self.locals[root.key]] = root.place
@@ -123,9 +151,9 @@ class Writer:
 
     def read(self, place: Place) -> Ref:
         """The current value of a tensor."""
-        memory = self.memory.get(place.memory)
-        if memory is None:
-            raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
+        if place.layout is not torch.strided:
+            return self.read_sparse(place)
+        memory = self.memory.get(place.memory) or self.taken_out(place)
         found = memory.names.get(place)
         if found is not None and (found[1] == memory.tick or self.keep_updates):
             return Ref(found[0])
@@ -136,13 +164,46 @@ class Writer:
         memory.names[place] = (name, memory.tick)
         return Ref(name)
 
+    def read_sparse(self, place: Place) -> Ref:
+        """The current value of a sparse tensor: its own, or joined again from its parts."""
+        found = self.sparse.get(place)
+        if found is not None and (found.ticks == self.ticks(place) or self.keep_updates):
+            return Ref(found.name)
+        given = [self.read(part) for part in place.parts]
+        if place.layout is torch.sparse_coo:
+            name = self.emit(
+                aten._sparse_coo_tensor_unsafe.default,
+                (*given, list(place.shape)),
+                (("is_coalesced", place.coalesced),),
+                place,
+            )
+        else:
+            options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
+            name = self.emit(aten._sparse_compressed_tensor_unsafe.default, (*given, list(place.shape)), options, place)
+        self.enter_sparse(name, place, [place])
+        return Ref(name)
+
+    def ticks(self, place: Place) -> tuple[int, ...]:
+        """How often each part's storage has been written to."""
+        return tuple([self.tick(part.memory) for part in place.parts])
+
+    def tick(self, memory: int) -> int:
+        """How often a storage has been written to."""
+        found = self.memory.get(memory)
+        return self.closed.get(memory, 0) if found is None else found.tick
+
+    def taken_out(self, place: Place) -> Memory:
+        """A storage that is known only as a part of a sparse tensor: that part becomes a value."""
+        for whole, sparse in list(self.sparse.items()):
+            for index, part in enumerate(whole.parts):
+                if part.memory == place.memory and sparse.ticks[index] == self.tick(place.memory):
+                    name = self.emit(PARTS[whole.layout][index], (Ref(sparse.name),), place=part)
+                    self.enter(name, part, (), functools.partial(View, part, None, ()))
+                    return self.memory[place.memory]
+        raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
+
     def placed(self, memory: Memory, place: Place) -> View:
         """A tensor of known storage that no seen operator made: by its geometry, from one flat value."""
-        if memory.base.layout is not torch.strided or place.layout is not torch.strided:
-            raise CaptureError(
-                f"a {str(place.layout)[6:]} tensor of shape {list(place.shape)} appears in memory that held another: "
-                "keep that part outside"
-            )
         if place.dtype != memory.base.dtype or any(place.lazy):
             raise CaptureError(
                 f"memory of {str(memory.base.dtype)[6:]} is seen as {str(place.dtype)[6:]} by no known view: "
@@ -279,10 +340,10 @@ class Writer:
         """Where the results of a step would lie, as Places: worked out once for tensors that lie alike."""
         kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         alike = (func, self.lies(args), self.lies(kwargs))
-        if alike not in self.known:
+        if alike not in self.outlooks:
             metas = self.metas({**kwargs, "device": torch.device("meta")} if "device" in kwargs else kwargs)
-            self.known[alike] = place_tree(func(*self.metas(tuple(args)), **metas))
-        return self.known[alike]
+            self.outlooks[alike] = place_tree(func(*self.metas(tuple(args)), **metas))
+        return self.outlooks[alike]
 
     def lies(self, value: Any) -> Any:
         """Arguments as a key: tensors by how they lie, and numbers by their kind too."""
@@ -376,11 +437,39 @@ class Writer:
             if call.result != memory.base:
                 self.placed(memory, call.result)  # it goes by the storage, and a new value has one of its own
             self.last = self.read(call.result).name
+        if call.func in ASKED:
+            self.asked(call)
             return
         name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
         self.born_as(name, call.result, [place for place in flat(call.args, call.kwargs) if type(place) is Place], call)
         if reads_values(call.func):
             self.guard(name, call.result)
+        elif any(place.layout is not torch.strided for place in given):
+            self.guard_structure(call, name)
+
+    def asked(self, call: Call) -> None:
+        """A call that fills what its backward needs only where an argument asks for a gradient: so that one asks."""
+        args = list(self.packed(call.args))
+        bare = self.emit(aten.detach.default, (args[ASKED[call.func]],), place=call.args[ASKED[call.func]])
+        args[ASKED[call.func]] = Ref(self.emit(aten.requires_grad_.default, (Ref(bare),), place=self.places[bare]))
+        name = self.step(call, call.func, args, self.packed_kwargs(call))
+        for index, place in enumerate(call.result):
+            each = self.emit(aten.detach.default, (Ref(self.item(name, index, place)),), place=place)
+            self.enter(each, place, (), functools.partial(View, place, None, ()))
+
+    def guard_structure(self, call: Call, name: str) -> None:
+        """What the program saw of how a sparse tensor is built: how many values it has, whether it is coalesced."""
+        if call.func is aten.is_coalesced.default:
+            self.put(Draft("guard_0", "assert_equal", (Ref(name), call.result), inner=True))
+            return
+        if call.func is aten._nnz.default:
+            check = Draft("guard_0", "assert_equal", (Ref(name), call.result))
+        elif call.func in OPENED:
+            check = Draft("guard_0", "assert_shape", (self.read(call.result), call.result.shape))
+        else:
+            return
+        check.inner = not self.sparse[call.args[0]].sized
+        self.put(check)
 
     def packed_kwargs(self, call: Call) -> dict[str, Any]:
         """Keyword arguments with the current values of tensors."""
@@ -471,9 +560,13 @@ class Writer:
 
     def enter(self, name: str, place: Place, given: Sequence[Place], view: Callable[[], View]) -> None:
         """A value has a Place."""
+        if place.layout is not torch.strided:
+            self.enter_sparse(name, place, given)
+            return
         memory = self.memory.get(place.memory)
         if memory is None:
-            self.memory[place.memory] = Memory(place, 0, {place: (name, 0)}, {}, [place])
+            tick = self.tick(place.memory)
+            self.memory[place.memory] = Memory(place, tick, {place: (name, tick)}, {}, [place])
             return
         known = any(each.memory == place.memory for each in given)
         if place != memory.base and place not in memory.made:
@@ -483,6 +576,24 @@ class Writer:
                 memory.roots.append(place)
         if memory.names.get(place, ("", -1))[1] != memory.tick:
             memory.names[place] = (name, memory.tick)
+
+    def enter_sparse(self, name: str, place: Place, given: Sequence[Place]) -> None:
+        """A sparse value has a Place."""
+        found = self.sparse.get(place)
+        if found is None or found.ticks != self.ticks(place):
+            self.places[name] = place
+            self.sparse[place] = Sparse(name, self.ticks(place), *self.built(place, given))
+
+    def built(self, place: Place, given: Sequence[Place]) -> tuple[bool, bool]:
+        """Whether where a sparse result has its values hangs on values, and whether how many it has does."""
+        func = None if self.call is None else self.call.func
+        known = [self.sparse[each] for each in given if each in self.sparse]
+        known = known[-1:] if func is aten.sparse_mask.default else known
+        if not known:
+            return any(part.memory not in self.still for part in place.parts[:-1]), func in FROM_DENSE
+        loose = any(each.loose for each in known)
+        merged = len(known) > 1 or func is aten._coalesce.default
+        return loose, any(each.sized for each in known) or (merged and loose)
 
     def way(self, call: Call, place: Place, given: Sequence[Place]) -> tuple[Place, Any, tuple[Any, ...]]:
         """How a view came from the tensor it is of: the first argument, as a rule."""
@@ -512,6 +623,9 @@ class Writer:
         before, after = call.args[0], call.result
         if after == before:
             return
+        if after.layout is not torch.strided:
+            self.update_sparse(call, before, functional_of(call.func) or outer(call.func))
+            return
         if call.func._schema.name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
             self.resized(call, before, after)
             return
@@ -537,7 +651,13 @@ class Writer:
 
     def update(self, call: Call) -> None:
         """A call that changes some of its arguments."""
-        written = self.given_out(call) or [place for place in self.changed(call) if type(place) is Place]
+        changed = [place for place in self.changed(call) if type(place) is Place]
+        if any(place.layout is not torch.strided for place in changed):
+            if len(changed) != 1 or type(call.result) is not Place:
+                raise CaptureError(f"{call.func} changes several tensors, sparse ones among them: pass copies")
+            self.update_sparse(call, changed[0], functional_of(call.func))
+            return
+        written = self.given_out(call) or changed
         if not self.keep_updates and len({place.memory for place in written}) < len(written):
             for each in one_by_one(call):
                 self.update(each)
@@ -561,6 +681,45 @@ class Writer:
                 draft.keep = False
             self.stream = stream
             self.copied(call, written)
+
+    def update_sparse(self, call: Call, before: Place, func: Any) -> None:
+        """A call that changes a sparse tensor: its values in place, or it has other parts from now on.
+
+        The plain form of an update of a COO tensor may give it coalesced where the update does not: it runs on a copy.
+        """
+        place, old = call.result, self.read(before)
+        given = [each for each in flat(call.args, call.kwargs) if type(each) is Place]
+        built = self.built(place, given)
+        if self.keep_updates:
+            self.kept(call, [before])
+            self.sparse[place] = Sparse(old.name, self.ticks(place), *built)
+            self.places[old.name] = place
+            return
+        turned = torch.Tag.inplace_view in call.func.tags
+        exact = turned or call.func is aten._coalesced_.default or place.layout is not torch.sparse_coo
+        if func is not None and exact and all(each.dtype == before.dtype for each in given):
+            names = {each.name for each in func._schema.arguments}
+            kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
+            name = self.step(call, func, self.packed(call.args), kwargs)
+            self.drafts[-1].spec = spec_of(place)
+        else:
+            name = self.emit(aten.clone.default, (old,), place=before)
+            self.step(call, call.func, *self.with_copies(call, {before: name}))
+            self.drafts[-1].writes = (name,)
+        self.places[name] = place
+        if call.func is not aten._coalesced_.default:
+            for index, (part, was) in enumerate(zip(place.parts, before.parts, strict=True)):
+                if part.memory == was.memory and (turned or index == len(place.parts) - 1):
+                    self.assign_part(part, PARTS[place.layout][index], name)
+        self.sparse[place] = Sparse(name, self.ticks(place), *built)
+
+    def assign_part(self, part: Place, func: Any, name: str) -> None:
+        """A part of a sparse tensor has a new value: so has all that shares its storage."""
+        if part.memory not in self.memory:
+            self.closed[part.memory] = self.tick(part.memory) + 1
+            return
+        self.prepare(part)
+        self.assign(part, self.emit(func, (Ref(name),), place=part))
 
     def given_out(self, call: Call) -> list[Place]:
         """The results of an `out=` call, which may have given its tensors another size."""
@@ -645,13 +804,10 @@ class Writer:
         copies: dict[Place, str] = {}
         for place in written:
             old = self.read(place)
-            if place.layout is not torch.strided:
-                raise CaptureError(f"{call.func} changes a {str(place.layout)[6:]} tensor: keep that part outside")
             if place not in copies:
                 name = self.emit(aten.clone.default, (old,))
                 copies[place] = self.fitted(name, place, old) if dense(place) else name
-
-        name = self.on_copies(call, copies)
+        name = self.step(call, call.func, *self.with_copies(call, copies))
         self.drafts[-1].writes = tuple(copies.values())
         fresh = [place for place in flat(call.result) if type(place) is Place and place not in copies]
         if fresh:
@@ -660,8 +816,8 @@ class Writer:
         for place, copy in copies.items():
             self.assign(place, copy)
 
-    def on_copies(self, call: Call, copies: Mapping[Place, str]) -> str:
-        """The call as it ran, with copies for some of its arguments."""
+    def with_copies(self, call: Call, copies: Mapping[Place, str]) -> tuple[Any, dict[str, Any]]:
+        """A call's arguments with copies in the place of what it changes."""
 
         def pack(value: Any) -> Any:
             if type(value) is Place:
@@ -670,7 +826,11 @@ class Writer:
                 return type(value)([pack(item) for item in value])
             return value
 
-        return self.step(call, call.func, pack(call.args), {key: pack(value) for key, value in call.kwargs.items()})
+        return pack(call.args), {key: pack(value) for key, value in call.kwargs.items()}
+
+    def on_copies(self, call: Call, copies: Mapping[Place, str]) -> str:
+        """The call as it ran, with copies for some of its arguments."""
+        return self.step(call, call.func, *self.with_copies(call, copies))
 
     def overlapped(self, call: Call, written: Sequence[Place]) -> None:
         """An update of a tensor that meets itself in memory: in place, on a view of a copy of all that memory."""
@@ -699,6 +859,7 @@ class Writer:
             if not (call.func._schema.is_mutable or self.is_silent(call)):
                 continue
             for place in self.changed(call):
+                self.copy_sparse(place)
                 memory = self.memory.get(place.memory) if type(place) is Place else None
                 if memory is None or memory.tick:
                     continue
@@ -708,6 +869,14 @@ class Writer:
                     )
                 name = self.emit(aten.clone.default, (Ref(memory.names[memory.base][0]),), place=memory.base)
                 memory.tick, memory.names[memory.base] = 1, (name, 1)
+
+    def copy_sparse(self, written: Any) -> None:
+        """Copies of the sparse ports that an update in place would change, themselves or through their parts."""
+        for place, sparse in list(self.sparse.items()):
+            memories = {place.memory, *(part.memory for part in place.parts)}
+            if type(written) is Place and written.memory in memories and sparse.name in self.locals.values():
+                name = self.emit(aten.clone.default, (Ref(sparse.name),), place=place)
+                self.sparse[place] = Sparse(name, sparse.ticks)
 
     # -------------------------------------------------------------- guards and echoes
 
@@ -744,20 +913,60 @@ class Writer:
         for place in call.args[:2]:
             if type(place) is not Place:
                 return ""
-            memory = self.memory.get(place.memory)
-            found = memory.names.get(place) if memory else None
-            node = self.born.get(found[0]) if found else None
+            node = self.born.get(self.known(place))
             if node is None or node not in self.heads:
                 return ""
             sides.append((node, {each for each in flat(self.heads[node][1].args) if type(each) is Place}))
         if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
             return ""
         common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
-        named = [self.memory[place.memory].names.get(place, ("",))[0] for place in common]
-        return next((name for name in sorted(named) if name), "")
+        return next((name for name in sorted(map(self.known, common)) if name), "")
+
+    def known(self, place: Place) -> str:
+        """A tensor's latest name, or ''."""
+        if place in self.sparse:
+            return self.sparse[place].name
+        memory = self.memory.get(place.memory)
+        return memory.names.get(place, ("", 0))[0] if memory else ""
 
 
 # ------------------------------------------------------------------ tables
+
+
+_ROWS = (aten.crow_indices.default, aten.col_indices.default, aten.values.default)
+_COLUMNS = (aten.ccol_indices.default, aten.row_indices.default, aten.values.default)
+
+PARTS: dict[torch.layout, tuple[Any, ...]] = {
+    torch.sparse_coo: (aten._indices.default, aten._values.default),
+    torch.sparse_csr: _ROWS,
+    torch.sparse_bsr: _ROWS,
+    torch.sparse_csc: _COLUMNS,
+    torch.sparse_bsc: _COLUMNS,
+}
+"""What takes out each part of a sparse tensor, in the order in which it is joined from them."""
+
+OPENED = frozenset({func for row in PARTS.values() for func in row} | {aten.indices.default})
+"""Operators whose result's size is how many values a sparse tensor has."""
+
+ASKED = {aten._sparse_mm_reduce_impl.default: 1}
+"""Operators that leave memory unwritten where no argument asks for a gradient, and the argument that then does."""
+
+FROM_DENSE = (
+    aten._to_sparse.default,
+    aten._to_sparse.sparse_dim,
+    aten._to_sparse_csr.default,
+    aten._to_sparse_csc.default,
+    aten._to_sparse_bsr.default,
+    aten._to_sparse_bsc.default,
+)
+"""Operators that look where a dense tensor is not zero."""
+
+
+def still(tape: Tape) -> frozenset[int]:
+    """The storages whose content a recipe keeps: indices of sparse ports, and constants."""
+    roots = [root for each in tape.roots.values() for root in each]
+    found = {part.memory for root in roots for part in root.place.parts[:-1]}
+    return frozenset(found | {root.place.memory for root in roots if root.key in tape.constants})
 
 
 SCATTER: dict[Any, Any] = {

@@ -29,7 +29,8 @@ class Made:
     """What an engine made of a Program.
 
     `outputs` are the names of the result's tensors in order, `differentiable` those that take tangents; `tree` and
-    `leaves` are the result's structure, with `Tensor` in the place of each tensor.
+    `leaves` are the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each
+    sparse output that takes one: where its values are, no spec says.
     """
 
     program: Program
@@ -39,6 +40,7 @@ class Made:
     tree: Any
     leaves: tuple[Any, ...]
     constants: Mapping[str, Tensor] = field(default_factory=dict)
+    tangents: Mapping[str, Tensor] = field(default_factory=dict)
     guards: tuple[Guard, ...] = ()
     opaque: tuple[OpaqueEdge, ...] = ()
     links: tuple[Link, ...] = ()

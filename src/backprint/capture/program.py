@@ -27,7 +27,7 @@ from backprint.capture.fake import World, kept_inputs, world_of
 from backprint.capture.reach import keepers, state_of_optimizer
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.settings import foreign_states, put_foreign, quiet_random
-from backprint.tree import bind, copy_values, name_of, outputs_of
+from backprint.tree import bind, copy_values, name_of, ones_like, outputs_of, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,22 +212,32 @@ def hooks_of(tensor: Tensor) -> list[Any]:
 
 def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
     if tensor.is_nested:
-        raise CaptureError(f"input {name!r} is a nested tensor: engine 'aot' takes strided ones; pass its values")
+        raise CaptureError(f"input {name!r} is a nested tensor, which no engine takes; pass its values")
     if not fake and (tensor.device.type == "meta" or isinstance(tensor, FakeTensor)):
         kind = "a fake tensor" if isinstance(tensor, FakeTensor) else "on the meta device"
         raise CaptureError(
             f"input {name!r} is {kind} and has no values to run on: pass one with values, or capture with fake=True"
         )
-    if tensor.layout not in (torch.strided,):
-        raise CaptureError(
-            f"input {name!r} is {str(tensor.layout)[6:]}: engine 'aot' takes strided tensors; pass a dense one, "
-            "or its values and indices as inputs and build the sparse tensor inside"
-        )
     if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer, FakeTensor):
         kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
-        raise CaptureError(
-            f"input {name!r} is a {kind}: tensor subclasses are not captured by engine 'aot'; pass plain tensors"
-        )
+        raise CaptureError(f"input {name!r} is a {kind}: tensor subclasses are not captured; pass plain tensors")
+    if tensor.layout not in LAYOUTS:
+        raise CaptureError(f"input {name!r} is {str(tensor.layout)[6:]}, which no engine takes; pass it dense")
+
+
+SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+LAYOUTS = (torch.strided, *SPARSE)
+"""Layouts of tensors that engines take; `aot` takes strided ones alone."""
+
+
+def refuse_sparse(program: Program, engine: str) -> None:
+    """Refuse sparse tensors among a program's own, for an engine that cannot hold them."""
+    for name, tensor in program.current().items():
+        if tensor.layout is not torch.strided:
+            raise CaptureError(
+                f"input {name!r} is {str(tensor.layout)[6:]}: engine {engine!r} takes strided tensors; "
+                "engine='eager' takes sparse ones, or pass its values and indices as inputs and build it inside"
+            )
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:
@@ -518,7 +528,11 @@ def step(
 
 
 def _identical(left: Tensor, right: Tensor) -> bool:
-    return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())
+    if left.shape != right.shape or left.layout is not right.layout:
+        return False
+    if left.layout is not torch.strided:
+        return all(map(_identical, parts(left), parts(right)))
+    return bool(((left == right) | ((left != left) & (right != right))).all())
 
 
 def replaced(program: Program, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -538,7 +552,8 @@ def pull_back(
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     if not roots or not wanted:
         return {}
-    given = [(tangents or {}).get(name, torch.ones_like(tensor)) for name, tensor in roots.items()]
+    known = tangents or {}
+    given = [known[name] if name in known else ones_like(tensor) for name, tensor in roots.items()]
     with modes_reach_backward():
         found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], given)
     if found is None:

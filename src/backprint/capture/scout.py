@@ -30,7 +30,7 @@ from backprint.capture.reach import kept_gradients, names_of_outside, roots
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.settings import quiet_random
-from backprint.tree import alias_groups, plain_leaves
+from backprint.tree import alias_groups, parts, plain_leaves
 
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
@@ -105,7 +105,7 @@ class Watch(TorchDispatchMode):
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
             if name in callers:
-                self.callers[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
+                self.callers |= {storage._cdata: storage for storage in storages(tensor)}
         return self
 
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
@@ -122,8 +122,10 @@ class Watch(TorchDispatchMode):
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
         for tensor in given:
+            if not _dense(tensor):
+                raise CaptureError(self.sparse(func, tensor, "takes"))
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
-        names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
+        names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given))
         if isinstance(func, HigherOrderOperator):
             return self.follow(func(*args, **kwargs), names)
         if torch.Tag.nondeterministic_seeded in func.tags:
@@ -150,7 +152,7 @@ class Watch(TorchDispatchMode):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
             elif isinstance(leaf, Tensor):
-                raise CaptureError(self.sparse(func, leaf))
+                raise CaptureError(self.sparse(func, leaf, "gives"))
         if reads_values(func):
             self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
         return result
@@ -171,20 +173,18 @@ class Watch(TorchDispatchMode):
             self.learn(self.stand_ins[key], self.taint[tensor.untyped_storage()._cdata])
         return self.stand_ins.get(key, tensor)
 
-    def sparse(self, func: Any, tensor: Tensor) -> str:
+    def sparse(self, func: Any, tensor: Tensor, verb: str) -> str:
         """Why a program with sparse tensors is refused, and where it makes one."""
         where = frames.here(self.paths)
         place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
         kind = str(tensor.layout)[6:]
         return (
-            f"{func} gives a {kind} tensor{place}: engine 'aot' would lose its gradients; "
-            "keep that part outside, or dense"
+            f"{func} {verb} a {kind} tensor{place}: engine 'aot' would lose its gradients; "
+            "engine='eager' takes sparse tensors, or keep that part outside, or dense"
         )
 
     def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
         """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
-        if not _dense(tensor):
-            return
         if self.world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
             place = frames.place(frames.here(self.paths))
             raise CaptureError(
@@ -238,8 +238,10 @@ class Watch(TorchDispatchMode):
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         for tensor, gradient, content in self.grads:
             tensor.grad = gradient
-            if gradient is not None and content is not None:
+            if gradient is not None and content is not None and _dense(gradient):
                 gradient.data.copy_(content)
+            elif gradient is not None and content is not None:
+                gradient.data = content
 
 
 class HookWatch(TorchFunctionMode):
@@ -356,6 +358,11 @@ def count_writes(func: Any, args: Any) -> None:
 def asks(tensor: Tensor) -> bool:
     """Whether a tensor, or what it is a view of, asks for a gradient: to ask a changed view makes it a new node."""
     return bool((tensor._base if tensor._is_view() else tensor).requires_grad)
+
+
+def storages(tensor: Tensor) -> list[Any]:
+    """The storages that a tensor's elements lie in: a sparse one has several, that of its values last."""
+    return [part.untyped_storage() for part in parts(tensor)]
 
 
 def _dense(tensor: Tensor) -> bool:

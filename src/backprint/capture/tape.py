@@ -1,7 +1,8 @@
 """What one real step ran, operator by operator: calls in order, each tensor known by where it lies in memory.
 
 A tensor is a Place: its storage, and how it lies in it. Python's identity would not do, because autograd gives a saved
-tensor back as a new object; its memory is the same. No tensor is kept alive, only the names of its storage.
+tensor back as a new object; its memory is the same. No tensor is kept alive, only the names of its storage. A sparse
+tensor lies where its parts lie, indices and values, which are strided tensors each.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
 `torch._C._autograd._get_sequence_nr`, `torch._C.DisableTorchFunction`, `torch.utils._python_dispatch`, `torch._ops`.
@@ -21,13 +22,18 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
-from backprint.capture.scout import SILENT_WRITERS, Watch, count_writes, is_number_read, reads_values
+from backprint.capture.scout import SILENT_WRITERS, Watch, count_writes, is_number_read, reads_values, storages
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
+from backprint.tree import parts
 
 
 class Place(NamedTuple):
-    """Where a tensor lies: in which storage, and how. Two tensors of one Place have the same elements."""
+    """Where a tensor lies: in which storage, and how. Two tensors of one Place have the same elements.
+
+    A sparse tensor's `memory` is that of its values as a negative number: no strided tensor lies there. `parts` are the
+    Places of its indices and values.
+    """
 
     memory: int
     dtype: torch.dtype
@@ -37,6 +43,8 @@ class Place(NamedTuple):
     device: torch.device
     layout: torch.layout
     lazy: tuple[bool, bool]
+    parts: tuple[Any, ...] = ()
+    coalesced: bool = False
 
 
 STRIDED, EAGER = torch.strided, (False, False)
@@ -97,7 +105,7 @@ class Recorder(Watch):
         self.tape = Tape(start=state_of_generator(None))
         self.memories: dict[int, int] = {}
         self.last_node: Any = None
-        self.held: list[Any] = []
+        self.shells: list[tuple[Tensor, Tensor]] = []
 
     # -------------------------------------------------------------- where tensors lie
 
@@ -119,38 +127,31 @@ class Recorder(Watch):
                 del self.tape.roots[memory]
 
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
-        key = storage_key(tensor)
-        if key not in self.taint:
-            self.taint[key] = names
-            self.hold(tensor)
-            self.memories[key] = len(self.memories)
-
-    def hold(self, tensor: Tensor) -> None:
-        """Keep a storage's identity, not its bytes: another storage cannot get the same one."""
-        if tensor.layout is torch.strided:
-            self.alive.append(StorageWeakRef(tensor.untyped_storage()))
-        else:
-            self.held.append(tensor)
+        for storage in storages(tensor):
+            key = storage._cdata
+            if key not in self.taint:
+                self.taint[key] = names
+                self.alive.append(StorageWeakRef(storage))  # its identity, not its bytes: no other can get the same one
+                self.memories[key] = len(self.memories)
 
     def place(self, tensor: Tensor) -> Place:
         """Where a tensor of known memory lies."""
-        key = storage_key(tensor)
+        lies = tensor.dtype, tuple(tensor.shape)
+        if tensor.layout is not torch.strided:
+            places = tuple([self.place(part) for part in parts(tensor)])
+            memory = -1 - places[-1].memory
+            coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
+            return Place(memory, *lies, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced)
+        key = tensor.untyped_storage()._cdata
         if key not in self.memories:
             self.learn(tensor, frozenset())
-        if tensor.layout is torch.strided and not tensor.is_complex() and not tensor.is_neg():
-            shape, stride, offset = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-            return Place(self.memories[key], tensor.dtype, shape, stride, offset, tensor.device, STRIDED, EAGER)
-        strided = tensor.layout is torch.strided
-        return Place(
-            self.memories[key],
-            tensor.dtype,
-            tuple(tensor.shape),
-            tensor.stride() if strided else None,
-            tensor.storage_offset() if strided else 0,
-            tensor.device,
-            tensor.layout,
-            (tensor.is_conj(), tensor.is_neg()),
-        )
+        if not tensor.is_complex() and not tensor.is_neg():
+            return Place(
+                self.memories[key], *lies, tensor.stride(), tensor.storage_offset(), tensor.device, STRIDED, EAGER
+            )
+        lazy = tensor.is_conj(), tensor.is_neg()
+        stride, offset = tensor.stride(), tensor.storage_offset()
+        return Place(self.memories[key], *lies, stride, offset, tensor.device, tensor.layout, lazy)
 
     # -------------------------------------------------------------- writing down
 
@@ -200,11 +201,14 @@ class Recorder(Watch):
 
     def taken(self, func: Any, tensor: Tensor, writes: bool) -> Place:
         """The Place of an argument; one of unknown memory comes from outside."""
-        key = storage_key(tensor)
-        if key not in self.taint:
+        keys = [storage._cdata for storage in storages(tensor)]
+        if keys[-1] not in self.taint:
             self.encounter(func, tensor, writes)
-        elif writes and key in self.callers and key not in self.undo:
-            self.undo[key] = self.callers[key].clone()
+        for part, key in zip(parts(tensor), keys, strict=True):
+            if key not in self.taint:
+                self.constant(part)  # indices that a kernel made for values of ours
+            elif writes and key in self.callers and key not in self.undo:
+                self.undo[key] = self.callers[key].clone()
         return self.place(tensor)
 
     def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
@@ -212,16 +216,41 @@ class Recorder(Watch):
 
         What only the backward meets is a constant too: no argument of the forward stands for it.
         """
+        if func is torch.ops.aten.lift_fresh.default:
+            self.constant(tensor)
+            return
         count = len(self.seen.outside)
-        if func is torch.ops.aten.lift_fresh.default or not plain(tensor):
-            self.learn(tensor, frozenset())
-        else:
+        if tensor.layout is torch.strided:
             self.meet(func, tensor, writes)
-        key = f"outside {count}"
-        if len(self.seen.outside) == count or self.tape.boundary is not None:
-            key = f"fresh {len(self.tape.constants)}"
-            self.tape.constants[key] = tensor.detach().clone()
+        else:
+            self.meet_sparse(tensor)
+        if self.tape.boundary is not None:
+            self.constant(tensor)
+            return
+        self.root(f"outside {count}", tensor)
+
+    def constant(self, tensor: Tensor) -> None:
+        """A tensor that the program's own line, or a kernel, made just now."""
+        self.learn(tensor, frozenset())
+        key = f"fresh {len(self.tape.constants)}"
+        self.tape.constants[key] = tensor.detach().clone()
         self.root(key, tensor)
+
+    def meet_sparse(self, tensor: Tensor) -> None:
+        """A sparse tensor from outside: its bytes are kept before the first write, and its parts are put back."""
+        self.callers |= {storage._cdata: storage for storage in storages(tensor)}
+        self.learn(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
+        self.seen.outside.append(tensor)
+        self.versions.append((tensor, tensor._version))
+        self.shells.append((tensor, tensor.detach()))
+        if tensor.is_leaf:
+            self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
+
+    def restore(self) -> None:
+        for tensor, before in self.shells:
+            if self.place(tensor) != self.place(before):
+                tensor.data = before
+        super().restore()
 
     @contextlib.contextmanager
     def backward(self) -> Iterator[None]:
@@ -252,19 +281,6 @@ def facts_of(func: Any) -> Facts:
 
 
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
-
-
-def plain(tensor: Tensor) -> bool:
-    """Whether a tensor has one storage that tells it from others."""
-    return tensor.layout is torch.strided
-
-
-def storage_key(tensor: Tensor) -> int:
-    """What tells a tensor's memory from others."""
-    if tensor.layout is torch.strided:
-        return int(tensor.untyped_storage()._cdata)
-    parts = tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
-    return -int(parts.untyped_storage()._cdata)
 
 
 def state_of_generator(generator: torch.Generator | None) -> bytes:

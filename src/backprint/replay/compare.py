@@ -1,4 +1,7 @@
-"""Two tensors, compared: bit for bit, else by how far apart they are against how large they are."""
+"""Two tensors, compared: bit for bit, else by how far apart they are against how large they are.
+
+Sparse tensors are alike where their parts are: the same places, in the same order, and values that are compared.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from backprint.tree import parts
 
 WORST = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
 """Verdicts from best to worst."""
@@ -56,8 +61,11 @@ def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -
         same = found is None and wanted is None
         said = "None where the program gives a tensor" if found is None else "a tensor where the program gives None"
         return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else said)
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+    if _kind(found) != _kind(wanted):
         return PortVerdict(name, role, "wrong", f"{_kind(found)} where the program gives {_kind(wanted)}")
+    (*places, found), (*others, wanted) = parts(found), parts(wanted)
+    if not all(map(torch.equal, places, others)):
+        return PortVerdict(name, role, "wrong", "its values are in other places than the program's")
     found, wanted = found.detach().resolve_conj().resolve_neg(), wanted.detach().resolve_conj().resolve_neg()
     if same_bits(found, wanted):
         return PortVerdict(name, role, "bitwise")
@@ -68,7 +76,11 @@ def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -
 
 
 def _kind(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+    text = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+    if tensor.layout is torch.strided:
+        return text
+    coalesced = " coalesced" if tensor.layout is torch.sparse_coo and tensor.is_coalesced() else ""
+    return f"{text} {str(tensor.layout)[6:]} of {list(parts(tensor)[-1].shape)} values{coalesced}"
 
 
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -115,7 +127,10 @@ SAMPLE = 65536
 
 def movement(first: Tensor | None, second: Tensor | None) -> float | None:
     """How far a port moved between two draws, in tolerances; None where it has no floating-point values to move."""
-    if first is None or second is None or not (first.is_floating_point() or first.is_complex()) or first.numel() == 0:
+    if first is None or second is None or not (first.is_floating_point() or first.is_complex()):
+        return None
+    first, second = parts(first)[-1], parts(second)[-1]
+    if first.numel() == 0:
         return None
     if first.shape != second.shape:
         return float("inf")

@@ -132,9 +132,10 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
             raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {type(value).__name__}")
         if not fits(spec, value, sizes):
             shape = ", ".join(map(str, value.shape))
+            layout = "" if value.layout is torch.strided else f" {str(value.layout)[6:]}"
             where = f", where {said(sizes)}" if sizes else ""
             raise (GuardError if sizes else ReplayError)(
-                f"input {port.name!r} is {show_spec(spec)}{where}; given is a {str(value.dtype)[6:]}[{shape}]"
+                f"input {port.name!r} is {show_spec(spec)}{where}; given is a {str(value.dtype)[6:]}[{shape}]{layout}"
             )
     if (symbol := outside(graph.symbols, sizes)) is not None:
         raise GuardError(
@@ -146,7 +147,7 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
 
 def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
     """Whether a tensor has the dtype and the sizes of a spec; a size that no input tells may be any."""
-    if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape):
+    if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape) or str(value.layout)[6:] != spec.layout:
         return False
     pairs = zip(spec.shape, value.shape, strict=True)
     return all(size == now or (isinstance(size, str) and agrees(size, now, sizes)) for size, now in pairs)

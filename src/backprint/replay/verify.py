@@ -26,6 +26,7 @@ from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import Replayed, forward_results, replay_values
 from backprint.sample.recipes import digest
+from backprint.tree import joined, ones_like, parts
 
 Row = dict[str, Any]
 """What a witness keeps of one port."""
@@ -371,7 +372,7 @@ def second_opinion(
     with torch.enable_grad():
         results = dict(zip(map(key_of, pair.forward.outputs), trace_through(pair.forward, leaves), strict=True))
     outputs = {name: results[f"output {name}"] for name in differentiable}
-    given = [torch.ones_like(o) if tangents is None else tangents[n] for n, o in outputs.items()]
+    given = [ones_like(o) if tangents is None else tangents[n] for n, o in outputs.items()]
     wanted = [name for name in leaves if leaves[name].requires_grad]
     gradients = (
         torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
@@ -546,17 +547,23 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def row(value: Tensor | None) -> Row:
-    """One port's digest, norm, largest value and leading values."""
+    """One port's digest, norm, largest value and leading values; of a sparse tensor, those of its values."""
     if value is None:
         return {"none": True}
-    value = value.detach().resolve_conj().resolve_neg()
-    flat = torch.view_as_real(value).flatten() if value.is_complex() else value.flatten()
+    *places, kept = parts(value.detach())
+    kept = kept.resolve_conj().resolve_neg()
+    flat = torch.view_as_real(kept).flatten() if kept.is_complex() else kept.flatten()
     real = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
     norm = float(torch.linalg.vector_norm(real))
+    kept = canonical_nan(kept) if math.isnan(norm) else kept
+    sparse: Row = {}
+    if places:
+        sparse = {"layout": str(value.layout)[6:], "values": list(kept.shape), "places": list(map(digest, places))}
     return {
-        "digest": digest(canonical_nan(value) if math.isnan(norm) else value),
+        "digest": digest(joined(value, [*places, kept]) if places else kept),
         "dtype": str(value.dtype)[6:],
         "shape": list(value.shape),
+        **sparse,
         "norm": safe(norm),
         "max": safe(float(torch.linalg.vector_norm(real, math.inf))) if real.numel() else 0.0,
         "leading": [safe(float(x)) for x in real[:8].double()],
@@ -600,15 +607,21 @@ def judge(name: str, role: str, value: Tensor | None, kept: Row | None) -> PortV
     now = row(value)
     if now["digest"] == kept["digest"]:
         return PortVerdict(name, role, "bitwise")
-    if (now["dtype"], now["shape"]) != (kept["dtype"], kept["shape"]):
-        return PortVerdict(
-            name, role, "wrong", f"{now['dtype']}{now['shape']} where the program gives {kept['dtype']}{kept['shape']}"
-        )
+    if kind_of(now) != kind_of(kept):
+        return PortVerdict(name, role, "wrong", f"{kind_of(now)} where the program gives {kind_of(kept)}")
+    if now.get("places") != kept.get("places"):
+        return PortVerdict(name, role, "wrong", "its values are in other places than the program's")
     error = max(apart(now["norm"], kept["norm"], kept["norm"]), apart(now["max"], kept["max"], kept["max"]))
     for left, right in zip(now["leading"], kept["leading"], strict=True):
         error = max(error, apart(left, right, kept["max"]))
     verdict = port_from_error(name, role, error, now["dtype"])
     return replace(verdict, detail=f"digest {now['digest']} is not {kept['digest']}; {verdict.detail}")
+
+
+def kind_of(row: Row) -> str:
+    """A row's dtype and shape; for a sparse tensor, its layout and the shape of its values."""
+    sparse = f" {row['layout']} of {row['values']} values" if "layout" in row else ""
+    return f"{row['dtype']}{row['shape']}{sparse}"
 
 
 def apart(left: float | str, right: float | str, scale: float | str) -> float:

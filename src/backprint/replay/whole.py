@@ -18,7 +18,7 @@ from backprint.graph.nouns import Capture, Graph, Guard
 from backprint.graph.sizes import evaluate, known, said
 from backprint.replay.linked import Play, Played
 from backprint.replay.run import key_of, run, sizes_of
-from backprint.tree import name_of, positional
+from backprint.tree import name_of, ones_like, positional
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,10 @@ def pull(
         if not isinstance(outputs[name], Tensor):
             raise ReplayError(f"output {name!r} must be a tensor, not a {type(outputs[name]).__name__}")
         tangent = (tangents or {}).get(name)
-        tangent = torch.ones_like(outputs[name]) if tangent is None else tangent
-        if tangent.shape != outputs[name].shape:
+        tangent = ones_like(outputs[name]) if tangent is None else tangent
+        if tangent.shape != outputs[name].shape or tangent.layout is not outputs[name].layout:
             raise ReplayError(
-                f"the tangent of {name!r} is {list(tangent.shape)}, the output {list(outputs[name].shape)}: "
-                "they must be alike"
+                f"the tangent of {name!r} is {told(tangent)}, the output {told(outputs[name])}: they must be alike"
             )
         feed[f"tangent {name}"] = laid_out(tangent, outputs[name])
     return dict(zip((port.name for port in backward.outputs), run(backward, feed, strict=False), strict=True))
@@ -161,8 +160,16 @@ def pull(
 
 def laid_out(tangent: Tensor, output: Tensor) -> Tensor:
     """A tangent in the memory order of its output, which the backward was traced for: it may hold views."""
+    if output.layout is not torch.strided:
+        return tangent
     like = torch.empty_like(output)
     return tangent if tangent.stride() == like.stride() else like.copy_(tangent)
+
+
+def told(tensor: Tensor) -> str:
+    """A tensor's shape, and its layout where that is a sparse one."""
+    layout = "" if tensor.layout is torch.strided else f" {str(tensor.layout)[6:]}"
+    return f"{list(tensor.shape)}{layout}"
 
 
 # ------------------------------------------------------------------ arguments to ports

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from backprint.graph.nouns import Graph, Port, TensorSpec
 from backprint.graph.sizes import at_hints
+from backprint.tree import parts
 
 SMALL = 64
 """Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
@@ -65,8 +66,11 @@ def meta(port: Port, value: Tensor | None) -> str:
 
 
 def statistics(spec: TensorSpec, value: Tensor | None) -> dict[str, Any]:
-    """Mean and deviation of floats, range of integers, the data of small tensors."""
+    """Mean and deviation of floats, range of integers, the data of small tensors; of a sparse tensor's own values."""
     empty: dict[str, Any] = {"mean": None, "std": None, "data": None}
+    if value is not None and value.layout is not torch.strided:
+        values = parts(value)[-1]
+        return empty if values.is_complex() else {**empty, **moments(values)}
     if value is None or value.is_complex() or spec.dtype.startswith("float8"):
         return empty
     if value.numel() < SMALL:

@@ -12,7 +12,7 @@ from torch import Tensor
 from backprint.graph.links import role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
-from backprint.sample.recipes import Recipe, derive, exact_data, fit_all, make_all, redraw
+from backprint.sample.recipes import RANKS, Recipe, bases_of, derive, exact_data, fit_all, make_all, placed, redraw
 
 MODES = ("seed", "exact", "none")
 
@@ -29,11 +29,15 @@ class Inputs:
         """Every input, or the named ones, made again; with a seed, a fresh draw of each that can be drawn."""
         recipes = self.recipes
         if names is not None:
-            based = {dict(recipes[name].facts).get("of") for name in names if recipes[name].kind == "view"}
-            recipes = {name: recipe for name, recipe in recipes.items() if name in names or name in based}
+            wanted = set(names)
+            for _ in RANKS:
+                wanted |= {base for name in wanted if name in recipes for base in bases_of(recipes[name])}
+            recipes = {name: recipe for name, recipe in recipes.items() if name in wanted}
         if seed is not None:
             recipes = {name: redraw(recipe, derive(seed, name)) for name, recipe in recipes.items()}
-        return make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
+        made = make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
+        inner = parts_of(recipes)
+        return {name: tensor for name, tensor in made.items() if name not in inner}
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -48,12 +52,14 @@ def fit_inputs(
     same = {right for _, right in capture.signature.same}
     own = {name: tensor for name, tensor in values.items() if name not in same}
     if data == "none":
-        recipes = {name: _none(tensor) for name, tensor in own.items()}
+        recipes = {name: placed(tensor, "none", {}, 0) for name, tensor in own.items()}
         return Inputs(recipes | tangent_recipes(capture, data), {}, capture.seed)
     kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
     recipes = fit_all(own, capture.seed, kept)
     recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
-    return Inputs(recipes | tangent_recipes(capture, data), exact_data(own, recipes), capture.seed)
+    recipes |= tangent_recipes(capture, data)
+    tangents = {f"tangent {name}": tensor for name, tensor in capture.origin.tangents.items()}
+    return Inputs(recipes, exact_data({**own, **tangents}, recipes), capture.seed)
 
 
 RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
@@ -116,33 +122,46 @@ def held_exact(capture: Capture) -> set[str]:
 
 def without_data(inputs: Inputs) -> Inputs:
     """The same inputs with nothing kept to make them from."""
-    recipes = {name: replace(recipe, kind="none", seed=0, facts=()) for name, recipe in inputs.recipes.items()}
+    inner = parts_of(inputs.recipes)
+    recipes = {name: undrawn(recipe) for name, recipe in inputs.recipes.items() if name not in inner}
     return Inputs(recipes, {}, inputs.seed)
+
+
+def undrawn(recipe: Recipe) -> Recipe:
+    """A recipe that makes nothing."""
+    return replace(recipe, kind="none", seed=0, facts=())
+
+
+def parts_of(recipes: Mapping[str, Recipe]) -> set[str]:
+    """The names under which parts of sparse tensors are made: no port has them."""
+    return {name for recipe in recipes.values() if recipe.kind == "sparse" for name in bases_of(recipe)}
 
 
 def twin(name: str, recipe: Recipe) -> Recipe:
     """The recipe of a tensor's second name: a view of the first, in the same memory."""
+    if recipe.kind == "sparse":
+        return recipe
     base = dict(recipe.facts)["of"] if recipe.kind == "view" else name
     return replace(recipe, kind="view", seed=0, facts=(("of", base),))
-
-
-def _none(tensor: Tensor) -> Recipe:
-    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
-    return Recipe("none", str(tensor.dtype)[6:], shape, stride, str(tensor.device), reach(shape, stride))
 
 
 def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     """A seeded normal for the tangent of every differentiable output, between Pairs too, and for linked gradients."""
     known = specs(capture)
     asked = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
-    found = {}
+    found: dict[str, Recipe] = {}
     wanted = {f"tangent {name}": known[name] for name in (*capture.signature.differentiable, *asked)}
     started = getattr(capture.origin, "partial", False)  # a recorded step went backward from ones
     for key, spec in {**wanted, **linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
+        if spec.layout != "strided":
+            tangent = capture.origin.tangents[key.removeprefix("tangent ")]
+            fitted = fit_all({key: tangent}, capture.seed)
+            values = bases_of(fitted[key])[-1]
+            found |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: undrawn(fitted[key])}
+            continue
         shape, stride, extent = geometry(spec)
-        facts: tuple[tuple[str, Any], ...] = (("mean", 0.0), ("std", 1.0), ("low", -4.0), ("high", 4.0))
-        recipe = Recipe("normal", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key), facts)
+        recipe = normal(Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key)))
         if started and key in wanted:
             recipe = replace(recipe, kind="constant", seed=0, facts=(("value", 1.0),))
         found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
@@ -157,3 +176,9 @@ def linked_gradients(capture: Capture) -> dict[str, Spec]:
             ports = capture.pairs[link.target].forward.inputs
             found[link.name] = next(port.spec for port in ports if port.name == link.name)
     return found
+
+
+def normal(recipe: Recipe) -> Recipe:
+    """A recipe like another that draws normals."""
+    facts = (("mean", 0.0), ("std", 1.0), ("low", -4.0), ("high", 4.0))
+    return replace(recipe, kind="normal", facts=facts)

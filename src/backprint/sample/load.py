@@ -279,8 +279,10 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> Non
                 continue
             sizes = zip(spec.shape, found.shape, strict=False)
             same = len(found.shape) == len(spec.shape) and all(size in (given, str(size)) for size, given in sizes)
-            if found.dtype != spec.dtype or not same:
-                said = f"makes {found.dtype}{list(found.shape)!s:.80} where the graph takes {show_spec(spec):.80}"
+            layout = dict(found.facts)["layout"] if found.kind == "sparse" else "strided"
+            if found.dtype != spec.dtype or not same or (layout != spec.layout and found.kind != "none"):
+                kind = f" {layout}" if layout != "strided" else ""
+                said = f"makes {found.dtype}{list(found.shape)!s:.80}{kind} where the graph takes {show_spec(spec):.80}"
                 raise SampleError(f"recipes[{key!r:.80}]: {said}")
 
 

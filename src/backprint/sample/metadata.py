@@ -322,6 +322,10 @@ def check_witness(field: Field) -> None:
         for key in ("norm", "max"):
             row.get(key).number()
         leading = [number.number() for number in row.get("leading").items(8)]
+        if "layout" in row.expect(dict):
+            row.get("layout").text(32)
+            row.get("places").texts()
+            shape = [size.whole() for size in row.get("values").items(64)]
         most = min(8, math.prod(shape) * (2 if dtype.startswith("complex") else 1))
         if len(leading) != most:
             raise SampleError(f"{row.path}.leading: {len(leading)} values where {dtype}{shape} begins with {most}")

@@ -48,7 +48,8 @@ def from_json(obj: Any) -> Recipe:
     want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
     for name, (words, holds) in FIELDS.items():
         want(holds(obj[name]), f"recipe.{name}", words, obj[name])
-    check_geometry(obj["shape"], obj["stride"], obj["extent"], obj["offset"])
+    most = math.inf if obj["kind"] == "sparse" else LARGEST  # a sparse tensor's parts take memory, not its shape
+    check_geometry(obj["shape"], obj["stride"], obj["extent"], obj["offset"], most)
     kind = KINDS[obj["kind"]]
     want(
         not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", f"one of {', '.join(kind.dtypes)}", obj["dtype"]
@@ -57,8 +58,8 @@ def from_json(obj: Any) -> Recipe:
     return parse(obj)
 
 
-def check_geometry(shape: list[int], stride: list[int], extent: int, offset: int) -> None:
-    want(math.prod(shape) <= LARGEST, "recipe.shape", f"at most {LARGEST} elements", shape)
+def check_geometry(shape: list[int], stride: list[int], extent: int, offset: int, most: float = LARGEST) -> None:
+    want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
     want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
     found = dict(shape=shape, stride=stride, offset=offset)
     span = reach(shape, stride)
@@ -106,6 +107,18 @@ def text(value: Any, dtype: str = "") -> bool:
     return isinstance(value, str)
 
 
+def texts(value: Any, dtype: str = "") -> bool:
+    return isinstance(value, list) and len(value) <= MOST and all(map(text, value))
+
+
+def layout(value: Any, dtype: str = "") -> bool:
+    return isinstance(value, str) and value in PARTS_OF
+
+
+def bit(value: Any, dtype: str = "") -> bool:
+    return type(value) is int and value in (0, 1)
+
+
 def finite(value: Any, dtype: str) -> bool:
     """A number within the dtype's range; it need not be one that the dtype has (0.1 in float32)."""
     if dtype in FLOATS + COMPLEX:
@@ -142,6 +155,18 @@ COUNT: Rule = (f"a whole number from 0 to {LARGEST}", count)
 COUNTS: Rule = (f"at most {MOST} whole numbers from 0 to {LARGEST}", counts)
 WHOLE: Rule = ("a whole number of 64 bits", whole)
 TEXT: Rule = ("a text", text)
+TEXTS: Rule = (f"at most {MOST} texts", texts)
+LAYOUT: Rule = ("a sparse layout", layout)
+BIT: Rule = ("0 or 1", bit)
+
+PARTS_OF: Mapping[str, tuple[str, ...]] = {
+    "sparse_coo": ("indices", "values"),
+    "sparse_csr": ("crow_indices", "col_indices", "values"),
+    "sparse_csc": ("ccol_indices", "row_indices", "values"),
+    "sparse_bsr": ("crow_indices", "col_indices", "values"),
+    "sparse_bsc": ("ccol_indices", "row_indices", "values"),
+}
+"""The parts that a sparse tensor of each layout is made of."""
 
 OPTIONAL = {"imag", "why"}
 
@@ -200,6 +225,14 @@ KINDS: dict[str, Kind] = {
     ),
     "exact": Kind((), {}),
     "view": Kind((), dict(of=TEXT)),
+    "sparse": Kind(
+        (),
+        dict(layout=LAYOUT, of=TEXTS, coalesced=BIT),
+        "a name for each part of the layout, and coalesced for sparse_coo alone",
+        lambda row: (
+            len(row["of"]) == len(PARTS_OF[row["layout"]]) and not (row["coalesced"] and row["layout"] != "sparse_coo")
+        ),
+    ),
     "none": Kind((), dict(why=TEXT)),
 }
 

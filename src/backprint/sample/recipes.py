@@ -7,6 +7,9 @@ and its data is kept by whoever writes the sample: `exact_data` says what to kee
 
 Left out: that a long integer tensor is sorted, or that two tensors agree with each other (an index and the length it
 indexes) beyond each one's own range. Ask for such inputs by name in `exact`.
+
+A sparse tensor is kind `sparse`: it is made of its parts, which have recipes under names of their own (`x/indices`,
+`x/values`). Its indices are kept as they are, its values described like any tensor's.
 """
 
 from __future__ import annotations
@@ -23,7 +26,18 @@ from torch import Tensor
 from backprint.errors import ReplayError, SampleError, UsageError
 from backprint.sample import generator
 from backprint.sample.generator import Recipe, digest
-from backprint.sample.recipe_json import COMPLEX, FLOATS, INTEGERS, KINDS, NUMBERS, from_json, reach, to_json
+from backprint.sample.recipe_json import (
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    KINDS,
+    NUMBERS,
+    PARTS_OF,
+    from_json,
+    reach,
+    to_json,
+)
+from backprint.tree import parts
 
 __all__ = [
     "KINDS",
@@ -314,8 +328,9 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
     unknown = sorted(set(exact) - set(tensors))
     if unknown:
         raise UsageError(f"exact names no input: {', '.join(unknown)}; the inputs are {', '.join(tensors)}")
-    recipes: dict[str, Recipe] = {}
-    for names in sharing(tensors):
+    recipes = {name: sparse(name, tensor, tensors) for name, tensor in tensors.items() if opens(tensor)}
+    tensors, exact = opened(tensors, recipes, exact)
+    for names in sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
         group = {name: tensors[name] for name in names}
         forced = any(name in exact for name in names)
         if len(group) == 1 or len({tensor.dtype for tensor in group.values()}) > 1 or any(map(lazy, group.values())):
@@ -324,6 +339,50 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
         else:
             recipes |= together(group, derive(seed, names[0]), forced)
     return {name: recipes[name] for name in tensors}
+
+
+RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
+"""Kinds that draw random numbers."""
+
+
+def opens(tensor: Tensor) -> bool:
+    """Whether a tensor is made of its parts: a sparse one that has values, and whose indices are in order."""
+    if str(tensor.layout)[6:] not in PARTS_OF or tensor.device.type == "meta" or hasattr(tensor, "fake_mode"):
+        return False
+    names = {str(index): part for index, part in enumerate(parts(tensor))}
+    try:
+        generator.make(sparse("", tensor, (), tuple(names)), None, names)
+    except ValueError:
+        return False
+    return True
+
+
+def sparse(name: str, tensor: Tensor, taken: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
+    """A sparse tensor's recipe: the names of its parts, none of which another tensor has."""
+    layout = str(tensor.layout)[6:]
+    for part in PARTS_OF[layout][len(of) :]:
+        wanted, count = f"{name}/{part}", 1
+        while wanted in taken:
+            count += 1
+            wanted = f"{name}/{part}~{count}"
+        of = (*of, wanted)
+    coalesced = int(layout == "sparse_coo" and tensor.is_coalesced())
+    return placed(tensor, "sparse", {"layout": layout, "of": of, "coalesced": coalesced}, 0)
+
+
+def opened(
+    tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str] = ()
+) -> tuple[dict[str, Tensor], set[str]]:
+    """The tensors and the parts of the sparse ones, and which of these to keep: indices that a recipe would draw."""
+    found, kept = {}, set(exact)
+    for name, tensor in tensors.items():
+        found[name] = tensor
+        if name in recipes and recipes[name].kind == "sparse":
+            *indices, values = zip(dict(recipes[name].facts)["of"], parts(tensor), strict=True)
+            found |= dict([*indices, values])
+            kept |= {part for part, index in indices if fit(index, 0).kind in RANDOM}
+            kept |= {part for part, _ in (*indices, values) if name in exact}
+    return found, kept
 
 
 def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
@@ -373,6 +432,7 @@ def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> 
     Contiguous, on the CPU, and a complex tensor as pairs of reals, since not every safetensors reader has complex.
     """
     based = {dict(recipe.facts)["of"] for recipe in recipes.values() if recipe.kind == "view"}
+    tensors, _ = opened(tensors, recipes)
     kept = {}
     for name, recipe in recipes.items():
         if recipe.kind == "exact":
@@ -388,11 +448,11 @@ def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> 
 
 
 def make(recipe: Recipe, exact: Tensor | None = None, bases: Mapping[str, Tensor] | None = None) -> Tensor:
-    """The tensor of a recipe, on its device: `exact` is its kept data, `bases` has the tensors that views are of."""
+    """The tensor of a recipe, on its device: `exact` is its kept data, `bases` has the tensors that it is made of."""
     if recipe.kind == "none":
         raise ReplayError(f"cannot be made: {dict(recipe.facts).get('why', 'its values were never seen')}")
-    if recipe.kind == "view":
-        check_base(recipe, bases or {})
+    if recipe.kind in RANKS:
+        check_bases(recipe, bases or {})
     try:
         return generator.make(recipe, exact, bases)
     except (ValueError, TypeError, OverflowError) as cause:
@@ -401,18 +461,28 @@ def make(recipe: Recipe, exact: Tensor | None = None, bases: Mapping[str, Tensor
         raise ReplayError(f"a recipe of kind {recipe.kind!r} cannot be made on {recipe.device}: {cause}") from cause
 
 
-def check_base(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
-    of = str(dict(recipe.facts).get("of"))
-    if of not in bases:
-        raise SampleError(f"a view of {of!r}, which is not among the tensors made: {', '.join(bases)}")
+RANKS = {"view": 1, "sparse": 2}
+"""Kinds that are made of others, after them."""
+
+
+def bases_of(recipe: Recipe) -> tuple[str, ...]:
+    """The names of the tensors that a recipe's is made of."""
+    of = dict(recipe.facts).get("of", ()) if recipe.kind in RANKS else ()
+    return of if isinstance(of, tuple) else (of,)
+
+
+def check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
+    for of in bases_of(recipe):
+        if of not in bases or bases[of].layout is not torch.strided:
+            raise SampleError(f"a {recipe.kind} of {of!r}, which is not among the tensors made: {', '.join(bases)}")
     if dtype_name(bases[of]) != recipe.dtype:
-        raise SampleError(f"a view of {of!r} with dtype {recipe.dtype}, but that has {dtype_name(bases[of])}")
+        raise SampleError(f"a {recipe.kind} of {of!r} with dtype {recipe.dtype}, but that has {dtype_name(bases[of])}")
 
 
 def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of all recipes, by name and in order; views lie in their base's storage."""
+    """The tensors of all recipes, by name and in order; views and sparse ones lie in the storage of their bases."""
     made: dict[str, Tensor] = {}
-    for name, recipe in sorted(recipes.items(), key=lambda item: item[1].kind == "view"):
+    for name, recipe in sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0)):
         try:
             made[name] = make(recipe, exact.get(name), made)
         except (SampleError, ReplayError) as cause:
@@ -423,8 +493,7 @@ def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict
 def redraw(recipe: Recipe, seed: int) -> Recipe:
     """The same recipe with other random numbers, which differ between recipes for one `seed`.
 
-    Kinds without random numbers stay as they are: constant, values, arange, tril, exact, view (it follows its base) and
-    none. A permutation becomes another one.
+    Kinds without random numbers stay as they are: constant, values, arange, tril, exact, none, and view and sparse,
+    which follow what they are made of. A permutation becomes another one.
     """
-    random = recipe.kind in ("normal", "uniform", "integers", "choice", "permutation")
-    return replace(recipe, seed=derive(seed, str(recipe.seed))) if random else recipe
+    return replace(recipe, seed=derive(seed, str(recipe.seed))) if recipe.kind in RANDOM else recipe

@@ -26,6 +26,9 @@ SAFE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bf
 PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|output|mutation|gradient) (.*)", re.DOTALL)
 
 
+RANKS = {"view": 1, "sparse": 2}  # what is made of others is made after them
+
+
 def ports(annotations):
     """(spec, role, name) of each annotation."""
     return [PORT.fullmatch(text).groups() for text in annotations]
@@ -52,10 +55,12 @@ def read_safetensors(path):
 
 
 def make_inputs(recipes, names, exact):
-    """Name -> tensor for the names asked for; a view's base is made with it, and they share storage."""
-    wanted = [*names, *(recipes[name]["facts"]["of"] for name in names if recipes[name]["kind"] == "view")]
-    made = {}
-    for name in sorted(dict.fromkeys(wanted), key=lambda name: recipes[name]["kind"] == "view"):
+    """Name -> tensor for the names asked for; a view's base and a sparse tensor's parts are made with it."""
+    wanted, made = list(names), {}
+    for name in wanted:
+        of = recipes[name]["facts"].get("of", ())
+        wanted += [base for base in ((of,) if isinstance(of, str) else of) if base not in wanted]
+    for name in sorted(dict.fromkeys(wanted), key=lambda name: RANKS.get(recipes[name]["kind"], 0)):
         try:
             made[name] = make(parse(recipes[name]), exact.get(name), made)
         except ValueError as cause:

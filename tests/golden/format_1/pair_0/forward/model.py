@@ -70,13 +70,17 @@ import torch
 MASK = 0xFFFFFFFF  # the low 32 bits: a Philox word lives in an int64
 CHUNK = 2**15  # counters a step, any number gives the same bits
 PARTS = {"complex64": "float32", "complex128": "float64"}  # a complex number is two real draws
+TEXTS = ("of", "why", "layout")  # facts that are no numbers
 SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 IRWIN_HALL = 0.000976562732830727  # 1 / the deviation of the sum of two 11-bit numbers and twice a 10-bit one
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a tensor is made: `extent` elements of `kind` in storage, seen through shape, stride and offset."""
+    """How a tensor is made: `extent` elements of `kind` in storage, seen through shape, stride and offset.
+
+    A sparse one is joined from tensors that are made under names of their own.
+    """
 
     kind: str
     dtype: str
@@ -91,8 +95,13 @@ class Recipe:
 
 def parse(row: Mapping[str, Any]) -> Recipe:
     """The Recipe of its JSON object, unchecked. JSON has no inf and nan, so these are strings in it."""
-    facts = [(name, value if name in ("of", "why") else plain(value)) for name, value in sorted(row["facts"].items())]
+    facts = [(name, said(value) if name in TEXTS else plain(value)) for name, value in sorted(row["facts"].items())]
     return Recipe(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"]), "facts": tuple(facts)})
+
+
+def said(value: Any) -> Any:
+    """A fact of JSON as a text or a tuple of texts."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def plain(value: Any) -> Any:
@@ -232,21 +241,53 @@ def restore(recipe: Recipe, data: Any) -> Any:
     return rows.view(data.dtype).flatten()
 
 
+def sparse(recipe: Recipe, bases: Mapping[str, Any], layout: str, of: tuple[str, ...], coalesced: int) -> Any:
+    """A sparse tensor of its parts, which were made before it: indices, then values; it shares their memory."""
+    given = [bases[name] for name in of]
+    options: dict[str, Any] = dict(dtype=given[-1].dtype, device=given[-1].device, check_invariants=True)
+    try:
+        if layout == "sparse_coo":
+            return torch.sparse_coo_tensor(*given, recipe.shape, is_coalesced=bool(coalesced), **options)
+        return torch.sparse_compressed_tensor(*given, recipe.shape, layout=getattr(torch, layout), **options)
+    except RuntimeError as cause:
+        raise ValueError(f"its parts do not make a {layout} tensor of {list(recipe.shape)}: {cause}") from cause
+
+
 def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None) -> Any:
-    """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that views are of."""
+    """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that it is made of."""
     facts = dict(recipe.facts)
     if recipe.kind == "view":
         return torch.as_strided((bases or {})[facts["of"]], recipe.shape, recipe.stride, recipe.offset)
+    if recipe.kind == "sparse":
+        return sparse(recipe, bases or {}, **facts)
     if recipe.kind == "none":
         raise ValueError(f"no recipe: {facts.get('why', 'its values were never seen')}")
     flat = restore(recipe, exact) if recipe.kind == "exact" else DRAWS[recipe.kind](recipe, **facts)
     return flat.to(recipe.device).as_strided(recipe.shape, recipe.stride, recipe.offset)
 
 
+def parts(tensor: Any) -> tuple[Any, ...]:
+    """A sparse tensor's indices and values."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+
+
 def digest(tensor: Any) -> str:
-    """16 hex digits of sha256 over dtype, shape and the contiguous bytes: -0.0 and a NaN's payload count."""
+    """16 hex digits of sha256 over dtype, shape and the contiguous bytes: -0.0 and a NaN's payload count.
+
+    A sparse tensor's is over its layout and its parts' digests.
+    """
+    head = f"{tensor.dtype} {list(tensor.shape)}".removeprefix("torch.")
+    if tensor.layout is not torch.strided:
+        coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
+        text = " ".join([head, str(tensor.layout), str(coalesced), *map(digest, parts(tensor))])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
     tensor = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    state = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".removeprefix("torch.").encode())
+    state = hashlib.sha256(head.encode())
     state.update(ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.numel() else b"")
     return state.hexdigest()[:16]
 
@@ -257,6 +298,9 @@ SAFE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bf
                "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "C64": "complex64", "U16": "uint16",
                "U32": "uint32", "U64": "uint64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|output|mutation|gradient) (.*)", re.DOTALL)
+
+
+RANKS = {"view": 1, "sparse": 2}  # what is made of others is made after them
 
 
 def ports(annotations):
@@ -285,10 +329,12 @@ def read_safetensors(path):
 
 
 def make_inputs(recipes, names, exact):
-    """Name -> tensor for the names asked for; a view's base is made with it, and they share storage."""
-    wanted = [*names, *(recipes[name]["facts"]["of"] for name in names if recipes[name]["kind"] == "view")]
-    made = {}
-    for name in sorted(dict.fromkeys(wanted), key=lambda name: recipes[name]["kind"] == "view"):
+    """Name -> tensor for the names asked for; a view's base and a sparse tensor's parts are made with it."""
+    wanted, made = list(names), {}
+    for name in wanted:
+        of = recipes[name]["facts"].get("of", ())
+        wanted += [base for base in ((of,) if isinstance(of, str) else of) if base not in wanted]
+    for name in sorted(dict.fromkeys(wanted), key=lambda name: RANKS.get(recipes[name]["kind"], 0)):
         try:
             made[name] = make(parse(recipes[name]), exact.get(name), made)
         except ValueError as cause:
