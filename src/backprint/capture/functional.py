@@ -753,6 +753,10 @@ class Writer:
         if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
             return ""
         common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
+        if not common and call.source is None:  # a gradient handed on as it is was born further up
+            own = [places for node, places in sides if node == call.node]
+            common = [place for places in own for place in places if place.shape == call.args[0].shape]
+            common = common if len(common) == 1 else []
         named = [self.memory[place.memory].names.get(place, ("",))[0] for place in common]
         return next((name for name in sorted(named) if name), "")
 
