@@ -10,12 +10,13 @@ trace is of the forward alone). The other tools take part where Python finds the
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -117,10 +118,19 @@ def torchlens() -> Callable[[nn.Module, Tensor], Any]:
     return lambda model, x: tl.trace(model, x)
 
 
-def unwrapped() -> None:
-    """torchlens leaves torch's functions wrapped: they are put back, so that nobody else's time counts them."""
-    if "torchlens" in sys.modules:
-        sys.modules["torchlens.backends.torch.wrappers"].unwrap_torch()
+@contextlib.contextmanager
+def wrapped(way: str) -> Iterator[None]:
+    """torchlens wraps torch's functions for good: before its own turn here, and not while others run."""
+    if way != "torchlens":
+        yield
+        return
+    from torchlens.backends.torch.wrappers import unwrap_torch, wrap_torch
+
+    wrap_torch()
+    try:
+        yield
+    finally:
+        unwrap_torch()
 
 
 OTHERS: dict[str, Callable[[], Callable[[nn.Module, Tensor], Any]]] = {
@@ -148,9 +158,7 @@ def timed(run: Callable[[nn.Module, Tensor], Any], model: nn.Module, x: Tensor) 
     gc.collect()
     wall, processor = time.perf_counter(), time.process_time()
     run(model, x)
-    found = time.perf_counter() - wall, time.process_time() - processor
-    unwrapped()
-    return found
+    return time.perf_counter() - wall, time.process_time() - processor
 
 
 def main() -> None:
@@ -164,7 +172,8 @@ def main() -> None:
         times: dict[str, list[tuple[float, float]]] = {way: [] for way in taken}
         for turn in range(rounds + 1):
             for way, run in taken.items():
-                found = timed(run, model, x)
+                with wrapped(way):
+                    found = timed(run, model, x)
                 if turn:
                     times[way].append(found)
         for way, rows in times.items():
