@@ -15,7 +15,7 @@ from steps import STEPS
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.graph.nouns import Graph
+from backprint.graph.nouns import Graph, Ref, refs
 from backprint.graph.text import parse
 
 QUIET = pytest.mark.filterwarnings(
@@ -137,3 +137,162 @@ def test_program_is_captured_right_with_its_updates_in_place(name: str) -> None:
         assert "leave functional=True" in str(error)  # noqa: PT017  # the one reason for which this form is refused
         return
     proved(capture)
+
+
+# ------------------------------------------------------------------ what stands in the graphs
+
+
+def used(graph: Graph) -> set[str]:
+    """The values that something of the graph reads."""
+    values = [value for step in graph.steps for value in (*step.args, *(v for _, v in step.kwargs))]
+    return {name for value in (*values, *graph.results) for name in refs(value)}
+
+
+def targets(graph: Graph) -> list[str]:
+    return [step.target for step in graph.steps]
+
+
+def test_the_boundary_between_the_directions_is_exact() -> None:
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        h = (x @ w).exp()
+        return (h * h.sigmoid()).sum()
+
+    capture = bp.capture(f, torch.randn(2, 3), torch.randn(3, 4).requires_grad_(), engine="eager")
+    forward, backward = capture.pairs[0].forward, capture.pairs[0].backward
+    assert targets(forward) == [f"aten.{name}" for name in ("mm.default", "exp.default", "sigmoid.default")] + [
+        "aten.mul.Tensor",
+        "aten.sum.default",
+    ]
+    assert targets(backward) == [
+        *("aten.expand.default", "aten.mul.Tensor", "aten.mul.Tensor", "aten.sigmoid_backward.default"),
+        *("aten.add.Tensor", "aten.mul.Tensor", "aten.t.default", "aten.mm.default"),
+    ]
+    assert all(step.echo is None for step in forward.steps)
+    assert all(step.echo is not None for step in backward.steps)
+
+
+@QUIET
+@pytest.mark.parametrize("name", STEPS)
+def test_saved_ports_are_what_the_backward_reads(name: str) -> None:
+    target, args, _ = STEPS[name]()
+    pair = bp.capture(target, args=args, engine="eager").pairs[0]
+    if pair.backward is None:
+        return
+    made = {step.name for step in pair.forward.steps} | {port.local for port in pair.forward.inputs}
+    kept = {port.name: value for port, value in zip(pair.forward.outputs, pair.forward.results, strict=True)}
+    saved = [port for port in pair.forward.outputs if port.role == "saved"]
+    assert [port.name for port in saved] == [port.name for port in pair.backward.by_role("saved")]
+    for port in pair.backward.by_role("saved"):
+        assert isinstance(kept[port.name], Ref)  # the value itself, by identity: no copy stands between
+        assert kept[port.name].name in made
+        assert port.local in used(pair.backward)
+
+
+def test_dead_code_goes_and_random_draws_stay() -> None:
+    def f(x: Tensor) -> Tensor:
+        torch.rand(3)
+        x.exp()
+        return x * torch.rand(3)
+
+    capture = bp.capture(f, torch.randn(3), engine="eager")
+    assert targets(capture.pairs[0].forward) == ["aten.rand.default", "aten.rand.default", "aten.mul.Tensor"]
+    x = torch.randn(3)
+    torch.manual_seed(5)
+    mine = bp.replay(capture, x).outputs
+    torch.manual_seed(5)
+    assert torch.equal(mine, f(x))
+
+
+def test_one_tensor_given_twice_is_one_value_behind_two_ports() -> None:
+    x = torch.randn(3).requires_grad_()
+    capture = bp.capture(lambda a, b: (a * b.exp()).sum(), x, x, engine="eager")
+    forward, backward = capture.pairs[0].forward, capture.pairs[0].backward
+    first, second = forward.inputs
+    assert (first.name, second.name) == ("a", "b")
+    assert first.local in used(forward)
+    assert second.local not in used(forward)
+    assert [port.name for port in backward.outputs] == ["a", "b"]
+    assert backward.results[0] == backward.results[1]
+    expected = x.exp() + x * x.exp()
+    gradients = bp.replay(capture, x, x).gradients
+    assert torch.equal(gradients["a"], gradients["b"])
+    assert torch.allclose(gradients["a"], expected)
+
+
+def test_echoes_and_lines_stand_in_the_text() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.fc(x)
+            return (h + h.relu()).sum()
+
+    pair = bp.capture(Model(), torch.randn(2, 3), engine="eager").pairs[0]
+    assert "h = self.fc(x)" in pair.forward.code
+    assert "[fc]" in pair.forward.code
+    assert "gradient of relu" in pair.backward.code
+    assert "sum of gradients of addmm" in pair.backward.code
+    assert "return (h + h.relu()).sum()" in pair.backward.code
+    assert "grad_fc_weight" in pair.backward.code
+
+
+# ------------------------------------------------------------------ as they ran, and the second order
+
+
+def test_updates_and_views_stay_as_they_ran() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        y[0].add_(1)
+        y.relu_()
+        return y.sum()
+
+    x = torch.randn(3, 2).requires_grad_()
+    as_run = bp.capture(f, x, engine="eager", functional=False)
+    assert targets(as_run.pairs[0].forward) == [
+        *("aten.mul.Tensor", "aten.select.int", "aten.add_.Tensor", "aten.relu_.default", "aten.sum.default")
+    ]
+    plain = targets(bp.capture(f, x, engine="eager").pairs[0].forward)
+    assert "aten.select_scatter.default" in plain
+    assert not [target for target in plain if target.split(".")[1].endswith("_")]
+    assert proved(as_run) == "bitwise"
+
+
+@pytest.mark.parametrize("engine", ["aot", "eager"])
+@pytest.mark.parametrize("name", ["a product", "a module"])
+def test_the_second_order_is_the_gradient_of_the_gradient(engine: str, name: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    target = {"a product": lambda x: (x.exp() * x.sin()).sum(), "a module": model}[name]
+    x = torch.randn(5, 3).requires_grad_()
+    capture = bp.capture(target, x, engine=engine, order=2)
+    assert proved(capture) == "bitwise"
+    leaves = {
+        "x" if name == "a product" else "input": x,
+        **(dict(model.named_parameters()) if name != "a product" else {}),
+    }
+    tangent = torch.ones_like(target(x)).requires_grad_()
+    out = target(x)
+    first = torch.autograd.grad(out, list(leaves.values()), tangent, create_graph=True)
+    roots = [each for each in (out, *first) if each.requires_grad]
+    ones = [torch.ones_like(each) for each in roots]
+    second = torch.autograd.grad(roots, [*leaves.values(), tangent], ones, allow_unused=True)
+    given = [port.name for port in capture.pairs[0].forward.inputs if port.name.startswith("tangent.")]
+    assert len(given) == 1
+    found = replayed(capture, leaves, {given[0]: tangent})
+    for port, expected in zip([*leaves, given[0]], second, strict=True):
+        assert (found[port] is None) == (expected is None)
+        assert expected is None or torch.allclose(found[port], expected, rtol=1e-5, atol=1e-6), port
+
+
+def replayed(capture: bp.Capture, leaves: dict[str, Tensor], tangents: dict[str, Tensor]) -> dict[str, Any]:
+    """The gradients of a second-order capture, run port by port, all its tangents ones."""
+    pair = capture.pairs[0]
+    given = {**leaves, **tangents}
+    results = bp.run(pair.forward, {port.name: given[port.name].detach() for port in pair.forward.inputs})
+    made = dict(zip([(p.role, p.name) for p in pair.forward.outputs], results, strict=True))
+    inputs = {
+        port.name: made["saved", port.name] if port.role == "saved" else torch.ones_like(made["output", port.name])
+        for port in pair.backward.inputs
+    }
+    return dict(zip([p.name for p in pair.backward.outputs], bp.run(pair.backward, inputs), strict=True))

@@ -204,6 +204,11 @@ class Writer:
 
     def placed(self, memory: Memory, place: Place) -> View:
         """A tensor of known storage that no seen operator made: by its geometry, from one flat value."""
+        if place.dtype == memory.base.dtype and place.lazy in LAZY:
+            memory.made[place] = View(place._replace(lazy=(False, False)), LAZY[place.lazy], ())
+            return memory.made[place]
+        if place.dtype == REAL.get(memory.base.dtype) and not any(place.lazy):
+            return self.placed_in_real(memory, place)
         if place.dtype != memory.base.dtype or any(place.lazy):
             raise CaptureError(
                 f"memory of {str(memory.base.dtype)[6:]} is seen as {str(place.dtype)[6:]} by no known view: "
@@ -213,6 +218,15 @@ class Writer:
         view = View(flat_place, aten.as_strided.default, (place.shape, place.stride, place.offset))
         memory.made[place] = view
         return view
+
+    def placed_in_real(self, memory: Memory, place: Place) -> View:
+        """A real tensor of complex memory: by its geometry, from the flat value seen as pairs."""
+        whole = self.flatten(memory, memory.base)
+        pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
+        memory.made[pairs] = View(whole, aten.view_as_real.default, ())
+        if place != pairs:
+            memory.made[place] = View(pairs, aten.as_strided.default, (place.shape, place.stride, place.offset))
+        return memory.made[place]
 
     def flatten(self, memory: Memory, also: Place) -> Place:
         """One flat value for a storage, filled from the tensors that are known of it."""
@@ -276,8 +290,9 @@ class Writer:
         return self.fitted(self.emit(func, args), view.parent, parent)
 
     def fits(self, name: str, place: Place) -> bool:
-        """Whether a value lies as a tensor does."""
-        return lie(self.places[name]) == lie(place)
+        """Whether a value lies as a tensor does. One that is conjugated already stands for one that is when read."""
+        have = lie(self.places[name])
+        return have in (lie(place), lie(place._replace(lazy=(False, False))))
 
     def fitted(self, name: str, place: Place, old: Ref) -> str:
         """A value with the dtype, shape and strides of the tensor that it is written to."""
@@ -920,6 +935,10 @@ class Writer:
         if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
             return ""
         common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
+        if not common and call.source is None:  # a gradient handed on as it is was born further up
+            own = [places for node, places in sides if node == call.node]
+            common = [place for places in own for place in places if place.shape == call.args[0].shape]
+            common = common if len(common) == 1 else []
         return next((name for name in sorted(map(self.known, common)) if name), "")
 
     def known(self, place: Place) -> str:
@@ -995,10 +1014,18 @@ INVERSE: dict[Any, Callable[[View, Ref], tuple[Any, tuple[Any, ...]]]] = {
     aten.view.dtype: lambda view, value: (aten.view.dtype, (value, view.parent.dtype)),
     aten.view_as_real.default: lambda view, value: (aten.view_as_complex.default, (value,)),
     aten.view_as_complex.default: lambda view, value: (aten.view_as_real.default, (value,)),
-    aten._conj.default: lambda view, value: (aten._conj.default, (value,)),
-    aten._neg_view.default: lambda view, value: (aten._neg_view.default, (value,)),
+    aten._conj.default: lambda view, value: (aten._conj_physical.default, (value,)),
+    aten._neg_view.default: lambda view, value: (aten.neg.default, (value,)),
 }
 """Views of the whole, and how the whole comes back from a new value of the view."""
+
+
+LAZY: dict[tuple[bool, bool], Any] = {(True, False): aten._conj.default, (False, True): aten._neg_view.default}
+"""Views that are conjugated or negated when they are read."""
+
+
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""The kind of the two parts of a complex number."""
 
 
 def unpermuted(dims: Sequence[int]) -> list[int]:
