@@ -37,7 +37,7 @@ from backprint.capture.program import (
     slot,
 )
 from backprint.capture.scout import SEED, Sighting, compiled_parts, module_paths, no_seeding, scout
-from backprint.errors import CaptureError
+from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Graph, Guard, Link, Pair, Source
 from backprint.settings import quiet_random
 from backprint.tree import outputs_of
@@ -45,6 +45,8 @@ from backprint.tree import outputs_of
 
 def by_dynamo(program: Program, options: Options) -> Made:
     """Engine `dynamo`: graph breaks allowed, static shapes."""
+    if options.dynamic:
+        raise CaptureError("engine 'dynamo' keeps sizes as they are: dynamic= takes engine 'aot'")
     program, seen = scout(program)
     check_program(program, seen)
     paths = module_paths(program)
@@ -59,6 +61,9 @@ def by_dynamo(program: Program, options: Options) -> Made:
     outputs, tree, leaves = book.close(record)
     book.complete(ready)
     pairs, parts, constants, guards = traced(book, options)
+    read = next((guard for guard in guards if guard.kind in ("value", "shape")), None)
+    if options.specialise is False and read is not None:
+        raise DataDependentError(f"the program reads {read.text}{frames.place(read.source)}, and specialise=False")
     return Made(
         program=program,
         pairs=pairs,

@@ -96,9 +96,9 @@ def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made
             if name == list(able)[-1]:
                 raise
             causes[name] = CaptureError(f"{type(error).__name__}: {error}")
-    kinds = {type(error) for error in causes.values()}
+    last = list(causes.values())[-1]
     said = "; ".join(f"{name}: {error}" for name, error in causes.items())
-    raise (kinds.pop() if len(kinds) == 1 else CaptureError)(f"no engine captures {program.title}: {said}")
+    raise type(last)(f"no engine captures {program.title}: {said}")
 
 
 def capture_call(
