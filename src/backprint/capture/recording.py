@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,8 +28,9 @@ from backprint.capture.eager import said, steps
 from backprint.capture.functional import Draft, Memory, Writer, needed, spec_of
 from backprint.capture.program import Outcome
 from backprint.capture.reach import children, state_of_optimizer
+from backprint.capture.scout import storages
 from backprint.capture.tape import Call, Place, Recorder
-from backprint.errors import BackprintError, CaptureError, ReplayError, UsageError
+from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Ref, Signature, Value, refs
 
 aten = torch.ops.aten
@@ -170,16 +172,19 @@ class Recording:
             names = names_in_frames(sys._getframe(1))
             try:
                 self.done(self.count, capture_of_step(recorder, names, f"step_{self.count}"))
-            except BackprintError as error:
-                self.failed.append(f"step {self.count}: {error}")
+            except Exception as error:  # whatever is wrong with the capture, the script goes on
+                self.failed.append(f"step {self.count}: {type(error).__name__}: {error}")
         self.count += 1
         if self.first <= self.count < self.last:
             self.start()
 
     def start(self) -> None:
-        """Write down from here on, in plain eager."""
+        """Write down from here on, in plain eager. The script's parameters are known from the start."""
         torch.compiler.set_stance("force_eager")
         self.recorder = LiveRecorder()
+        for _, tensor in names_in_frames(sys._getframe(1)).values():
+            if isinstance(tensor, nn.Parameter) and storages(tensor)[-1]._cdata not in self.recorder.taint:
+                self.recorder.encounter(None, tensor, False)
         self.recorder.__enter__()
 
     def stop(self) -> LiveRecorder | None:
@@ -220,26 +225,30 @@ def running_script(recording: Recording, script: Any, arguments: Sequence[str]) 
 # ------------------------------------------------------------------ names
 
 
-def names_in_frames(frame: Any) -> dict[int, str]:
+Named = dict[int, tuple[str, Tensor]]
+"""Tensors with their names, by identity."""
+
+
+def names_in_frames(frame: Any) -> Named:
     """Names for tensors from the variables of the user's frames: a model's own names first."""
     roots: list[tuple[str, Any]] = []
     while frame is not None:
         if frames.is_users(frame.f_code.co_filename):
             roots += list(frame.f_locals.items())
         frame = frame.f_back
-    named: dict[int, str] = {}
+    named: Named = {}
     every = list(spread(roots))
     for prefix, value in every:
         if isinstance(value, nn.Module):
             for name, tensor in (*value.named_parameters(), *value.named_buffers()):
-                named.setdefault(id(tensor), f"{prefix}.{name}")
+                named.setdefault(id(tensor), (f"{prefix}.{name}", tensor))
     for prefix, value in every:
         if isinstance(value, torch.optim.Optimizer):
             for name, tensor in state_of_optimizer(value).items():
-                named.setdefault(id(tensor), f"{prefix}.state.{name}")
+                named.setdefault(id(tensor), (f"{prefix}.state.{name}", tensor))
     for prefix, value in every:
         if isinstance(value, Tensor):
-            named.setdefault(id(value), prefix)
+            named.setdefault(id(value), (prefix, value))
     return named
 
 
@@ -257,9 +266,10 @@ def spread(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
                 queue += [(f"{name}.{key}", child, depth + 1) for key, child in children(value)]
 
 
-def own_names(recorder: LiveRecorder, names: Mapping[int, str]) -> dict[str, str]:
+def own_names(recorder: LiveRecorder, known: Named) -> dict[str, str]:
     """A name for every tensor from outside, by its key."""
     found: dict[str, str] = {}
+    names = {key: name for key, (name, _) in known.items()}
     grads = {id(t.grad): names.get(id(t)) for t in recorder.seen.outside if t.is_leaf and t.grad is not None}
     taken: set[str] = set()
     count = 0
@@ -288,7 +298,7 @@ class Segment:
     gradients: dict[str, str] = field(default_factory=dict)
 
 
-def capture_of_step(recorder: LiveRecorder, names: Mapping[int, str], title: str) -> Capture:
+def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
     """The Capture of a recorded step."""
     return StepWriter(recorder, own_names(recorder, names)).capture(title)
 
@@ -652,6 +662,7 @@ class Recorded:
     alive = True
     partial = True
     rebuild = None
+    tangents: Mapping[str, Tensor] = MappingProxyType({})
 
     def __init__(
         self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
