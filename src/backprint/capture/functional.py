@@ -957,15 +957,21 @@ def flat_places(result: Any) -> list[Place]:
     return [place for item in result for place in flat_places(item)] if isinstance(result, (tuple, list)) else []
 
 
+@functools.lru_cache(maxsize=65536)
+def spec_at(place: Place) -> TensorSpec:
+    """The spec of a tensor that lies so."""
+    dtype, device, layout = str(place.dtype)[6:], str(place.device), str(place.layout)[6:]
+    if place.stride is None:
+        return TensorSpec(dtype, place.shape, None, 0, device, layout)
+    stride = None if place.stride == contiguous(place.shape) else place.stride
+    return TensorSpec(dtype, place.shape, stride, place.offset, device)
+
+
 def spec_of(result: Any) -> Spec:
     """The spec of what a call gave."""
     match result:
         case Place():
-            dtype, device, layout = str(result.dtype)[6:], str(result.device), str(result.layout)[6:]
-            if result.stride is None:
-                return TensorSpec(dtype, result.shape, None, 0, device, layout)
-            stride = None if result.stride == contiguous(result.shape) else result.stride
-            return TensorSpec(dtype, result.shape, stride, result.offset, device)
+            return spec_at(result._replace(memory=-1))
         case bool() | int() | float() | complex() | str():
             return ScalarSpec(type(result).__name__)
         case list() | tuple():
