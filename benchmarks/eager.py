@@ -43,17 +43,16 @@ class Block(nn.Module):
         return torch.relu(y + self.shortcut(x))
 
 
-def resnet18() -> tuple[nn.Module, Tensor]:
-    """ResNet-18 on 16 pictures of 3 × 64 × 64."""
+def resnet18(size: int) -> tuple[nn.Module, Tensor]:
+    """ResNet-18 on 16 pictures of this size."""
     layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     layers.append(nn.MaxPool2d(3, 2, 1))
     before = 64
     for after, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         layers += [Block(before, after, stride), Block(after, after, 1)]
         before = after
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)), torch.randn(
-        16, 3, 64, 64
-    )
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)]
+    return nn.Sequential(*layers), torch.randn(16, 3, size, size)
 
 
 class ViT(nn.Module):
@@ -82,7 +81,11 @@ def vit() -> tuple[nn.Module, Tensor]:
     return ViT(), torch.randn(8, 3, 224, 224)
 
 
-MODELS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {"ResNet-18": resnet18, "ViT-Tiny": vit}
+MODELS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
+    "ResNet-18, 64": lambda: resnet18(64),
+    "ResNet-18, 128": lambda: resnet18(128),
+    "ViT-Tiny, 224": vit,
+}
 
 # ------------------------------------------------------------------ ways to run a step
 
@@ -182,7 +185,7 @@ def main() -> None:
                 mine, base = [row[index] for row in rows], [row[index] for row in times["plain"]]
                 ratio = statistics.median(a / b for a, b in zip(mine, base, strict=True))
                 said.append(f"{kind} {statistics.median(mine):6.3f} s, ratio {ratio:5.2f}")
-            print(f"{name:<10} {way:<12} {'   '.join(said)}")
+            print(f"{name:<15} {way:<12} {'   '.join(said)}")
 
 
 if __name__ == "__main__":

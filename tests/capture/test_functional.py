@@ -68,7 +68,7 @@ ACTS: dict[str, Act] = {
     "slice": view(lambda t, n: t[n % (t.shape[0] + 1) :: 1 + n % 2]),
     "narrow": view(lambda t, n: t.narrow(-1, 0, n % (t.shape[-1] + 1))),
     "transpose": view(lambda t, n: t.transpose(0, -1)),
-    "permute": view(lambda t, n: t.permute(*reversed(range(t.dim())))),
+    "permute": view(lambda t, n: t.permute(list(reversed(range(t.dim()))))),
     "view": view(lambda t, n: t.view(-1)),
     "reshape": view(lambda t, n: t.reshape(-1)),
     "unsqueeze": view(lambda t, n: t.unsqueeze(n % (t.dim() + 1))),
@@ -170,6 +170,7 @@ FOUND: dict[str, Program] = {
     "a list with a tensor and its own part": [("foreach", 1, 3, 6)],
     "an update on lists makes views new": [("diagonal", 0, 0, 0), ("foreach", 0, 0, 0), ("T", 0, 0, 0)],
     "as_strided goes by the storage": [("as_strided", 0, 4, 3), ("setitem", 0, 5, 0), ("as_strided", 0, 2, 5)],
+    "a draw into a tensor with gaps": [("narrow", 1, 3, 0), ("uniform_", 3, 0, 0), ("T", 3, 0, 0)],
     "memory seen flat by the program": [("as_strided", 0, 4, 3), ("reshape", 0, 5, 1), ("setitem", 0, 5, 0)],
 }
 

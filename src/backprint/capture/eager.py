@@ -34,7 +34,7 @@ from backprint.capture.reach import kept_gradients
 from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, with_outside
 from backprint.capture.tape import Place, Recorder
 from backprint.errors import CaptureError, DataDependentError
-from backprint.graph.nouns import Graph, Guard, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
+from backprint.graph.nouns import Dict, Graph, Guard, List, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
 from backprint.settings import quiet_random, uncollected
 from backprint.tree import alias_groups, ones_like
 
@@ -106,14 +106,14 @@ def run_once(program: Program) -> Run:
         torch.clear_autocast_cache()
         recorder = Recorder(paths)
         try:
-            with Opener(recorder.seen, paths, rewrite=False), torch.compiler.set_stance("force_eager"):
-                return stepped(program, recorder)
+            with torch.compiler.set_stance("force_eager"):
+                return stepped(program, recorder, Opener(recorder.seen, paths, rewrite=False))
         finally:
             recorder.restore()
 
 
-def stepped(program: Program, recorder: Recorder) -> Run:
-    """Forward, then backward, both under the recorder."""
+def stepped(program: Program, recorder: Recorder, opener: Opener) -> Run:
+    """Forward, then backward, both under the recorder. Function modes see the program alone: they cost."""
     leaves = leaf_values(replace(program, changed=frozenset()), program.current())
     with torch.enable_grad():
         ready = shielded(program, leaves, lambda tensor: tensor.clone())
@@ -121,7 +121,7 @@ def stepped(program: Program, recorder: Recorder) -> Run:
     recorder.know(ready, parameters)
     versions = {name: tensor._version for name, tensor in ready.items()}
     with quiet_state(program.target()), torch.enable_grad(), placed(program, ready):
-        with effects(program) as found, recorder:
+        with effects(program) as found, opener, recorder:
             result = result_of(program, ready)
         named, tree = named_outputs(program, result)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
@@ -143,7 +143,7 @@ def stepped(program: Program, recorder: Recorder) -> Run:
         mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
         leaves |= {name: tensor for name, tensor in outside.items() if tensor.requires_grad}
         whole = replace(whole, accumulates=recorder.seen.reentrant)
-        grads, tangents = backward(whole, recorder, leaves, tensors)
+        grads, tangents = backward(whole, recorder, opener, leaves, tensors)
     keys = {**{name: name for name in ready}, **dict(zip(live, names, strict=True))}
     whole = replace(
         whole,
@@ -158,7 +158,11 @@ def stepped(program: Program, recorder: Recorder) -> Run:
 
 
 def backward(
-    program: Program, recorder: Recorder, leaves: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
+    program: Program,
+    recorder: Recorder,
+    opener: Opener,
+    leaves: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
 ) -> tuple[dict[str, Place | None], dict[str, Tensor]]:
     """Autograd's own backward, recorded: the gradients' Places, and the tangents of the outputs that take some."""
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
@@ -169,7 +173,7 @@ def backward(
     for name, tensor in tangents.items():
         recorder.learn(tensor, frozenset())
         recorder.root(f"tangent {name}", tensor)
-    with recorder.backward():
+    with opener, recorder.backward():
         found = pull_back(program, leaves, outputs, tangents)
     if not found:
         recorder.forget([f"tangent {name}" for name in tangents])
@@ -388,8 +392,8 @@ def steps(drafts: Sequence[Draft], renamed: Mapping[str, str]) -> Iterator[Step]
 
 def rename(value: Value, renamed: Mapping[str, str]) -> Value:
     """A value with other names in it."""
-    from backprint.graph.nouns import Dict, List
-
+    if not renamed:
+        return value
     match value:
         case Ref(name):
             return Ref(renamed[name]) if name in renamed else value

@@ -691,7 +691,7 @@ def quiet_state(target: Any) -> Iterator[None]:
     """Every attribute of every submodule as it was, lists and dictionaries among them with their content."""
     modules = list(target.modules()) if isinstance(target, nn.Module) else []
     before = [(module, dict(module.__dict__)) for module in modules]
-    held = [(box, copy.copy(box)) for _, attributes in before for box in attributes.values() if type(box) in _BOXES]
+    held = [(box, box.copy()) for _, attributes in before for box in attributes.values() if type(box) in _BOXES]
     try:
         yield
     finally:

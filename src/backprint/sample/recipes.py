@@ -184,11 +184,10 @@ def spread(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
     limit = torch.finfo(torch.float64 if flat.dtype is torch.float64 else torch.float32).max
     if not (math.isfinite(low) and math.isfinite(high) and high - low <= limit):
         return None
-    parts = flat.split(2**18)
-    near = float(parts[0].double().mean())  # both sums in one pass, about a value near the mean so that no digits go
+    near = float(flat[: 2**12].double().mean())  # both sums in one pass, about a value near the mean: no digits go
     total, squares = 0.0, 0.0
-    for part in parts:
-        apart = part.double() - near
+    for start in range(0, flat.numel(), 2**18):
+        apart = flat[start : start + 2**18].double() - near
         total, squares = total + float(apart.sum()), squares + float(apart.dot(apart))
     if not math.isfinite(squares):
         return None
