@@ -766,9 +766,7 @@ class Writer:
         names = {each.name for each in func._schema.arguments}
         args = self.packed(call.args)
         kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
-        found = self.foreseen(func, args, kwargs)
-        if not all(map(dense, flat_places(found))):
-            raise NotImplementedError  # a new tensor has no gaps: some operators' meta kernels say it has
+        found = gapless(self.foreseen(func, args, kwargs))
         if call.state is not None and any(lie(found) != lie(place) for place in written[:1]):
             raise NotImplementedError  # draws are made in the order of memory, so it has to lie the same
         name = self.step(call, func, args, kwargs)
@@ -1140,6 +1138,13 @@ def place_tree(found: Any) -> Any:
     if isinstance(found, (tuple, list)):
         return tuple([place_tree(item) for item in found])
     return found
+
+
+def gapless(found: Any) -> Any:
+    """New tensors as they lie: without gaps, also where an operator's meta kernel gives them another's."""
+    if type(found) is Place:
+        return found if dense(found) else place_of(meta(found).clone())
+    return tuple([gapless(item) for item in found]) if isinstance(found, tuple) else found
 
 
 def reach(place: Place) -> int:
