@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from backprint.capture import frames
 from backprint.capture.fake import UNKNOWN_VALUES, World
-from backprint.capture.program import Named, Outcome, Program, free_name, hooks_of, step
+from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of, step
 from backprint.capture.reach import kept_gradients, names_of_outside, roots
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
@@ -122,10 +122,12 @@ class Watch(TorchDispatchMode):
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
         for tensor in given:
-            if not _dense(tensor):
+            if tensor.layout in SPARSE:
                 raise CaptureError(self.sparse(func, tensor, "takes"))
+            if not _dense(tensor):
+                continue  # a jagged one is refused where it is made: to raise while torch asks its size would abort
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
-        names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given))
+        names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
         if isinstance(func, HigherOrderOperator):
             return self.follow(func(*args, **kwargs), names)
         if torch.Tag.nondeterministic_seeded in func.tags:
