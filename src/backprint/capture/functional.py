@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,14 +139,14 @@ class Writer:
                 made.roots.append(root.place)
             self.places[self.locals[root.key]] = root.place
 
-    def forget_views(self) -> None:
-        """From here on, views are made anew from what they are views of."""
+    def forget_views(self, but: Collection[Place] = ()) -> None:
+        """From here on, views are made anew from what they are views of, `but` some that have names of their own."""
         for memory in self.memory.values():
             made = memory.made
             memory.names = {
                 place: name
                 for place, name in memory.names.items()
-                if place == memory.base or place not in made or made[place].func is None
+                if place == memory.base or place in but or place not in made or made[place].func is None
             }
 
     def read(self, place: Place) -> Ref:

@@ -123,6 +123,7 @@ class Recording:
     def __init__(self, first: int, last: int, done: Callable[[int, Capture], None]) -> None:
         self.first, self.last, self.done = first, last, done
         self.count = 0
+        self.ended: set[int] = set()
         self.failed: list[str] = []
         self.recorder: LiveRecorder | None = None
         self.by_hand: bool | None = None
@@ -155,8 +156,9 @@ class Recording:
             self.stop()
 
     def without_optimizer(self) -> bool:
-        """Whether the script changes its parameters by hand: then a step ends with each backward."""
-        if self.by_hand is None and (self.recorder is None or not self.recorder.depth):
+        """Whether the script has no optimizer, so far, and changes its parameters by hand: a backward ends a step."""
+        unsure = self.by_hand is not False and self.count < self.last
+        if unsure and (self.recorder is None or not self.recorder.depth):
             self.by_hand = not any(issubclass(type(each), torch.optim.Optimizer) for each in gc.get_objects())
         return bool(self.by_hand)
 
@@ -170,6 +172,7 @@ class Recording:
         recorder = self.stop()
         if recorder is not None:
             names = names_in_frames(sys._getframe(1))
+            self.ended.add(self.count)
             try:
                 self.done(self.count, capture_of_step(recorder, names, f"step_{self.count}"))
             except Exception as error:  # whatever is wrong with the capture, the script goes on
@@ -195,6 +198,18 @@ class Recording:
             torch.compiler.set_stance("default")
         return recorder
 
+    def missing(self, script: str) -> CaptureError | None:
+        """Why there are fewer Captures than were asked for."""
+        told = list(self.failed)
+        if self.first == 0 < self.count and 0 not in self.ended:
+            told.append(f"{script} called no module in step 0, so nothing showed where that began: ask for later steps")
+        if self.count < self.last:
+            first = max(self.first, self.count)
+            steps = f"step {first} was" if first + 1 == self.last else f"steps {first} to {self.last - 1} were"
+            there = f"ask for steps below {self.count}" if self.count else "it called no optimizer and no backward"
+            told.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
+        return CaptureError("; ".join(told)) if told else None
+
 
 def running_script(recording: Recording, script: Any, arguments: Sequence[str]) -> None:
     """Run a script as Python would, recorded; what it raises, its exit among that, comes out."""
@@ -209,17 +224,18 @@ def running_script(recording: Recording, script: Any, arguments: Sequence[str]) 
     try:
         with recording.running():
             runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as leaving:
+        missing = recording.missing(path.name)
+        if missing is not None and leaving.code in (None, 0):
+            raise missing from leaving
+        raise leaving from missing
     finally:
         sys.argv, sys.path[:] = argv, place
         if main is not None:
             sys.modules["__main__"] = main
-    if recording.failed:
-        raise CaptureError("; ".join(recording.failed))
-    if recording.count <= recording.first:
-        raise CaptureError(
-            f"{path.name} made {recording.count} optimizer steps, so step {recording.first} was not reached: "
-            f"ask for steps below {recording.count}"
-        )
+    missing = recording.missing(path.name)
+    if missing is not None:
+        raise missing
 
 
 # ------------------------------------------------------------------ names
@@ -316,6 +332,7 @@ class StepWriter:
         self.key_of = {local: key for key, local in self.writer.locals.items()}
         self.segments: list[Segment] = []
         self.late: list[Call] = []
+        self.leaving: set[Place] = set()
         self.guards: list[Guard] = []
 
     # -------------------------------------------------------------- segments
@@ -332,7 +349,7 @@ class StepWriter:
     def forward(self, calls: Sequence[Call]) -> None:
         """What runs outside of a backward; sums that a backward made into `.grad` come first."""
         segment = self.begin(Segment([]))
-        self.writer.forget_views()
+        self.writer.forget_views(self.leaving)
         late, self.late = self.late, []
         for call in (*late, *calls):
             self.writer.take(call)
@@ -355,6 +372,7 @@ class StepWriter:
             if not self.is_tangent(call, mark, segment) and not self.is_sum(call, added):
                 self.writer.take(call)
         self.writer.call = None
+        self.leaving |= set(mark.after.values())
         for key, place in mark.after.items():
             value = added.get(place) or self.writer.read(place).name
             if place in added or value != before.get(key):
@@ -385,6 +403,7 @@ class StepWriter:
             return False
         added[call.args[0]] = self.writer.read(call.args[1]).name
         self.late.append(call)
+        self.leaving.add(call.args[1])
         return True
 
     # -------------------------------------------------------------- the whole

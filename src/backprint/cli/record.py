@@ -53,6 +53,10 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     except BackprintError as error:
         tell(f"{type(error).__name__}: {error}")
         raise SystemExit(1) from error
+    except SystemExit as leaving:  # the script's own, which says by its cause what is missing
+        if isinstance(leaving.__cause__, BackprintError):
+            tell(f"{type(leaving.__cause__).__name__}: {leaving.__cause__}")
+        raise
 
 
 def read_steps(text: str) -> tuple[int, int]:
