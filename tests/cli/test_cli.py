@@ -237,7 +237,8 @@ def test_help_and_show_need_no_torch(sample: Path) -> None:
 @pytest.mark.parametrize("target", ["program.py:factory", "./program.py:one_input", "models.net:factory"])
 def test_capture_takes_a_file_or_a_module(target: str, place: Path) -> None:
     said = good("capture", target, "-o", "out").stdout
-    assert re.match(r"out: Net, \d+ steps forward, \d+ steps backward, \d+ values saved\nverdict: bitwise\n", said)
+    steps = r"out: Net, \d+ steps forward, \d+ steps backward, \d+ values saved\n"
+    assert re.match(steps + r"engine: aot\nverdict: bitwise\n", said)
     loaded = bp.load(place / "out")
     assert loaded.name == "Net"
     assert {port.name for port in loaded.pairs[0].forward.inputs} == {"fc.weight", "fc.bias", "x"}

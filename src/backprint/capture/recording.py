@@ -126,6 +126,7 @@ class Recording:
         self.ended: set[int] = set()
         self.failed: list[str] = []
         self.recorder: LiveRecorder | None = None
+        self.stance: Any = None
         self.by_hand: bool | None = None
 
     @contextlib.contextmanager
@@ -183,7 +184,8 @@ class Recording:
 
     def start(self) -> None:
         """Write down from here on, in plain eager. The script's parameters are known from the start."""
-        torch.compiler.set_stance("force_eager")
+        self.stance = torch.compiler.set_stance("force_eager")
+        self.stance.__enter__()
         self.recorder = LiveRecorder()
         for _, tensor in names_in_frames(sys._getframe(1)).values():
             if isinstance(tensor, nn.Parameter) and storages(tensor)[-1]._cdata not in self.recorder.taint:
@@ -195,7 +197,7 @@ class Recording:
         recorder, self.recorder = self.recorder, None
         if recorder is not None:
             recorder.__exit__(None, None, None)
-            torch.compiler.set_stance("default")
+            self.stance.__exit__(None, None, None)
         return recorder
 
     def missing(self, script: str) -> CaptureError | None:

@@ -17,7 +17,11 @@ LOSSES = ("sum", "mean")
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write the sample to."
 )
 @click.option(
-    "--engine", default="auto", show_default=True, type=click.Choice(["auto", "aot", "dynamo"]), help="How to trace."
+    "--engine",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "aot", "dynamo", "eager"]),
+    help="How to trace.",
 )
 @click.option(
     "--data",
@@ -37,6 +41,7 @@ LOSSES = ("sum", "mean")
     help="Go through .item() and data-dependent sizes, keeping them as guards (the default), or refuse them.",
 )
 @click.option("--dynamic", is_flag=True, help="Keep the sizes of inputs symbolic, with the conditions on them.")
+@click.option("--order", default="1", type=click.Choice(["1", "2"]), help="2: the backward of the backward.")
 @click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
 @click.option("--device", help="Move the model and its inputs here first.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
@@ -63,7 +68,8 @@ def command(
     if device:
         with building(rest["fake"]):
             model, args, kwargs = moved(device, model, args, kwargs)
-    made = bp.capture(model, args=args, kwargs=kwargs, loss=loss_of(loss), **rest)
+    order = int(rest.pop("order"))
+    made = bp.capture(model, args=args, kwargs=kwargs, loss=loss_of(loss), order=order, **rest)
     path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
     stored = bp.load(path, allow=allow)
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
@@ -82,6 +88,9 @@ def tell(answer: dict[str, Any], made: Any) -> None:
         name = made.name if len(made.pairs) == 1 else f"{made.name} {pair.name}"
         steps = f"{len(pair.forward.steps)} steps forward, {back}, {len(pair.saved)} values saved"
         click.echo(f"{answer['sample']}: {name}, {steps}")
+    click.echo(f"engine: {made.engine}")
+    for text in made.why:
+        click.echo(f"not by {text}")
     for text in made.breaks:
         click.echo(f"break: {text}")
     click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
