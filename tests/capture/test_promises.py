@@ -493,3 +493,18 @@ def test_values_told_to_tracing_reach_the_operators_after_them() -> None:
     labels = torch.tensor([[1, 2, 3, 0], [3, 2, 0, 0]])
     capture = bp.capture(f, torch.randn(2, 12, 9), labels, torch.tensor([12, 9]), specialise=True)
     assert capture.verify()[0].verdict == "bitwise"
+
+
+@pytest.mark.parametrize("engine", ["auto", "eager", "dynamo"])
+def test_what_an_update_ties_to_the_run_is_untied(engine: str) -> None:
+    total, rows = torch.zeros(3), torch.zeros(2, 3)
+
+    def f(x: Tensor) -> Tensor:
+        total.add_(x)
+        rows[0].add_(x)
+        return (total * rows * x).sum()
+
+    capture = bp.capture(f, leaf(3), engine=engine)
+    assert {verdict.verdict for verdict in capture.verify()} == {"bitwise"}
+    for tensor in (total, rows):
+        assert (tensor.grad_fn, tensor.requires_grad, int(tensor.count_nonzero())) == (None, False, 0)

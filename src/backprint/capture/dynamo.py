@@ -130,11 +130,14 @@ def kept(program: Program) -> Iterator[None]:
     changed = program.changed or ()
     written = [tensor for name, tensor in program.outside.items() if name in changed]
     before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in written]
+    asking = {id(tensor): tensor.requires_grad for tensor in written}
     try:
         yield
     finally:
         for tensor, version, content in before:
             tensor.detach().copy_(content)
+            if tensor.grad_fn is not None and not asking[id(tensor)]:
+                (tensor._base if tensor._is_view() else tensor).detach_()
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 

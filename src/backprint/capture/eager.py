@@ -129,7 +129,7 @@ def stepped(program: Program, recorder: Recorder, opener: Opener) -> Run:
         live = dict(
             zip((f"outside {i}" for i in range(len(recorder.seen.outside))), recorder.seen.outside, strict=True)
         )
-        whole = with_outside(program, recorder.seen.outside)
+        whole = with_outside(program, recorder.seen)
         names = [each.name for each in whole.tensors[len(program.tensors) :]]
         outside = dict(zip(names, live.values(), strict=True))
         put = replaced(program, ready)
@@ -141,7 +141,8 @@ def stepped(program: Program, recorder: Recorder, opener: Opener) -> Run:
         after = {**ready, **outside, **put, **left}
         outputs = [(name, recorder.place(tensor)) for name, tensor in tensors.items()]
         mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
-        leaves |= {name: tensor for name, tensor in outside.items() if tensor.requires_grad}
+        asking = {named.name for named in whole.tensors if named.requires_grad}
+        leaves |= {name: tensor for name, tensor in outside.items() if name in asking}
         whole = replace(whole, accumulates=recorder.seen.reentrant)
         grads, tangents = backward(whole, recorder, opener, leaves, tensors)
     keys = {**{name: name for name in ready}, **dict(zip(live, names, strict=True))}

@@ -60,6 +60,8 @@ class Sighting:
     """What a watched run showed."""
 
     outside: list[Tensor] = field(default_factory=list)
+    asking: dict[int, bool] = field(default_factory=dict)
+    written: set[int] = field(default_factory=set)
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
     unseen: list[tuple[str, Source | None]] = field(default_factory=list)
@@ -199,6 +201,7 @@ class Watch(TorchDispatchMode):
         if key not in self.taint:
             self.callers[key] = storage
             self.seen.outside.append(tensor)
+            self.seen.asking[id(tensor)] = asks(tensor)
             self.met.add(id(tensor))
             self.versions.append((tensor, tensor._version))
             if tensor.is_leaf:
@@ -234,10 +237,14 @@ class Watch(TorchDispatchMode):
 
     def restore(self) -> None:
         """Put back the bytes of the caller's memory that the run wrote to, and the gradients of outside tensors."""
+        self.seen.written = {id(tensor) for tensor, version in self.versions if tensor._version != version}
         for key, before in self.undo.items():
             self.callers[key].copy_(before)
         for tensor, version in self.versions:
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+        for tensor in self.seen.outside:
+            if not self.seen.asking.get(id(tensor), True) and asks(tensor):  # an update has tied it to the run
+                (tensor._base if tensor._is_view() else tensor).detach_()
         for tensor, gradient, content in self.grads:
             tensor.grad = gradient
             if gradient is not None and content is not None and _dense(gradient):
@@ -402,7 +409,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
         watch, outcome = watched(
             replace(program, shields=frozenset(n.name for n in program.tensors if n.requires_grad))
         )
-    found = with_outside(program, watch.seen.outside)
+    found = with_outside(program, watch.seen)
     refuse_effects(program, watch.seen, {*outcome.mutations} - {named.name for named in program.tensors})
     refuse_layouts(program, outcome.outputs)
     called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
@@ -424,7 +431,8 @@ def scout(program: Program) -> tuple[Program, Sighting]:
         shields=changed | outcome.tangled | frozenset(found.hooks),
         silent=watch.seen.silent,
         accumulates=watch.seen.reentrant,
-        changed=frozenset(outcome.mutations),
+        changed=frozenset(outcome.mutations)
+        | {name for name, tensor in found.outside.items() if id(tensor) in watch.seen.written},
         assembled=_groups(program, shared),
     )
     watch.seen.outcome = outcome
@@ -530,10 +538,11 @@ def _groups(program: Program, names: set[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(group for group in alias_groups(program.values) if set(group) & names)
 
 
-def with_outside(program: Program, outside: list[Tensor]) -> Program:
-    """The Program with these tensors among its named ones."""
+def with_outside(program: Program, seen: Sighting) -> Program:
+    """The Program with the tensors from outside among its named ones, asking for gradients as they did before."""
+    outside, asking = seen.outside, seen.asking
     tensors, held = list(program.tensors), dict(program.outside)
-    if program.defaulted and any(tensor.requires_grad for tensor in outside):
+    if program.defaulted and any(asking.get(id(tensor), tensor.requires_grad) for tensor in outside):
         tensors = [replace(named, requires_grad=False) for named in tensors]
     names = names_of_outside(program.target())
     modules = [value for _, value in roots(program.target()) if isinstance(value, nn.Module)]
@@ -541,7 +550,7 @@ def with_outside(program: Program, outside: list[Tensor]) -> Program:
     for tensor in outside:
         name = free_name(names.get(id(tensor), f"constant_{len(held)}"), tensors)
         role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer" if id(tensor) in buffers else "constant"
-        tensors.append(Named(name, role, tensor.requires_grad))
+        tensors.append(Named(name, role, asking.get(id(tensor), tensor.requires_grad)))
         held[name] = tensor
     hooks = {**program.hooks, **{name: tuple(hooks_of(tensor)) for name, tensor in held.items() if hooks_of(tensor)}}
     return replace(program, tensors=tuple(tensors), outside=held, hooks=hooks)

@@ -241,6 +241,7 @@ class Recorder(Watch):
         self.callers |= {storage._cdata: storage for storage in storages(tensor)}
         self.learn(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
         self.seen.outside.append(tensor)
+        self.seen.asking[id(tensor)] = tensor.requires_grad
         self.versions.append((tensor, tensor._version))
         self.shells.append((tensor, tensor.detach()))
         if tensor.is_leaf:
