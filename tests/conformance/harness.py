@@ -401,10 +401,12 @@ READING = frozenset(
 """Operators of which plain `aot` refuses some samples: the only ones for which `specialise` makes a difference."""
 
 SECTIONS: dict[str, Section] = {
-    "ops float32": Section(lambda: differentiable_ops(torch.float32), lambda op, n: check_op(op, torch.float32, n)),
+    "ops float32": Section(
+        lambda: differentiable_ops(torch.float32), lambda op, n: check_op(op, torch.float32, n, engine="aot")
+    ),
     "ops float32 specialise": Section(
         lambda: [op for op in differentiable_ops(torch.float32) if full_name(op) in READING],
-        lambda op, n: check_op(op, torch.float32, n, specialise=True),
+        lambda op, n: check_op(op, torch.float32, n, engine="aot", specialise=True),
     ),
     "ops float64": Section(
         lambda: differentiable_ops(torch.float64), lambda op, n: check_op(op, torch.float64, n), 1, 1
