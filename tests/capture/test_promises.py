@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import random
+import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -508,3 +510,32 @@ def test_what_an_update_ties_to_the_run_is_untied(engine: str) -> None:
     assert {verdict.verdict for verdict in capture.verify()} == {"bitwise"}
     for tensor in (total, rows):
         assert (tensor.grad_fn, tensor.requires_grad, int(tensor.count_nonzero())) == (None, False, 0)
+
+
+@pytest.mark.parametrize("engine", ["auto", "aot", "eager"])
+def test_what_another_thread_makes_is_refused_by_name(engine: str) -> None:
+    def f(x: Tensor) -> Tensor:
+        found: list[Tensor] = []
+        thread = threading.Thread(target=lambda: found.append((x * 3).sum()))
+        thread.start()
+        thread.join()
+        return found[0] + x.sum()
+
+    start = threading.Thread.start
+    with pytest.raises(bp.CaptureError, match="starts a thread at test_promises"):
+        bp.capture(f, torch.randn(3, requires_grad=True), engine=engine)
+    assert threading.Thread.start is start
+
+
+def test_a_copy_of_a_module_made_inside_is_captured() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (copy.deepcopy(self.fc)(x) * self.fc(x)).sum()
+
+    capture = bp.capture(Twice(), torch.randn(2, 3))
+    assert capture.engine == "eager"
+    assert capture.verify()[0].verdict == "bitwise"

@@ -31,7 +31,7 @@ from backprint.capture.program import (
     shielded,
 )
 from backprint.capture.reach import kept_gradients
-from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, with_outside
+from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, seeing_threads, with_outside
 from backprint.capture.tape import Place, Recorder
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Dict, Graph, Guard, List, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
@@ -106,7 +106,7 @@ def run_once(program: Program) -> Run:
         torch.clear_autocast_cache()
         recorder = Recorder(paths)
         try:
-            with torch.compiler.set_stance("force_eager"):
+            with torch.compiler.set_stance("force_eager"), seeing_threads(recorder.seen, paths):
                 return stepped(program, recorder, Opener(recorder.seen, paths, rewrite=False))
         finally:
             recorder.restore()

@@ -96,9 +96,10 @@ def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made
             if name == list(able)[-1]:
                 raise
             causes[name] = CaptureError(f"{type(error).__name__}: {error}")
+            causes[name].__cause__ = error
     last = list(causes.values())[-1]
     said = "; ".join(f"{name}: {error}" for name, error in causes.items())
-    raise type(last)(f"no engine captures {program.title}: {said}")
+    raise type(last)(f"no engine captures {program.title}: {said}") from last
 
 
 def capture_call(

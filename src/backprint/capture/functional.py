@@ -209,11 +209,10 @@ class Writer:
             return memory.made[place]
         if place.dtype == REAL.get(memory.base.dtype) and not any(place.lazy):
             return self.placed_in_real(memory, place)
-        if place.dtype != memory.base.dtype or any(place.lazy):
-            raise CaptureError(
-                f"memory of {str(memory.base.dtype)[6:]} is seen as {str(place.dtype)[6:]} by no known view: "
-                "pass a copy"
-            )
+        if place.dtype != memory.base.dtype and not any((*place.lazy, *memory.base.lazy)):
+            return self.placed_in_bytes(memory, place)
+        if any(place.lazy):
+            raise CaptureError(f"memory is seen as lazily changed {str(place.dtype)[6:]} by no known view: pass a copy")
         flat_place = self.flatten(memory, place)
         view = View(flat_place, aten.as_strided.default, (place.shape, place.stride, place.offset))
         memory.made[place] = view
@@ -226,6 +225,22 @@ class Writer:
         memory.made[pairs] = View(whole, aten.view_as_real.default, ())
         if place != pairs:
             memory.made[place] = View(pairs, aten.as_strided.default, (place.shape, place.stride, place.offset))
+        return memory.made[place]
+
+    def placed_in_bytes(self, memory: Memory, place: Place) -> View:
+        """A tensor of another dtype than its storage's, as a copy of a storage has: the flat value, read anew."""
+        old, new = memory.base.dtype.itemsize, place.dtype.itemsize
+        span = math.ceil(max(reach(place) * new, reach(memory.base) * old) / max(old, new)) * max(old, new)
+        also = memory.base._replace(shape=(span // old,), stride=(1,), offset=0)
+        whole = self.flatten(memory, also)
+        if whole.shape[0] * old % new:
+            raise CaptureError(
+                f"{whole.shape[0] * old} bytes of memory are seen as {str(place.dtype)[6:]}: pass a copy"
+            )
+        cast = whole._replace(dtype=place.dtype, shape=(whole.shape[0] * old // new,))
+        memory.made[cast] = View(whole, aten.view.dtype, (place.dtype,))
+        if place != cast:
+            memory.made[place] = View(cast, aten.as_strided.default, (place.shape, place.stride, place.offset))
         return memory.made[place]
 
     def flatten(self, memory: Memory, also: Place) -> Place:
@@ -357,7 +372,10 @@ class Writer:
         alike = (func, self.lies(args), self.lies(kwargs))
         if alike not in self.outlooks:
             metas = self.metas({**kwargs, "device": torch.device("meta")} if "device" in kwargs else kwargs)
-            self.outlooks[alike] = place_tree(func(*self.metas(tuple(args)), **metas))
+            try:
+                self.outlooks[alike] = place_tree(func(*self.metas(tuple(args)), **metas))
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
+                raise NoPlainForm(f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}") from error
         return self.outlooks[alike]
 
     def lies(self, value: Any) -> Any:
@@ -658,7 +676,8 @@ class Writer:
         memory = self.memory.get(after.memory)
         if memory is not None and after in memory.names:
             return
-        if memory is None or reach(after) > max(map(reach, (memory.base, before))):
+        known = () if memory is None else (memory.base, *(each for each in [before] if each.memory == after.memory))
+        if spanned(after) > max(map(spanned, known), default=-1):
             options = (("dtype", after.dtype), ("device", after.device))
             name = self.emit(aten.empty_strided.default, (list(after.shape), list(after.stride or ())), options, after)
             tick = 0 if memory is None else memory.tick + 1
@@ -688,10 +707,8 @@ class Writer:
         func = functional_of(call.func) if not self.is_silent(call) else silent_functional(call)
         begun, stream = len(self.drafts), self.stream
         try:
-            if func is None:
-                raise NotImplementedError
             self.rewritten(call, func, written)
-        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError):
+        except NoPlainForm:
             for draft in self.drafts[begun:]:
                 draft.keep = False
             self.stream = stream
@@ -761,6 +778,8 @@ class Writer:
 
     def rewritten(self, call: Call, func: Any, written: Sequence[Place]) -> None:
         """An update as the operator that gives the new value instead."""
+        if func is None:
+            raise NoPlainForm(f"{call.func} has no form that gives the new value")
         if call.func is aten.copy_.default and self.replaced(call):
             return
         names = {each.name for each in func._schema.arguments}
@@ -768,7 +787,7 @@ class Writer:
         kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
         found = gapless(self.foreseen(func, args, kwargs))
         if call.state is not None and any(lie(found) != lie(place) for place in written[:1]):
-            raise NotImplementedError  # draws are made in the order of memory, so it has to lie the same
+            raise NoPlainForm(f"{func} would draw in another order of memory")
         name = self.step(call, func, args, kwargs)
         self.drafts[-1].spec = spec_of(found)
         fresh = [place for place in flat_places(call.result) if place not in written]
@@ -780,7 +799,7 @@ class Writer:
                 self.enter(value, place, given, functools.partial(View, given[0], None, ()))
         updates = [pair for pair in values[len(fresh) :] if pair[0]]
         if len(updates) != len(written):
-            raise NotImplementedError
+            raise NoPlainForm(f"{func} gives {len(updates)} tensors for the {len(written)} that {call.func} changes")
         for place, (value, lies) in zip(written, updates, strict=True):
             self.places[value] = lies
             old = self.read(place)
@@ -949,6 +968,10 @@ class Writer:
         return memory.names.get(place, ("", 0))[0] if memory else ""
 
 
+class NoPlainForm(CaptureError):
+    """An update has no operator that gives the new value instead, so it runs in place, on a copy."""
+
+
 # ------------------------------------------------------------------ tables
 
 
@@ -1103,7 +1126,7 @@ def silent_functional(call: Call) -> Any:
 def meta(place: Place) -> Tensor:
     """A tensor without memory that lies as the Place says."""
     if place.layout is not torch.strided:
-        raise NotImplementedError
+        raise NoPlainForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
     made = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
     made = made.conj() if place.lazy[0] else made
     return torch._neg_view(made) if place.lazy[1] else made
@@ -1112,7 +1135,7 @@ def meta(place: Place) -> Tensor:
 def place_of(tensor: Tensor) -> Place:
     """Where a tensor of no recorded storage lies."""
     if tensor.layout is not torch.strided:
-        raise NotImplementedError
+        raise NoPlainForm(f"a {str(tensor.layout)[6:]} tensor has no place to foresee")
     return Place(
         -1,
         tensor.dtype,
@@ -1145,6 +1168,11 @@ def gapless(found: Any) -> Any:
     if type(found) is Place:
         return found if dense(found) else place_of(meta(found).clone())
     return tuple([gapless(item) for item in found]) if isinstance(found, tuple) else found
+
+
+def spanned(place: Place) -> int:
+    """The bytes of a storage up to the last that a tensor touches."""
+    return reach(place) * place.dtype.itemsize
 
 
 def reach(place: Place) -> int:

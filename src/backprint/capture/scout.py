@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,6 +63,7 @@ class Sighting:
     outside: list[Tensor] = field(default_factory=list)
     asking: dict[int, bool] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
+    threads: list[Source | None] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     opaque: list[OpaqueEdge] = field(default_factory=list)
     unseen: list[tuple[str, Source | None]] = field(default_factory=list)
@@ -453,7 +455,14 @@ def run_watched(program: Program) -> tuple[Watch, Outcome]:
     inside: Any = contextlib.nullcontext() if program.world is None else program.world.entered()
     stance: Any = torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
     try:
-        with quiet_random(), HookWatch(watch.seen, paths), seeing_packs(watch.seen, paths), stance, inside:
+        with (
+            quiet_random(),
+            HookWatch(watch.seen, paths),
+            seeing_packs(watch.seen, paths),
+            seeing_threads(watch.seen, paths),
+            stance,
+            inside,
+        ):
             torch.manual_seed(SEED)
             parameters = {named.name for named in program.tensors if named.role == "parameter"}
             still = replace(program, changed=frozenset())
@@ -461,6 +470,36 @@ def run_watched(program: Program) -> tuple[Watch, Outcome]:
                 return watch, step(still, program.current(), watch=lambda ready: watch.know(ready, parameters))
     finally:
         watch.restore()
+
+
+def refuse_strangers(program: Program, seen: Sighting, tensor: Tensor, names: Mapping[int, str]) -> None:
+    """Refuse a tensor that another thread made while the program ran: what it hangs on was not seen."""
+    if seen.threads and id(tensor) not in names:
+        raise CaptureError(
+            f"{program.title} starts a thread{frames.place(seen.threads[0])} and goes on with a tensor of it, whose "
+            "making no engine sees: run that part in the thread that calls it"
+        )
+    if id(tensor) not in names and tensor.grad_fn is not None and seen.asking.get(id(tensor)):
+        raise CaptureError(
+            f"{program.title} takes a tensor of shape {list(tensor.shape)} that asks for a gradient from nowhere that "
+            "can be named: another thread's, or made by code that runs no operators. Pass it as an argument"
+        )
+
+
+@contextlib.contextmanager
+def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
+    """Notes where a program starts threads."""
+    before = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        seen.threads.append(frames.here(paths))
+        before(self)
+
+    threading.Thread.start = start  # type: ignore[method-assign]  # put back below
+    try:
+        yield
+    finally:
+        threading.Thread.start = before  # type: ignore[method-assign]  # as it was
 
 
 @contextlib.contextmanager
@@ -548,6 +587,7 @@ def with_outside(program: Program, seen: Sighting) -> Program:
     modules = [value for _, value in roots(program.target()) if isinstance(value, nn.Module)]
     buffers = {id(buffer) for module in modules for buffer in module.buffers()}
     for tensor in outside:
+        refuse_strangers(program, seen, tensor, names)
         name = free_name(names.get(id(tensor), f"constant_{len(held)}"), tensors)
         role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer" if id(tensor) in buffers else "constant"
         tensors.append(Named(name, role, asking.get(id(tensor), tensor.requires_grad)))
