@@ -6,7 +6,7 @@ table. Left out: values that are computed from several inputs, except sums that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from backprint.sample.graphnet.code import (
@@ -25,9 +25,7 @@ from backprint.sample.graphnet.code import (
     Unary,
     parts,
 )
-from backprint.sample.graphnet.meta import Use
-
-Shape = tuple[int, ...]
+from backprint.sample.graphnet.meta import Meta, Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,9 @@ INDEXED: Mapping[str, tuple[int, int]] = {
 
 TAKES: Mapping[str, tuple[Row, ...]] = {
     "embedding": (((0, "input"), "index", 1),),
+    "torch.embedding": (((1, "indices"), "index", 0),),
     "embedding_bag": (((0, "input"), "index", 1),),
+    "torch.embedding_bag": (((1, "indices"), "index", 0),),
     "batch_norm": (((1, "running_mean"), "average", None), ((2, "running_var"), "variance", None)),
     "instance_norm": (((1, "running_mean"), "average", None), ((2, "running_var"), "variance", None)),
     "masked_fill": (((1, "mask"), "mask", None),),
@@ -71,8 +71,11 @@ TAKES: Mapping[str, tuple[Row, ...]] = {
     "masked_select": (((1, "mask"), "mask", None),),
     "masked_scatter": (((1, "mask"), "mask", None),),
     "where": (((0, "condition"), "mask", None),),
+    "Tensor.where": (((1, "condition"), "mask", None),),
+    "multi_head_attention_forward": ((("key_padding_mask",), "mask", None), (("attn_mask",), "additive", None)),
     "scaled_dot_product_attention": (((3, "attn_mask"), "additive", None),),
     "cross_entropy": (((1, "target"), "target", None),),
+    "cross_entropy_loss": (((1, "target"), "target", None),),
     "nll_loss": (((1, "target"), "target", None),),
     "log": (((0, "input"), "positive", None),),
     "log2": (((0, "input"), "positive", None),),
@@ -85,16 +88,18 @@ TAKES: Mapping[str, tuple[Row, ...]] = {
     "div_": (((1, "other"), "positive", None),),
     "true_divide": (((1, "other"), "positive", None),),
     "item": (((0,), "read", None),),
+    "tolist": (((0,), "read", None),),
+    "_local_scalar_dense": (((0,), "read", None),),
     "one_hot": (((0,), "index", None),),
 }
-"""What calls take, by the last part of a function's name or by a method's."""
+"""What calls take, by the last part of a function's name or by a method's; a row of the whole name goes before."""
 
 SOFTMAX = ("softmax", "log_softmax", "_softmax")
 
 
-def uses_of(program: Program, shapes: Mapping[str, Shape]) -> dict[str, Use]:
-    """The Use of each argument."""
-    walk = Walk({argument.name: argument.name for argument in program.arguments}, shapes)
+def uses_of(program: Program, metas: Mapping[str, Meta]) -> dict[str, Use]:
+    """What the Program does with each argument, by its name in the code."""
+    walk = Walk([argument.name for argument in program.arguments], metas)
     for line in program.lines:
         seen = walk.visit(line.value)
         if isinstance(line, Assign):
@@ -110,9 +115,9 @@ def uses_of(program: Program, shapes: Mapping[str, Shape]) -> dict[str, Use]:
 class Walk:
     """One pass through a Program's lines."""
 
-    def __init__(self, names: Mapping[str, str], shapes: Mapping[str, Shape]) -> None:
+    def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
         self.env: dict[str, tuple[Seen, ...]] = {name: (Seen(name),) for name in names}
-        self.shapes = shapes
+        self.metas = metas
         self.kinds: dict[str, set[str]] = {}
         self.below: dict[str, int] = {}
 
@@ -152,13 +157,15 @@ class Walk:
                 return self.kept(of, name)
             case Call(target=target, args=(of, *_)) if last(target) in KEEPS:
                 return self.kept(of, last(target))
-            case Item(of=of):
+            case Item(of=of) | Call(target="torch.nn.functional.pad" | "torch._C._nn.pad", args=(of, *_)):
                 return tuple(replace(each, own_shape=False) for each in self.result(of))
+            case Call(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
+                return tuple(replace(each, own_shape=False) for item in items for each in self.result(item))
             case Operation(kind="Add" | "Sub" as kind, left=left, right=Const(value=int() | float() as number)):
                 more = number if kind == "Add" else -number
                 return tuple(replace(each, added=each.added + more) for each in self.result(left))
-            case Operation(kind="Add", left=left, right=right):
-                return tuple(replace(each, summed=True) for each in (*self.result(left), *self.result(right)))
+            case Operation(kind="Add", right=right):
+                return tuple(replace(each, summed=True) for each in self.result(right))
         return ()
 
     def kept(self, of: Expr, name: str) -> tuple[Seen, ...]:
@@ -172,9 +179,9 @@ class Walk:
         """Note what one call does with the inputs that stand in it."""
         match value:
             case Method(of=of, name=name, args=args, kwargs=kwargs):
-                self.called(name, (of, *args), dict(kwargs))
+                self.called(f"Tensor.{name}", (of, *args), dict(kwargs))
             case Call(target=target, args=args, kwargs=kwargs):
-                self.called(last(target), args, dict(kwargs))
+                self.called(target, args, dict(kwargs))
             case Operation(kind="Div" | "FloorDiv" | "Mod", right=right):
                 self.note(right, "positive")
             case Operation(kind="Pow", left=left, right=Const(value=float() as power)) if power != int(power):
@@ -186,9 +193,10 @@ class Walk:
             case Item(of=of, index=index):
                 self.indexed(of, index)
 
-    def called(self, name: str, args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> None:
+    def called(self, target: str, args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> None:
         """Note one call by the tables."""
-        for places, kind, of in TAKES.get(name, ()):
+        name = last(target)
+        for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
             for given in at(places, args, kwargs):
                 self.note(given, kind)
                 if of is not None and of < len(args):
@@ -230,13 +238,15 @@ class Walk:
 
     def size(self, value: Expr, dim: int) -> int | None:
         """The size of a dimension, where the value has the shape of an input."""
-        shapes = [self.shapes[each.name] for each in self.result(value) if each.own_shape and each.name in self.shapes]
+        own = [self.metas[each.name] for each in self.result(value) if each.own_shape and each.name in self.metas]
+        shapes = [meta.shape for meta in own]
         return shapes[0][dim] if len(shapes) == 1 and -len(shapes[0]) <= dim < len(shapes[0]) else None
 
 
 def last(target: str) -> str:
-    """The last part of a dotted name."""
-    return target.rpartition(".")[2]
+    """The name of a function, or an operator's without its overload."""
+    *rest, name = target.split(".")
+    return rest[-1] if name == "default" and rest else name
 
 
 def at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
