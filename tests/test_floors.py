@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "graph": ("errors",),
     "capture": (*GROUND, "graph"),
     "sample": (*GROUND, "graph"),
-    "replay": (*GROUND, "graph", "sample.load", "sample.recipes"),
+    "replay": (*GROUND, "graph", "sample.load", "sample.recipes", "sample.redraws"),
     "api": ROOMS,
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),

@@ -219,7 +219,7 @@ def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
         return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
     inputs, proof = _attested(capture, data)
-    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict)}
+    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, proof.power)}
     return write(capture, path, inputs, kept, proof.values)
 
 

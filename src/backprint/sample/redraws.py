@@ -38,11 +38,12 @@ def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
 
 
 def another(
-    name: str, recipes: Mapping[str, Recipe], made: Mapping[str, Tensor], seed: int
+    name: str, recipes: Mapping[str, Recipe], made: Mapping[str, Tensor], seed: int, fresh: Tensor | None = None
 ) -> dict[str, Tensor] | None:
-    """Other values for a tensor and the views of it, by name; None where it knows no other."""
+    """Other values for a tensor (`fresh` ones, where given) and the views of it, by name; None where it knows none."""
     recipe = recipes[name]
-    fresh = make(redraw(recipe, seed)) if recipe.kind in RANDOM else None
+    if fresh is None and recipe.kind in RANDOM:
+        fresh = make(redraw(recipe, seed))
     if fresh is None or near(fresh, made[name]):
         fresh = disturbed(made[name], derive(seed, name))
     if fresh is None:
