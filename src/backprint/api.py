@@ -172,6 +172,19 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     return beside(capture, small, prove(small, draws or DRAWS))
 
 
+def power(
+    capture: Capture, inputs: str = "own", *, seconds: float | None = None, count: int | None = None
+) -> Any:
+    """How far outputs, gradients and mutations move, in tolerances, when inputs are drawn again: a Power.
+
+    `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
+    `"all"` each parameter and buffer alone too. `seconds` and `count` (of redraws) end it early.
+    """
+    from backprint.replay.power import power_of
+
+    return power_of(capture, inputs, seconds=seconds, count=count)
+
+
 def _twin(large: Capture, twin: Any) -> Capture:
     """The Capture of a twin, with the options that the fake one was captured with."""
     from backprint.errors import UsageError

@@ -161,7 +161,7 @@ def power_of(
 
     `inputs="own"` draws each of the program's inputs again alone, then all parameters, all buffers, everything;
     `"all"` each parameter and buffer alone too. `seconds` and `count` end it early; then what was tried of `"all"` is a
-    random part. `recipes` (a mapping and its data, as `sample.inputs` has) stand in for the Capture's own, and `fresh`
+    random part, the program's inputs first. `recipes` (a mapping and its data, as `sample.inputs` has) stand in for the Capture's own, and `fresh`
     for what they would draw the next time; `only` names the inputs that are drawn again alone.
     """
     if inputs not in ("own", "all"):
@@ -201,6 +201,7 @@ class Study:
         found = [name for name in found if self.role(name) == "input" or inputs == "all"]
         if inputs == "all" and part:
             random.Random(self.seed).shuffle(found)
+            found.sort(key=lambda name: self.role(name) != "input")
         return found
 
     def power(self, single: list[str], seconds: float | None, count: int | None) -> Power:
