@@ -11,6 +11,7 @@ levels, `torch._C._functorch.maybe_current_level`.
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -101,7 +102,8 @@ class Emitter:
             top.type_params = []
         compiled = compile(ast.Module([top], []), self.file, "exec")
         inner = next(each for each in compiled.co_consts if isinstance(each, CodeType))
-        return FunctionType(inner, {"__name__": "backprint_graphnet", **self.globals})
+        # the interpreter's C code looks for __import__ in the running frame's builtins; no name of ours leads there
+        return FunctionType(inner, {"__name__": "graphnet", "__builtins__": vars(builtins), **self.globals})
 
     def place(self, line: int) -> None:
         self.at = dict(lineno=line, col_offset=0, end_lineno=line, end_col_offset=0)
