@@ -89,7 +89,10 @@ def candidates(
 
 
 def likeliest(
-    numbers: Sequence[Argument], choices: Sequence[tuple[Any, ...]], arguments: Sequence[Argument], metas: Mapping[str, Meta]
+    numbers: Sequence[Argument],
+    choices: Sequence[tuple[Any, ...]],
+    arguments: Sequence[Argument],
+    metas: Mapping[str, Meta],
 ) -> tuple[Any, ...]:
     """The likeliest value of each number: those before one tensor are unlike each other, in the order of its sizes."""
     groups: dict[str, list[int]] = {}
