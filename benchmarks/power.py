@@ -26,7 +26,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from torch import Tensor
 import backprint as bp
 from backprint.graph.nouns import Capture
 from backprint.replay.power import Power, power_of
-from backprint.sample.graphnet.build import build, plan_of
+from backprint.sample.graphnet.plan import plan_of
 from backprint.sample.graphnet.read import is_graphnet, read
 from backprint.sample.inputs import Inputs
 from backprint.sample.recipes import placed
@@ -104,25 +103,13 @@ def theirs(capture: Capture, names: Mapping[str, str], values: Mapping[str, Tens
     return Inputs(recipes, dict(capture.recipes.exact) | own, capture.seed)
 
 
-def captured(folder: Path, mode: str | None) -> tuple[Capture, dict[str, str], tuple[str, ...]]:
-    """A sample's Capture with our recipes, and its inputs' names by those in its code."""
-    sample = read(folder)
-    built = build(sample, mode=mode)
-    asks = [name for name, _ in built.asks]
-    made = bp.capture(built.module, args=(), kwargs=built.inputs, requires_grad=asks)
-    recipes = {name: built.recipes.recipes.get(name, recipe) for name, recipe in made.recipes.recipes.items()}
-    exact = {**made.recipes.exact, **built.recipes.exact}
-    kept = {name: exact[name] for name, recipe in recipes.items() if recipe.kind == "exact"}
-    names = {named.raw: named.name for named in plan_of(sample).inputs}
-    return replace(made, recipes=Inputs(recipes, kept, made.seed)), names, built.notes
-
-
 def measured(folder: Path, mode: str | None, tries: int, seconds: float) -> Row:
     """Both sides of one sample."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     started = time.monotonic()
-    capture, names, _ = captured(folder, mode)
+    capture = bp.capture(folder, mode=mode)
+    names = {named.raw: named.name for named in plan_of(read(folder)).inputs}
     spent = time.monotonic() - started
     ours = power_of(capture, "all", seconds=seconds, count=GROUPS + tries)
     single = tuple(trial.inputs[0] for trial in ours.trials if len(trial.inputs) == 1 and " " in trial.name)

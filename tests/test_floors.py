@@ -28,10 +28,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "capture": (*GROUND, "graph"),
     "sample": (*GROUND, "graph"),
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes", "sample.redraws"),
-    "api": ROOMS,
+    "api": (*ROOMS, "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
+    "target": (*ROOMS, "api"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),
-    "cli": (*ROOMS, "api", "__init__"),
+    "cli": (*ROOMS, "api", "target", "__init__"),
     "__main__": ("cli",),
 }
 

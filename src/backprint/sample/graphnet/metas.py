@@ -75,8 +75,8 @@ def decimals_of(node: ast.expr, lines: list[str]) -> int | None:
     if not isinstance(node, ast.Constant) or type(node.value) is not float:
         return None
     said = lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
-    whole, _, fraction = said.partition(".")
-    return None if not fraction.isdigit() else len(fraction)
+    fraction = said.partition(".")[2]
+    return len(fraction) if fraction.isdigit() else None
 
 
 def literal(node: ast.expr, depth: int = 0) -> Any:
@@ -189,9 +189,7 @@ def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]
                 for key, value in zip(keys, values, strict=True):
                     if isinstance(key, ast.Name) and type(size := literal(value)) is int:
                         symbols[key.id] = size
-            case ast.Assign(
-                targets=[ast.Name(id="dynamic_dim_constraint_input_shapes")], value=ast.List(elts=rows)
-            ):
+            case ast.Assign(targets=[ast.Name(id="dynamic_dim_constraint_input_shapes")], value=ast.List(elts=rows)):
                 shapes |= dict(map(shape_row, rows))
             case _:
                 pass  # relations and generators of symbols: nothing that reading needs
