@@ -29,9 +29,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sample": (*GROUND, "graph"),
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes"),
     "api": ROOMS,
+    "target": (*ROOMS, "api", "__init__"),
+    "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
+    "report": ("errors", "graph", "corpus.ledger"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),
-    "cli": (*ROOMS, "api", "__init__"),
+    "cli": (*ROOMS, "api", "target", "corpus", "report", "__init__"),
     "__main__": ("cli",),
 }
 
