@@ -22,13 +22,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from backprint.corpus import clock, processes
 from backprint.corpus.limits import FREE, GIB, Limits
-from backprint.corpus.task import Task, failure, one_line
+from backprint.corpus.task import Task, failed, failure, one_line
 from backprint.corpus.verbs import Verb, verb_of
 
 POLL = 0.05
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
     limits = Limits(**setup["limits"])
     while line := line_of(parent):
         said = json.loads(line)
-        task = Task(**said["task"])
+        task = replace(Task(**said["task"]), memory=limits.memory)
         answer = Watch(task, Path(said["staging"]), limits, sink).work(verb, setup["options"] | said["options"])
         send(sink, answer)
 
@@ -348,7 +348,7 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
         row.setdefault("stage", "done")
     except BaseException as error:
         traceback.print_exc()
-        row = verb.failed(error, watch.stage)
+        row = failed(error, watch.stage)
     row["stages"] = {**watch.seconds, **(row.get("stages") or {})}
     row["peak_bytes"] = processes.status("VmHWM")
     if place.is_dir():
