@@ -105,9 +105,7 @@ def verify(source: Path, out: Path | None, allow: tuple[str, ...], **rest: Any) 
 @click.argument("verb")
 @SOURCE
 @OUT
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb; VALUE may be JSON."
-)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
 @options
 def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **rest: Any) -> None:
     """Any verb on every sample below SRC: `backward`, `verify`, …, or file.py:function of your own.

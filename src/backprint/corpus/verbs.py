@@ -205,7 +205,8 @@ def described(capture: Any) -> Row:
 
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
-    inputs = free_ports(capture)
+    hinted = {port.name: port for graph in forwards for port in at_hints(graph).inputs}
+    inputs = [hinted.get(port.name, port) for port in free_ports(capture)]
     outputs = [port for graph in map(at_hints, forwards) for port in graph.outputs]
     gradients = {port.name for graph in backwards for port in graph.outputs if port.role == "gradient"}
     return dict(

@@ -91,7 +91,7 @@ def send(sink: int, message: Mapping[str, Any]) -> None:
 
 def warmed(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
     """Load and try out all that samples need, once; gives the versions of what was loaded."""
-    versions = verb.warm(options) if verb.warm else {}
+    versions = verb.warm(options)
     gc.collect()
     gc.freeze()  # so that collecting in a forked process does not copy every page
     return versions
