@@ -30,6 +30,7 @@ from backprint.corpus import clock, processes
 from backprint.corpus.limits import FREE, GIB, Limits
 from backprint.corpus.task import Task, failed, failure, one_line
 from backprint.corpus.verbs import Verb, verb_of
+from backprint.errors import UsageError
 
 POLL = 0.05
 """Seconds between two looks at a sample's processes."""
@@ -344,8 +345,10 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     try:
-        row = verb.run(task, options, place)
-        row.setdefault("stage", "done")
+        given = verb.run(task, options, place)
+        if not isinstance(given, dict):
+            raise UsageError(f"the verb gave {type(given).__name__}, and a verb gives a dict")
+        row = {"stage": "done", **given}
     except BaseException as error:
         traceback.print_exc()
         row = failed(error, watch.stage)
