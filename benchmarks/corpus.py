@@ -2,8 +2,8 @@
 
     python benchmarks/corpus.py [COUNT] [JOBS]
 
-Prints, for each tenth of the way, the samples a second, the parent's memory and the ledger's size. The first two have to
-stay as they are, the last grows by as much each time.
+Prints, for each tenth of the way, the samples a second, the parent's memory and the ledger's size. The first two have
+to stay as they are, the last grows by as much each time.
 """
 
 from __future__ import annotations
