@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -13,11 +14,15 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from corpora import VERBS, corpus, rows
+from rich.console import Console
 
 import backprint as bp
 from backprint.cli import main
 from backprint.cli.corpus import command
 from backprint.corpus.ledger import COLUMNS
+from backprint.corpus.pool import Stage
+from backprint.corpus.progress import Bars
+from backprint.corpus.run import Begun, Written
 
 
 def backprint(*arguments: object) -> Result:
@@ -111,6 +116,23 @@ def test_without_a_terminal_it_says_a_line_for_what_is_not_good(tmp_path: Path) 
     assert done.stdout == "2 samples: 1 bitwise, 1 failed\n     1 ZeroDivisionError\n"
     assert "raise: failed (ZeroDivisionError: division by zero)\n" in done.stderr
     assert re.search(r"2/2 samples, [\d.]+/[sh]: 1 bitwise, 1 failed\n", done.stderr)
+
+
+def test_on_a_terminal_it_shows_bars_counts_workers_and_failures() -> None:
+    bars = Bars()
+    for event in (
+        Begun(10, 4),
+        Written({"id": "a", "worker": "worker 0", "verdict": "bitwise"}),
+        Stage("nets/b", "worker 0", "capture"),
+        Written({"id": "c", "worker": "worker 1", "verdict": "failed", "cause": "timeout", "detail": "after 3 s"}),
+    ):
+        bars.tally.take(event)
+    console = Console(file=io.StringIO(), width=120)
+    console.print(bars.picture())
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"━+ .*6/10 samples, [\d.]+/s, [\d.e-]+ s left: 1 bitwise, 1 failed", said)
+    assert "worker 0 capture 0 s nets/b" in said
+    assert "c: failed (timeout: after 3 s)" in said
 
 
 @pytest.mark.parametrize(
