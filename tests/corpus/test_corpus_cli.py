@@ -92,6 +92,24 @@ def test_verify_proves_from_the_files_alone(ours: Path, tmp_path: Path) -> None:
     assert (done.exit_code, row["verdict"]) == (1, "wrong")
 
 
+@pytest.mark.parametrize(
+    ("verb", "verdicts"),
+    [
+        ("power", {"bitwise"}),
+        ("capture", {"bitwise"}),
+        ("forward", {"undifferentiable"}),
+    ],
+)
+def test_the_other_verbs_of_the_table(ours: Path, tmp_path: Path, verb: str, verdicts: set[str]) -> None:
+    done = backprint("corpus", "run", verb, ours, "-o", tmp_path / "out", "--only", "nets/*", "--jobs", 1)
+    assert done.exit_code == 0
+    found = rows(tmp_path / "out")
+    assert {row["verdict"] for row in found.values()} == verdicts
+    assert (tmp_path / "out/nets/small/capture.json").exists() == (verb != "power")
+    if verb == "power":
+        assert all(row["power"] > 1 and row["stages"]["power"] > 0 for row in found.values())
+
+
 def test_status_says_how_a_run_stands(tmp_path: Path) -> None:
     source = corpus(tmp_path / "src", ["a/good", "a/raise", "b/two\nlines", "b/exit"])
     backprint("corpus", "run", f"{VERBS}:act", source, "-o", tmp_path / "out", "--jobs", 2)
@@ -138,7 +156,7 @@ def test_on_a_terminal_it_shows_bars_counts_workers_and_failures() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "sideways", "SRC"], "'sideways' is no verb: backward, capture, forward, verify"),
+        (["run", "sideways", "SRC"], "'sideways' is no verb: backward, capture, forward, verify, power"),
         (["run", "absent.py:f", "SRC"], "absent.py: no such file"),
         (["run", "backward", "SRC", "--set", "colour=green"], "backward takes no option 'colour'; it takes mode"),
         (["run", "backward", "SRC", "--set", "green"], "write NAME=VALUE"),
