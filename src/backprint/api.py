@@ -192,9 +192,7 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     return beside(capture, small, prove(small, draws or DRAWS))
 
 
-def power(
-    capture: Capture, inputs: str = "own", *, seconds: float | None = None, count: int | None = None
-) -> Any:
+def power(capture: Capture, inputs: str = "own", *, seconds: float | None = None, count: int | None = None) -> Any:
     """How far outputs, gradients and mutations move, in tolerances, when inputs are drawn again: a Power.
 
     `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;

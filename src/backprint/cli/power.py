@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from backprint.cli.verify import found, listed
+
 
 @click.command("power")
 @click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -31,8 +33,6 @@ def command(
     folder that holds capture.json, or a folder with samples somewhere below. Exit code 1 unless outputs and gradients
     react to everything that they depend on.
     """
-    from backprint.cli.verify import found
-
     rows = []
     for place in found(samples):
         row = measured(place, inputs, seconds, allow)
@@ -111,8 +111,3 @@ def verdict(row: dict[str, Any]) -> str:
     if row["silent"]:
         parts.append(f"not every side shows {listed(list(dict.fromkeys(name for name, _ in row['silent'])))}")
     return "no proof: " + "; ".join(parts or ["no result depends on an input"])
-
-
-def listed(names: list[str]) -> str:
-    """The first three names."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -159,10 +159,10 @@ def power_of(
 ) -> Power:
     """The power of a Capture on its recipes' inputs.
 
-    `inputs="own"` draws each of the program's inputs again alone, then all parameters, all buffers, everything;
+    `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
     `"all"` each parameter and buffer alone too. `seconds` and `count` end it early; then what was tried of `"all"` is a
-    random part, the program's inputs first. `recipes` (a mapping and its data, as `sample.inputs` has) stand in for the Capture's own, and `fresh`
-    for what they would draw the next time; `only` names the inputs that are drawn again alone.
+    random part, the program's inputs first. `recipes` (with their data, as `sample.inputs` has them) stand in for the
+    Capture's own, and `fresh` for what they would draw the next time; `only` names what is drawn again alone.
     """
     if inputs not in ("own", "all"):
         raise UsageError(f"inputs={inputs!r} is neither 'own' nor 'all'")
@@ -186,7 +186,7 @@ class Study:
         self.roles = {port.name: port.role for port in free_ports(capture)}
         self.hangs = dependence(capture)
         self.units = {name: names for name, names in units(recipes).items() if self.reached(names)}
-        self.point: Base | None | str = None
+        self.point: Base | str | None = None
         self.most: dict[str, float] = {}
 
     def reached(self, names: Collection[str]) -> bool:

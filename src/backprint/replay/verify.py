@@ -508,7 +508,8 @@ def attest(capture: Capture) -> Attested:
     power = power_of(capture, seconds=POWER_SECONDS, count=POWER_TRIALS, base=Base(values, results.ports))
     moved = dict(power.most)
     found = {key: replace(port, power=moved.get(key)) for key, port in found.items()}
-    said += [f"{trial.name} could not be drawn again ({trial.untried})" for trial in power.trials if trial.untried.startswith(BROKE)]
+    broke = [trial for trial in power.trials if trial.untried.startswith(BROKE)]
+    said += [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]
     verdict = summed_up(capture.name, backward, found, said, {"recipe": results})
     rows = (
         {key: row(value) for key, value in wanted.ports.items()} | parts
@@ -553,7 +554,7 @@ def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]
 
 
 def power_json(power: Power) -> dict[str, Any]:
-    """A Power as a sample keeps it: of each thing drawn again, which port moved least and how far, or why it was not."""
+    """A Power as a sample keeps it: of each thing drawn again, the port that moved least, or why it was not."""
     return {
         "tried": power.tried,
         "of": power.of,

@@ -35,8 +35,8 @@ Facts = dict[str, Any]
 KEPT = ("constant", "values", "arange", "tril")
 """Kinds of recipes that draw nothing: what `data` says, they say."""
 
-QUANTILES = 64
-"""Of how many values a positive tensor is made."""
+QUANTILES, FLOOR = 64, 0.2
+"""Of how many values a positive tensor is made, and what share of its mean all of them have."""
 
 OPEN = 0.9
 """How much of what rounding leaves open is taken."""
@@ -217,15 +217,17 @@ def normal(mean: float, std: float, low: float | None, high: float | None) -> Fa
 
 
 def positive(meta: Meta, mean: float, std: float) -> Facts:
-    """Quantiles of a log-normal distribution, with just this mean and deviation."""
+    """FLOOR of the mean, and on it quantiles of a log-normal distribution: with just this mean and deviation."""
     slack = OPEN * half(meta)
     mean = max(mean, slack)
-    std = min(max(std, min(slack, 0.2 * mean)), 3 * mean)
+    above = mean * (1 - FLOOR)
+    std = min(max(std, min(slack, 0.2 * mean)), above * 0.9 * math.sqrt(QUANTILES - 1))
     tops = [NormalDist().inv_cdf((index + 0.5) / QUANTILES) for index in range(QUANTILES)]
-    sigma = bisect(lambda sigma: spread([math.exp(sigma * top) for top in tops]), std / mean, 0.0, 8.0)
+    sigma = bisect(lambda sigma: spread([math.exp(sigma * top) for top in tops]), std / above, 0.0, 16.0)
     values = [math.exp(sigma * top) for top in tops]
-    scale = mean * QUANTILES / sum(values)
-    return {"values": tuple(float(f"{scale * value:.7g}") for value in values), "weights": (1,) * QUANTILES}
+    scale = above * QUANTILES / sum(values)
+    told = tuple(float(f"{FLOOR * mean + scale * value:.7g}") for value in values)
+    return {"values": told, "weights": (1,) * QUANTILES}
 
 
 def spread(values: Sequence[float]) -> float:
