@@ -57,8 +57,8 @@ def command(
 
     TARGET is `file.py:factory` or `package.module:factory`; the factory gives (model, args) or (model, args, kwargs).
     """
-    from backprint.cli.target import building, read_target
     from backprint.sample.save import check_place
+    from backprint.target import building, read_target
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
     check_place(output, overwrite)
@@ -104,7 +104,7 @@ def loss_of(text: str | None) -> Any:
         return None
     if text in LOSSES:
         return lambda output: getattr(first_tensor(output), text)()
-    from backprint.cli.target import function_of
+    from backprint.target import function_of
 
     return function_of(text)
 
