@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Key = tuple[str, ...]
 
 BY = {"exact": ("forward_hash", "backward_hash"), "shape": ("forward_shape", "backward_shape")}
-"""Which hashes make two samples one: of the graphs with their sizes, or without."""
+"""Which hashes make two samples one: of both graphs as they are, or without their sizes."""
 
 
 class Known(Protocol):
     """What a sample is known by; '' where there is nothing."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Its name."""
+
     @property
-    def source_hash(self) -> str: ...
+    def source_hash(self) -> str:
+        """Of the text it was read from."""
+
     @property
-    def forward_hash(self) -> str: ...
+    def forward_hash(self) -> str:
+        """Of its forward graph."""
+
     @property
-    def backward_hash(self) -> str: ...
+    def backward_hash(self) -> str:
+        """Of its backward graph."""
 
 
 Item = TypeVar("Item")
-K = TypeVar("K", bound=Known)
 
 
 def key_of(item: Known) -> Key:
@@ -35,12 +41,12 @@ def key_of(item: Known) -> Key:
     return ("source", item.source_hash) if item.source_hash else ("id", item.id)
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key], best: Callable[[Item], object]) -> list[list[Item]]:
-    """The groups, each with its best first, in the order in which their first members came."""
+def grouped(items: Iterable[Item], key: Callable[[Item], Key], order: Callable[[Item], Any]) -> list[list[Item]]:
+    """The groups, each in order, as their first members came."""
     found: dict[Key, list[Item]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
-    return [sorted(group, key=best) for group in found.values()]  # type: ignore[arg-type]
+    return [sorted(group, key=order) for group in found.values()]
 
 
 def several(groups: Iterable[Sequence[Item]]) -> list[Sequence[Item]]:
