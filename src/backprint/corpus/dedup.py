@@ -1,8 +1,8 @@
 """Thinning out a corpus: samples that are the same program, one of each kept, and the list of the others.
 
 What a sample is known by comes from a run's ledger, or is computed from the samples' files: graphs of ours by their
-canonical form, GraphNet's code by its text without names, comments and layout. Nothing is executed. What cannot be
-compared is kept, because nothing says that it is a duplicate, and listed with the reason.
+canonical form, GraphNet's code without names, comments and layout, or where that is refused, its text as it is. Nothing
+is executed. A sample that cannot be read at all is left out, and listed with the reason.
 
 Killed at any moment, the same call goes on where it was: keys are written down as they are computed, folders are put in
 their place in one rename, `duplicates.json` comes last.
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.corpus.find import BACKPRINT, Job, find, unescape
+from backprint.corpus.find import digest as sha256
 from backprint.corpus.groups import BY, Key, grouped, several
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.corpus.pool import remove
@@ -47,7 +48,7 @@ HOW = ("link", "copy", "list")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A sample and what it is known by; `key` is empty, and `why` says so, where it cannot be compared."""
+    """A sample and what it is known by. `why` it cannot be compared, where `key` is empty, or by its text alone."""
 
     id: str
     key: Key
@@ -88,6 +89,7 @@ class Dedup:
                 {"kept": first.id, "others": [other.id for other in others], "key": ":".join(first.key)}
                 for first, *others in several(self.groups)
             ],
+            "by_text": [{"id": one.id, "why": one.why} for group in self.groups for one in group if one.why],
             "left_out": [{"id": member.id, "why": member.why} for member in self.left_out],
         }
 
@@ -99,6 +101,8 @@ def dedup(source: Path, out: Path, by: str = "exact", how: str = "link") -> Dedu
     with locked(out):
         plan = {"source": os.fspath(source.resolve()), "by": by, "how": how}
         agree(out, plan)
+        for left in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
+            remove(left)  # of a call that was killed; what it had put in its place is whole
         members = of_ledger(source, by) if (source / NAME).is_file() else of_folder(source, by, out)
         found = sorted_out(os.fspath(source), by, members)
         settled(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
@@ -236,7 +240,8 @@ def member_of(folder: Path, job: Job, by: str) -> Member:
     try:
         return KINDS[job.kind](folder, job.id, by)
     except (BackprintError, OSError, ValueError, RecursionError, MemoryError) as error:
-        return Member(job.id, (), why=one_line(f"{type(error).__name__}: {error}"))
+        key = of_text(folder, job, by) if job.kind == "graphnet" else ()
+        return Member(job.id, key, why=one_line(f"{type(error).__name__}: {error}"))
 
 
 def of_capture(folder: Path, name: str, by: str) -> Member:
@@ -273,6 +278,13 @@ def of_graphnet(folder: Path, name: str, by: str) -> Member:
     said = code_of(sample.program) + (repr(shapes) if by == "exact" else "")
     elements = sum(math.prod(meta.shape) for _, meta in inputs if meta)
     return Member(name, ("code", digest(said)), bytes=elements)
+
+
+def of_text(folder: Path, job: Job, by: str) -> Key:
+    """The key of code that is refused: its bytes, and exactly, those of its inputs' metadata too."""
+    metas = folder / "weight_meta.py"
+    beside = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
+    return ("text", job.source_hash, *beside)
 
 
 def code_of(program: Program) -> str:
@@ -332,7 +344,7 @@ def digest(text: str) -> str:
 
 
 def own_files(folder: Path) -> Iterator[str]:
-    """The files that are a sample's own: those beside its main one, and those of its pairs; no links, no other samples."""
+    """The files that are a sample's own: those beside its main one, and those of its pairs; no links."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False):
