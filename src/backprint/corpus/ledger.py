@@ -178,10 +178,13 @@ class Ledger:
         found = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
         return decoded(found) if found else None
 
-    def rows(self, where: str = "1", values: tuple[Any, ...] = ()) -> Iterator[dict[str, Any]]:
-        """The samples' rows, in the order they were added, those for which an SQL condition holds."""
+    def rows(
+        self, where: str = "1", values: tuple[Any, ...] = (), order: str = "rowid", limit: int = -1
+    ) -> Iterator[dict[str, Any]]:
+        """The samples' rows for which an SQL condition holds, in the order they were added or another."""
+        query = f"select * from samples where {where} order by {order} limit {limit:d}"
         with named(self.path):
-            for row in self.connection.execute(f"select * from samples where {where} order by rowid", values):
+            for row in self.connection.execute(query, values):
                 yield decoded(row)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:

@@ -37,9 +37,10 @@ FREE = GIB // 2
 
 
 def limits_of(
-    out: Path, jobs: int, timeout: float = 600.0, memory: float | None = None, disk: float | None = None
+    jobs: int, out: Path, timeout: float = 600.0, memory: float | None = None, disk: float | None = None
 ) -> Limits:
     """Limits for each of several workers, in GiB; what is not said is a fair share of what this machine has free."""
+    out = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir())
     share = int(available() * 0.9 / jobs) if memory is None else int(memory * GIB)
     free = max(shutil.disk_usage(out).free - FREE, FREE)
     room = min(16 * GIB, int(free / 2 / jobs)) if disk is None else int(disk * GIB)

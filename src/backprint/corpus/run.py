@@ -325,7 +325,7 @@ class Run:
         except OSError as error:
             row = failure("not written", f"{place}: {error.strerror}", "save") | {"finished": time.time()}
         self.ledger.finish(task.id, row)
-        self.watcher(Written({"id": task.id, **row}))
+        self.watcher(Written(self.ledger.row(task.id) or row))
 
 
 # ------------------------------------------------------------------ on disk

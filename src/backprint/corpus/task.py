@@ -21,6 +21,8 @@ class Task:
     family: str = ""
     kind: str = ""
     source_hash: str = ""
+    memory: int = 0
+    """The bytes it may take."""
 
     @property
     def path(self) -> Path:

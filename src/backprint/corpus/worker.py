@@ -22,14 +22,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from backprint.corpus import clock, processes
 from backprint.corpus.limits import FREE, GIB, Limits
-from backprint.corpus.task import Task, failure, one_line
+from backprint.corpus.task import Task, failed, failure, one_line
 from backprint.corpus.verbs import Verb, verb_of
+from backprint.errors import UsageError
 
 POLL = 0.05
 """Seconds between two looks at a sample's processes."""
@@ -58,7 +59,7 @@ def main(arguments: list[str]) -> None:
     limits = Limits(**setup["limits"])
     while line := line_of(parent):
         said = json.loads(line)
-        task = Task(**said["task"])
+        task = replace(Task(**said["task"]), memory=limits.memory)
         answer = Watch(task, Path(said["staging"]), limits, sink).work(verb, setup["options"] | said["options"])
         send(sink, answer)
 
@@ -91,7 +92,7 @@ def send(sink: int, message: Mapping[str, Any]) -> None:
 
 def warmed(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
     """Load and try out all that samples need, once; gives the versions of what was loaded."""
-    versions = verb.warm(options) if verb.warm else {}
+    versions = verb.warm(options)
     gc.collect()
     gc.freeze()  # so that collecting in a forked process does not copy every page
     return versions
@@ -344,11 +345,13 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     try:
-        row = verb.run(task, options, place)
-        row.setdefault("stage", "done")
+        given = verb.run(task, options, place)
+        if not isinstance(given, dict):
+            raise UsageError(f"the verb gave {type(given).__name__}, and a verb gives a dict")
+        row = {"stage": "done", **given}
     except BaseException as error:
         traceback.print_exc()
-        row = verb.failed(error, watch.stage)
+        row = failed(error, watch.stage)
     row["stages"] = {**watch.seconds, **(row.get("stages") or {})}
     row["peak_bytes"] = processes.status("VmHWM")
     if place.is_dir():
