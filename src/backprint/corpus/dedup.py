@@ -15,9 +15,7 @@ import hashlib
 import json
 import math
 import os
-import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -25,6 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backprint.corpus.files import own_files
 from backprint.corpus.find import BACKPRINT, Job, find, unescape
 from backprint.corpus.find import digest as sha256
 from backprint.corpus.groups import BY, Key, grouped, several
@@ -341,21 +340,6 @@ def digest(text: str) -> str:
 
 
 # ------------------------------------------------------------------ on disk
-
-
-def own_files(folder: Path) -> Iterator[str]:
-    """The files that are a sample's own: those beside its main one, and those of its pairs; no links."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                yield entry.name
-            elif entry.is_dir(follow_symlinks=False) and re.fullmatch(r"pair_\d+", entry.name):
-                for below, folders, names in os.walk(entry.path):
-                    folders.sort()
-                    here = os.path.relpath(below, folder)
-                    for name in names:
-                        if stat.S_ISREG(os.lstat(os.path.join(below, name)).st_mode):
-                            yield os.path.join(here, name)
 
 
 def place(source: Path, out: Path, member: Member, how: str) -> None:
