@@ -28,8 +28,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "capture": (*GROUND, "graph"),
     "sample": (*GROUND, "graph"),
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes"),
-    "api": ROOMS,
-    "target": (*ROOMS, "api", "__init__"),
+    "api": (*ROOMS, "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
+    "target": (*ROOMS, "api"),
     "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
     "report": ("errors", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),

@@ -14,6 +14,7 @@ from backprint.corpus import processes
 from backprint.corpus.ledger import NAME, Ledger
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.run import Plan, run
+from backprint.errors import SampleError, UsageError
 
 VERBS = Path(__file__).with_name("hostile.py")
 SMALL = Limits(timeout=3.0, memory=GIB // 4, disk=GIB // 8)
@@ -23,7 +24,7 @@ def corpus(folder: Path, names: Iterable[str]) -> Path:
     """A folder with a sample for each name: a model.py, which is all that a search looks at."""
     for name in names:
         place = folder / name
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
         (place / "model.py").write_text(f"# {name!r}\n")
     return folder
 
@@ -43,6 +44,14 @@ def rows(out: Path) -> dict[str, dict[str, Any]]:
     """The rows of a run, by id."""
     with Ledger.reading(out / NAME) as ledger:
         return {row["id"]: row for row in ledger.rows()}
+
+
+def at_work(out: Path) -> set[str]:
+    """The samples that are being worked on; none where the run has not begun."""
+    try:
+        return {id for id, row in rows(out).items() if row["state"] == "running"}
+    except (UsageError, SampleError):
+        return set()
 
 
 def left_behind(out: Path) -> list[int]:

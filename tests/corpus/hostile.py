@@ -92,7 +92,9 @@ def untouched() -> str:
     import json
     import random
 
-    return json.dumps([os.getcwd().endswith("tmp"), "PATH" in os.environ, bool(sys.path), random.random() != 0.32383276483316237])
+    return json.dumps(
+        [os.getcwd().endswith("tmp"), "PATH" in os.environ, bool(sys.path), random.random() != 0.32383276483316237]
+    )
 
 
 DEEDS: dict[str, Any] = {

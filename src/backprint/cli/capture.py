@@ -30,7 +30,11 @@ LOSSES = ("sum", "mean")
     type=click.Choice(["seed", "exact", "none"]),
     help="How inputs are kept.",
 )
-@click.option("--mode", type=click.Choice(["train", "eval"]), help="Put the module in this mode first; else as it is.")
+@click.option(
+    "--mode",
+    type=click.Choice(["train", "eval"]),
+    help="Put the module in this mode first, rewrite a GraphNet sample to it; else as it is.",
+)
 @click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
 @click.option(
     "--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save."
@@ -44,6 +48,7 @@ LOSSES = ("sum", "mean")
 @click.option("--order", default="1", type=click.Choice(["1", "2"]), help="2: the backward of the backward.")
 @click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
 @click.option("--device", help="Move the model and its inputs here first.")
+@click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample if the parser refuses it.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @click.option(
     "--allow", multiple=True, metavar="NS::OP", help="Keep this custom operator as a requirement of the sample."
@@ -55,24 +60,25 @@ def command(
 ) -> None:
     """Capture the forward and backward of TARGET and write them as a sample.
 
-    TARGET is `file.py:factory` or `package.module:factory`; the factory gives (model, args) or (model, args, kwargs).
+    TARGET is `file.py:factory` or `package.module:factory`, where the factory gives (model, args) or (model, args,
+    kwargs); or the folder of a GraphNet sample, which is parsed and not executed; or the folder of one of our samples,
+    whose forward is captured again.
     """
     from backprint.sample.save import check_place
-    from backprint.target import building, read_target
+    from backprint.target import capture_target, read_target
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
     check_place(output, overwrite)
-    model, args, kwargs = read_target(target, rest["fake"])
+    found = read_target(target, fake=rest["fake"], device=device, mode=rest.pop("mode"), trust=rest.pop("trust"))
     import backprint as bp
 
-    if device:
-        with building(rest["fake"]):
-            model, args, kwargs = moved(device, model, args, kwargs)
     order = int(rest.pop("order"))
-    made = bp.capture(model, args=args, kwargs=kwargs, loss=loss_of(loss), order=order, **rest)
+    made = capture_target(found, loss=loss_of(loss), order=order, **rest)
     path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
     stored = bp.load(path, allow=allow)
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
+    if found.kind == "graphnet":
+        answer |= {"asks": found.asks, "notes": found.notes}
     if as_json:
         click.echo(json.dumps(answer))
     else:
@@ -96,6 +102,8 @@ def tell(answer: dict[str, Any], made: Any) -> None:
     click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
     for guard in made.guards:
         click.echo(f"guard: {guard.text}")
+    for text in answer.get("notes", ()):
+        click.echo(f"note: {text}")
 
 
 def loss_of(text: str | None) -> Any:
@@ -120,17 +128,3 @@ def first_tensor(output: Any) -> Any:
         if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
             return leaf
     raise UsageError("--loss: the output holds no floating-point tensor")
-
-
-def moved(device: str, *values: Any) -> Any:
-    """Models and tensors on a device."""
-    import torch
-    from torch.utils._pytree import tree_map
-
-    from backprint.errors import UsageError
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # no such device; not in this build of torch
-        raise UsageError(f"--device {device}: {str(error).splitlines()[0][:200]}") from error
-    return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)

@@ -91,9 +91,11 @@ class Ledger:
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
             columns = ", ".join(f"{name} {kind.replace('json', 'text')}" for name, kind in COLUMNS.items())
+            connection.execute("begin immediate")  # a reader sees all of it or nothing
             connection.execute("create table if not exists run (key text primary key, value)")
             connection.execute(f"create table if not exists samples ({columns})")
             connection.execute("create index if not exists states on samples (state)")
+            connection.execute("commit")
         return cls(path, connection)
 
     @classmethod
@@ -103,14 +105,13 @@ class Ledger:
         if not path.is_file():
             raise UsageError(f"{path}: no ledger here; name the OUT of a corpus run")
         with named(path):
-            connection = sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=30
-            )
+            place = f"{path.resolve().as_uri()}?mode=ro"
+            connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
             columns = {row[1] for row in connection.execute("pragma table_info(samples)")}
-            if not columns >= set(COLUMNS):
-                raise SampleError(
-                    f"{path}: is no ledger of this version: it has no {sorted(set(COLUMNS) - columns)[0]}"
-                )
+        if missing := set(COLUMNS) - columns:
+            connection.close()
+            said = f"it has no column {min(missing)!r}" if columns else "nothing is in it yet"
+            raise SampleError(f"{path}: is no ledger of this version: {said}")
         return cls(path, connection)
 
     def __enter__(self) -> Ledger:

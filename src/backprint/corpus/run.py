@@ -119,8 +119,7 @@ def run(
         finally:
             at_work.close()
             remove(work)
-            with ledger.transaction():
-                ledger.connection.execute("update samples set state = 'todo' where state = 'running'")
+            give_up(ledger)
         return ledger.counts("verdict")
 
 
@@ -218,6 +217,12 @@ def adopt(out: Path, ledger: Ledger, name: str) -> None:
             continue
         if [said.pop(key, None) for key in ("run", "id", "source_hash")] == [name, row["id"], row["source_hash"]]:
             ledger.finish(row["id"], said)
+
+
+def give_up(ledger: Ledger) -> None:
+    """What is being worked on is to do again."""
+    with ledger.transaction():
+        ledger.connection.execute("update samples set state = 'todo' where state = 'running'")
 
 
 # ------------------------------------------------------------------ the run itself

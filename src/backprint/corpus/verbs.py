@@ -110,10 +110,9 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     needed = NEEDED * weight(task.path)
     large = f"{needed / 2**30:.1f} GiB by its metadata, {task.memory / 2**30:.1f} are allowed (--memory)"
     fake = options["fake"] or 0 < task.memory < needed
+    mode = None if task.kind == "backprint" else options["mode"]  # a saved graph has its own
     with stage("read"):
-        target = read_target(
-            str(task.path), fake=fake, device=options["device"], mode=options["mode"], trust=options["trust"]
-        )
+        target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
     asks = {"requires_grad": ()} if options["forward"] else {}
     with stage("capture"):
         made = capture_target(target, engine="aot" if fake else options["engine"], fake=fake, **asks)
@@ -127,7 +126,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     if fake and row["verdict"] == "unproven" and not options["fake"]:
         row |= {"cause": "too large", "detail": large}
     asked = [[name, why] for name, why in target.asks]
-    return row | {"mode": options["mode"], "asks": asked, "notes": [*map(one_line, target.notes), *row["notes"]]}
+    return row | {"mode": mode, "asks": asked, "notes": [*map(one_line, target.notes), *row["notes"]]}
 
 
 def verify(task: Task, options: Options, staging: Path) -> Row:

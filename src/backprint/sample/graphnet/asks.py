@@ -14,7 +14,9 @@ from backprint.sample.graphnet.meta import Meta, Use
 from backprint.sample.graphnet.names import Named, meaning
 
 FLOATING = re.compile(r"(?:float|bfloat|complex)\d+(?!_e)")
-_BETWEEN = re.compile(r"(?:^|_)stack\d+(?:_|$)|^(?:mul|add|view|reshape|getitem|linear|conv\w*|x)_?\d*$")
+_STACK = re.compile(r"(?:^|_)stack\d+(?:_|$)")
+"""Dynamo's name for what stood on Python's stack at a graph break: a part of the model before this one computed it."""
+
 _SUBGRAPH = re.compile(r"subgraph_(\d+)")
 
 Row = tuple[str, str]
@@ -39,7 +41,7 @@ def asking(
             asks.append((named.name, named.why))
         elif not whole:
             asks.append((named.name, "a float of a graph that has no Parameter"))
-        elif later or _BETWEEN.search(named.name):
+        elif later or _STACK.search(named.raw) or is_inner(named.raw, place):
             asks.append((named.name, "computed by the part of the model before this graph"))
         else:
             rests.append((named.name, "an input of the whole model, which has Parameters"))
@@ -80,3 +82,8 @@ def is_later_part(place: Path) -> bool:
     """Whether a folder is a part of a model that is not its first: `subgraph_3`."""
     found = _SUBGRAPH.fullmatch(place.name)
     return found is not None and int(found[1]) > 0
+
+
+def is_inner(raw: str, place: Path) -> bool:
+    """Whether a name in a part of a model is that of a value of the whole, `mul_3`, and not of an argument."""
+    return place.name.startswith("subgraph_") and raw[:2] not in ("L_", "l_")

@@ -18,18 +18,16 @@ from torch import Tensor, nn
 
 from backprint.errors import SampleError, UsageError
 from backprint.sample.graphnet import training
-from backprint.sample.graphnet.asks import able, asking
 from backprint.sample.graphnet.code import Call, Name, Program, Return
 from backprint.sample.graphnet.emit import function_of
-from backprint.sample.graphnet.meta import Known, Meta, Use
+from backprint.sample.graphnet.meta import Known, Use
 from backprint.sample.graphnet.metas import examples_of
-from backprint.sample.graphnet.names import Named, name_inputs
+from backprint.sample.graphnet.names import Named
+from backprint.sample.graphnet.plan import Plan, plan_of
 from backprint.sample.graphnet.probe import Probe, careful_batch_norm, numbers_of, untrainable
 from backprint.sample.graphnet.read import GraphNetSample
 from backprint.sample.graphnet.recipes import notes_of, recipes_of
-from backprint.sample.graphnet.uses import uses_of
 from backprint.sample.inputs import Inputs
-from backprint.sample.recipes import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +40,7 @@ class Built:
     asks: tuple[tuple[str, str], ...]
     rests: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is known of a sample before anything of it is allocated."""
-
-    inputs: tuple[Named, ...]
-    metas: Mapping[str, Meta]
-    uses: Mapping[str, Use]
-    asks: tuple[tuple[str, str], ...]
-    rests: tuple[tuple[str, str], ...]
-
-    @property
-    def bytes(self) -> int:
-        """What the inputs take in memory."""
-        return sum(nbytes(self.metas[named.raw]) for named in self.inputs if named.raw in self.metas)
-
-
-def plan_of(sample: GraphNetSample, requires_grad: Iterable[str] | bool | None = None) -> Plan:
-    """Names, roles, uses and who asks for a gradient: no tensor is made for it."""
-    inputs = name_inputs(sample.arguments, sample.metas)
-    numbers = {argument.name for argument in sample.arguments if argument.kind.startswith("Sym")}
-    metas = {named.raw: sample.metas[named.raw] for named in inputs if named.raw not in numbers}
-    uses = uses_of(sample.program, metas) if sample.program is not None else {}
-    asks, rests = asking(inputs, metas, uses, sample.path)
-    if requires_grad is not None:
-        asks, rests = chosen(inputs, metas, requires_grad)
-    return Plan(inputs, metas, uses, asks, rests)
-
-
-def chosen(
-    inputs: tuple[Named, ...], metas: Mapping[str, Meta], wanted: Iterable[str] | bool
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """Who asks, as the caller says."""
-    possible = {named.name for named in inputs if able(metas, named)}
-    names = possible if wanted is True else set() if wanted is False else set(wanted)
-    for name in sorted(names - possible):
-        raise UsageError(f"requires_grad names {name!r}, which is no floating-point input of this sample")
-    asks = tuple((named.name, "asked for by name") for named in inputs if named.name in names)
-    return asks, tuple((named.name, "not asked for") for named in inputs if named.name not in names)
+    bytes: int
 
 
 def build(
@@ -104,17 +63,17 @@ def build(
     ]
     recipes = recipes_of(known, seed, device)
     made = empty(known, device) if fake else recipes.make()
-    asking = {name for name, _ in plan.asks}
+    asked = {name for name, _ in plan.asks}
     forward, numbers, notes = forward_of(sample, plan, mode, device)
-    module = module_of(sample.name, forward, plan.inputs, made, asking)
+    module = module_of(sample.name, forward, plan.inputs, made, asked)
     inputs: dict[str, Any] = {}
     for named in plan.inputs:
         if named.role == "input" and named.raw in numbers:
             inputs[named.name] = numbers[named.raw]
         elif named.role == "input":
-            inputs[named.name] = made[named.name].requires_grad_(named.name in asking)
+            inputs[named.name] = made[named.name].requires_grad_(named.name in asked)
     module.train(mode != "eval")
-    return Built(module, inputs, recipes, plan.asks, plan.rests, (*sample.notes, *notes, *notes_of(known)))
+    return Built(module, inputs, recipes, plan.asks, plan.rests, (*sample.notes, *notes, *notes_of(known)), plan.bytes)
 
 
 # ------------------------------------------------------------------ forward
@@ -186,7 +145,7 @@ def executed(path: Path) -> nn.Module:
 
 
 def module_of(
-    name: str, forward: Any, inputs: Iterable[Named], made: Mapping[str, Tensor], asking: Collection[str]
+    name: str, forward: Any, inputs: Iterable[Named], made: Mapping[str, Tensor], asked: Collection[str]
 ) -> nn.Module:
     """A module of this name with the state under its FQNs."""
     module: nn.Module = type(name, (nn.Module,), {"forward": forward})()
@@ -199,7 +158,7 @@ def module_of(
             owner = owner._modules.setdefault(step, nn.Module())  # type: ignore[assignment]  # no None is put in
         tensor = made[named.name]
         if named.role == "parameter":
-            owner._parameters[last] = nn.Parameter(tensor, requires_grad=named.name in asking)
+            owner._parameters[last] = nn.Parameter(tensor, requires_grad=named.name in asked)
         else:
             owner._buffers[last] = tensor
     return module
@@ -215,11 +174,3 @@ def empty(known: Iterable[Known], device: str) -> dict[str, Tensor]:
         else:
             made[name] = torch.empty(meta.shape, dtype=dtype, device=device)
     return made
-
-
-def nbytes(meta: Meta) -> int:
-    """What a tensor takes in memory."""
-    return math.prod(meta.shape) * getattr(torch, meta.dtype).itemsize
-
-
-__all__ = ["Built", "Plan", "Recipe", "build", "plan_of"]

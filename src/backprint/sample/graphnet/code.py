@@ -221,7 +221,14 @@ NOISE = frozenset(
 """Calls that compute nothing: None stands in their place."""
 
 ATTRIBUTES = frozenset("T H mT mH real imag shape dtype device ndim layout itemsize nbytes is_cuda".split())
-CONSTANTS: dict[str, Any] = {"Ellipsis": ..., "inf": math.inf, "nan": math.nan, "math.inf": math.inf, "math.nan": math.nan, "math.pi": math.pi}
+CONSTANTS: dict[str, Any] = {
+    "Ellipsis": ...,
+    "inf": math.inf,
+    "nan": math.nan,
+    "math.inf": math.inf,
+    "math.nan": math.nan,
+    "math.pi": math.pi,
+}
 CONSTANTS |= {"torch.inf": math.inf, "torch.nan": math.nan, "torch.pi": math.pi, "torch.e": math.e}
 SPELLED = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
 SPELLED |= {"nan": math.nan, "-nan": math.nan}

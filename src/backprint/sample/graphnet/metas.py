@@ -189,9 +189,7 @@ def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]
                 for key, value in zip(keys, values, strict=True):
                     if isinstance(key, ast.Name) and type(size := literal(value)) is int:
                         symbols[key.id] = size
-            case ast.Assign(
-                targets=[ast.Name(id="dynamic_dim_constraint_input_shapes")], value=ast.List(elts=rows)
-            ):
+            case ast.Assign(targets=[ast.Name(id="dynamic_dim_constraint_input_shapes")], value=ast.List(elts=rows)):
                 shapes |= dict(map(shape_row, rows))
             case _:
                 pass  # relations and generators of symbols: nothing that reading needs

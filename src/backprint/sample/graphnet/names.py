@@ -55,7 +55,7 @@ def name_inputs(arguments: Sequence[Argument], metas: Mapping[str, Meta]) -> tup
     """Every argument under its own name, each name once and none a folder of another's."""
     children = modules_of([argument.name for argument in arguments])
     found: list[Named] = []
-    taken: dict[str, str] = {}
+    taken: dict[str, bool] = {}
     inner: set[str] = set()
     for argument in arguments:
         meta = metas.get(argument.name)
@@ -65,18 +65,20 @@ def name_inputs(arguments: Sequence[Argument], metas: Mapping[str, Meta]) -> tup
         if role == "input" and (not name.isidentifier() or keyword.iskeyword(name) or name == "self"):
             name = re.sub(r"\W", "_", name)
             name = name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"input_{name}"
-        if not is_free(name, taken, inner):
-            name = argument.name if is_free(argument.name, taken, inner) else f"{argument.name}_{len(taken)}"
-        taken[name] = argument.name
-        inner |= set(folders(name))
+        state = role != "input"
+        if not is_free(name, state, taken, inner):
+            name = argument.name if is_free(argument.name, state, taken, inner) else f"{argument.name}_{len(taken)}"
+        taken[name] = state
+        inner |= set(folders(name)) if state else set()
         found.append(Named(argument.name, name, role, why))
     return tuple(found)
 
 
-def is_free(name: str, taken: Mapping[str, str], inner: Collection[str]) -> bool:
-    """Whether a tensor can have this name: no other has it, it is no module, and none of its modules is a tensor."""
-    steps = name.split(".")
-    return all(steps) and name not in taken and name not in inner and not any(each in taken for each in folders(name))
+def is_free(name: str, state: bool, taken: Mapping[str, bool], inner: Collection[str]) -> bool:
+    """Whether a tensor can have this name: no other has it, and as a module's it is no module, nor lies in a tensor."""
+    if not all(name.split(".")) or name in taken:
+        return False
+    return not state or (name not in inner and not any(taken.get(each) for each in folders(name)))
 
 
 def folders(name: str) -> list[str]:

@@ -182,5 +182,7 @@ def careful_batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Batch norm in training mode, in eval mode where a channel has one value."""
     if x.numel() > math.prod(x.shape[1:2]):
         return F.batch_norm(x, *args, **kwargs)
-    given = dict(zip(("running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"), args, strict=False))
+    given = dict(
+        zip(("running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"), args, strict=False)
+    )
     return F.batch_norm(x, **{**given, **kwargs, "training": False})

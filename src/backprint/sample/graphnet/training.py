@@ -133,4 +133,3 @@ def in_mode(program: Program, mode: str | None, stay: Collection[int] = ()) -> t
 def calls(program: Program, targets: Collection[str]) -> list[tuple[int, Call]]:
     """The calls of these functions, with their lines."""
     return [(line, value) for line, value in values_of(program) if isinstance(value, Call) and value.target in targets]
-

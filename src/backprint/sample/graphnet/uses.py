@@ -160,9 +160,7 @@ def way_of(value: Expr, ways: Mapping[str, tuple[Way, ...]]) -> Iterable[Way]:
     return ()
 
 
-def note(
-    value: Expr, ways: Mapping[str, tuple[Way, ...]], seen: Mapping[str, Seen], metas: Mapping[str, Meta]
-) -> None:
+def note(value: Expr, ways: Mapping[str, tuple[Way, ...]], seen: Mapping[str, Seen], metas: Mapping[str, Meta]) -> None:
     """Write down what one call does with the inputs among its arguments."""
     match value:
         case Method(of=of, name=name, args=args, kwargs=kwargs):
@@ -224,9 +222,7 @@ def limit(
     return None
 
 
-def size_of(
-    value: Expr, dimension: int, ways: Mapping[str, tuple[Way, ...]], metas: Mapping[str, Meta]
-) -> int | None:
+def size_of(value: Expr, dimension: int, ways: Mapping[str, tuple[Way, ...]], metas: Mapping[str, Meta]) -> int | None:
     """The size of an input that stands there itself."""
     if not isinstance(value, Name):
         return None
