@@ -59,8 +59,9 @@ def connected(address: str | None) -> Any:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     more = {"include_dashboard": False} if address == "local" else {}
     try:
+        reachable(address)
         ray.init(address or "auto", log_to_driver=False, logging_level="ERROR", **more)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         where = f"at {address}" if address else "near (and RAY_ADDRESS names none)"
         hint = "start one with `ray start --head`, name it with --ray-address, or take --ray-address local"
         raise UsageError(f"no Ray cluster {where}: {error}; {hint}") from error
@@ -70,6 +71,13 @@ def connected(address: str | None) -> Any:
     return ray
 
 
+def reachable(address: str | None) -> None:
+    """Raise unless somebody listens at HOST:PORT: Ray itself takes minutes to give up."""
+    host, colon, port = (address or "").rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
 def cluster(
     address: str | None,
     verb: str,
@@ -77,7 +85,7 @@ def cluster(
     most: tuple[float, float | None, float | None],
     jobs: int | None = None,
 ) -> tuple[Limits, Callable[[Path, str], Cluster]]:
-    """A cluster's limits for each sample (`most` are seconds, and GiB of memory and disk), and its Executor for `run`."""
+    """A cluster's limits for each sample (`most`: seconds, GiB of memory, GiB of disk), and its Executor for `run`."""
     ray = connected(address)
     limits = limits_on(ray, *most)
     return limits, lambda work, run: Cluster(ray, verb, options, limits, work, run, jobs)
