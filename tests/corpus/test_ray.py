@@ -25,7 +25,7 @@ from backprint.errors import BackprintError, SampleError, UsageError
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 os.environ |= {"RAY_health_check_period_ms": "1000"}
-"""Nothing is reported to anyone, addresses are the loopback's, and the end of a node is noticed within seconds. Ray reads
+"""Nothing is reported to anyone, addresses are the loopback's, the end of a node is noticed within seconds. Ray reads
 these when it is imported, and gives them to its nodes."""
 
 VERB = f"{Path(__file__).with_name('ray_verbs.py')}:act"
