@@ -69,7 +69,7 @@ def test_killed_twenty_times_a_run_ends_as_one_that_was_not(tmp_path: Path) -> N
         before, seen = len(lines(log)), finished(tmp_path / "out")
         parent = command(*arguments)
         wanted = before + chance.randrange(14)
-        until(lambda wanted=wanted: len(lines(log)) >= wanted or parent.poll() is not None)
+        until(lambda parent=parent, wanted=wanted: len(lines(log)) >= wanted or parent.poll() is not None)
         time.sleep(chance.random() * 0.03)
         parent.kill()
         parent.communicate()

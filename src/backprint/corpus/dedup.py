@@ -31,6 +31,7 @@ from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.corpus.pool import remove
 from backprint.corpus.run import RESULT, WORK, locked
 from backprint.corpus.task import one_line
+from backprint.corpus.verbs import nbytes, together
 from backprint.errors import BackprintError, SampleError, UsageError
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def member_of(folder: Path, job: Job, by: str) -> Member:
 
 
 def of_capture(folder: Path, name: str, by: str) -> Member:
-    """A sample of ours: its graphs in canonical form, and how they are linked."""
+    """A sample of ours: its graphs in canonical form, as a run's ledger has them."""
     from backprint.graph.sizes import at_hints
     from backprint.sample.load import load
 
@@ -252,14 +253,11 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
     requires = content.get("requires") if isinstance(content, dict) else None
     allow = [str(one).removeprefix("torch.ops.") for one in requires] if isinstance(requires, list) else []
     capture = load(folder, allow=allow)
-    sized = by == "exact"
-    graphs = [(pair.forward, pair.backward) for pair in capture.pairs]
-    sides = [[graph.hash(sizes=sized) if graph else "" for graph in side] for side in zip(*graphs, strict=True)]
-    links = (
-        "" if len(graphs) == 1 else repr([(link.source, link.port, link.target, link.name) for link in capture.links])
-    )
-    hashes = [side[0] if len(side) == 1 else digest("+".join(side) + links) for side in sides]
-    inputs = sum(getattr(port.spec, "nbytes", 0) for forward, _ in graphs for port in at_hints(forward).inputs)
+    sizes = by == "exact"
+    forwards = [pair.forward for pair in capture.pairs]
+    backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
+    hashes = [together([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
+    inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
     said = capture.verdict or {}
     return Member(name, ("graphs", *hashes), str(said.get("verdict", "")), bool(said.get("vacuous")), inputs)
 

@@ -123,7 +123,7 @@ def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
     """Put a tensor into a module under its FQN; a lifted constant is a buffer."""
     *path, last = port.name.split(".")
     for step in path:  # by hand: a module may be named like a method, as `type`
-        module = module._modules.setdefault(step, nn.Module())  # type: ignore[assignment]  # no None is put in
+        module = module._modules.setdefault(step, nn.Module())
     if port.role == "parameter":
         module._parameters[last] = nn.Parameter(tensor, requires_grad=asks)
     else:

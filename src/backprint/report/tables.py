@@ -61,7 +61,7 @@ def report(run: Run, unique: bool = False) -> Report:
 
     said = facts(run, counted, len(groups), unique)
     kinds = (*COLUMNS.items(), *extra)
-    return Report("Corpus report", said, tuple(filled(tables)), everything(counted), kinds, rows)
+    return Report("Corpus report", said, tuple(filled(tables)), everything(run, counted), kinds, rows)
 
 
 def worst(group: Sequence[Sample]) -> Sample:
@@ -321,18 +321,19 @@ def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
     return Table("Duplicates", note, columns("first:name same samples:count verdicts the_others"), tuple(rows))
 
 
-def everything(samples: Sequence[Sample]) -> Table:
-    """All samples, a line each."""
-    heads = (
-        "sample:name family verdict:verdict cause time:seconds peak_memory:size power:number steps:count what_was_said"
-    )
+def everything(run: Run, samples: Sequence[Sample]) -> Table:
+    """All samples, a line each, with their notes."""
+    heads = "sample:name family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
+    known = {sample.id: sample for sample in samples}
 
     class Lines:
         """Made anew each time they are gone through."""
 
         def __iter__(self) -> Iterator[tuple[Cell, ...]]:
-            for s in samples:
-                steps = s.forward_steps + s.backward_steps
-                yield (s.id, s.family, s.standing, s.cause, s.seconds, s.peak_bytes, s.power, steps, one_line(s.detail))
+            for key, told in run.select(("id", "notes")):
+                if s := known.get(key):
+                    steps = s.forward_steps + s.backward_steps
+                    said = "; ".join(map(one_line, filter(None, (s.detail, *told))))
+                    yield (s.id, s.family, s.standing, s.cause, s.seconds, s.peak_bytes, s.power, steps, said)
 
     return Table("All samples", "", columns(heads), Lines())

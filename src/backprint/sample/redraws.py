@@ -21,8 +21,8 @@ from backprint.sample.recipes import RANDOM, bases_of, derive, make, redraw
 SHARE = 0.05
 """How much of its size a float moves at least, where its recipe draws nothing."""
 
-LEAST = 5e-4
-"""How much a zero moves: what three printed digits leave open."""
+ZERO, LEAST = 1e-3, 1e-2
+"""A float tensor whose root mean square is below the first stands at zero, and moves by the second."""
 
 LARGE = 1e4
 """A float beyond this stands for a masked place."""
@@ -43,13 +43,23 @@ def another(
     """Other values for a tensor and the views of it, by name; None where it knows no other."""
     recipe = recipes[name]
     fresh = make(redraw(recipe, seed)) if recipe.kind in RANDOM else None
-    if fresh is None or torch.equal(fresh, made[name]):
+    if fresh is None or near(fresh, made[name]):
         fresh = disturbed(made[name], derive(seed, name))
     if fresh is None:
         return None
     base = whole(recipe, fresh)
     views = units(recipes)[name]
     return {view: base if view == name else generator.make(recipes[view], None, {name: base}) for view in views}
+
+
+def near(fresh: Tensor, old: Tensor) -> bool:
+    """Whether a fresh draw is no definite step: the same, or floats that hardly differ for their size."""
+    if not fresh.is_floating_point():
+        return torch.equal(fresh, old)
+    wide = old.double()
+    size = float(wide.square().mean().sqrt()) if wide.numel() else 0.0
+    step = float((fresh.double() - wide).square().mean().sqrt()) if wide.numel() else 0.0
+    return size < ZERO or step < SHARE * size
 
 
 def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
@@ -82,12 +92,12 @@ def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
         return masks(tensor, masked, source)
     spread = float(wide.std(correction=0))
     size = float(wide.square().mean().sqrt())
-    std = max(spread, SHARE * size, 0.0) or LEAST
+    std = max(spread, SHARE * size if size >= ZERO or float(wide.min()) > 0 else LEAST)
     noise = torch.randn(wide.shape, generator=source, dtype=torch.float64)
     if wide.numel() == 1:
         noise = noise.sign() * (1 + noise.abs())
     fresh = float(wide.mean()) + std * noise
-    if float(wide.min()) >= 0 and size:
+    if float(wide.min()) >= 0:
         fresh = fresh.abs().clamp_(min=float(wide.min()))
     return fresh.to(tensor.dtype)
 

@@ -75,8 +75,8 @@ def decimals_of(node: ast.expr, lines: list[str]) -> int | None:
     if not isinstance(node, ast.Constant) or type(node.value) is not float:
         return None
     said = lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
-    whole, _, fraction = said.partition(".")
-    return None if not fraction.isdigit() else len(fraction)
+    fraction = said.partition(".")[2]
+    return len(fraction) if fraction.isdigit() else None
 
 
 def literal(node: ast.expr, depth: int = 0) -> Any:

@@ -1,8 +1,9 @@
-"""The program's own names behind GraphNet's: `L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`.
+"""The program's own names behind GraphNet's.
 
-Dynamo mangles every way to a tensor into one identifier, where `_` may also be part of a name: `parameters_` and
-`buffers_` end a way for sure, a plain attribute (`..._layernorm_eps`) does not. Where a way is not clear, the name stays
-longer than it was, and is never another tensor's.
+`L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole way to a tensor
+into one identifier, where `_` may also be part of a name: `parameters_` and `buffers_` end a way for sure, a plain
+attribute (`..._layernorm_eps`) does not. Where a way is not clear, the name stays longer than it was, and it is never
+another tensor's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A GraphNet sample's folder as a plain value: its Program, its inputs' metadata, its facts. Nothing of it is executed."""
+"""A GraphNet folder as a plain value: its Program, its inputs' metadata, its facts. Nothing of it is executed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_graphnet(path: Path) -> bool:
 
 
 def read(path: Path | str, trust: bool = False) -> GraphNetSample:
-    """Read a GraphNet sample. With `trust`, a `model.py` outside the grammar is kept to be executed when it is built."""
+    """Read a GraphNet sample. With `trust`, a `model.py` that is refused is kept, to be executed when it is built."""
     path = Path(path)
     if not (path / "model.py").is_file():
         raise SampleError(f"{path}: no GraphNet sample: there is no model.py")
