@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "api": (*ROOMS, "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
     "target": (*ROOMS, "api"),
     "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
-    "report": ("errors", "graph", "corpus.ledger"),
+    "report": ("errors", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),
     "cli": (*ROOMS, "api", "target", "corpus", "report", "__init__"),

@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from backprint.corpus.run import Plan
 
-OTHERS: tuple[str, ...] = ()
+OTHERS: tuple[str, ...] = ("report", "dedup")
 """Verbs that have a file of their own, `corpus_NAME.py`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,6 +50,11 @@ def options(function: F) -> F:
             click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take."),
             click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free."),
             click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16."),
+            click.option(
+                "--executor", type=click.Choice(["pool", "ray"]), default="pool", show_default=True,
+                help="Where samples are worked on: by processes here, or by a Ray cluster.",
+            ),
+            click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."),
             click.option("--list", "names", type=click.Path(path_type=Path), help="A file with a sample's id a line."),
             click.option("--only", metavar="GLOB", help="Samples whose id matches."),
             click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples."),
@@ -140,6 +145,8 @@ def carry_out(
     timeout: float,
     memory: float | None,
     disk: float | None,
+    executor: str,
+    ray_address: str | None,
     names: Path | None,
     only: str | None,
     limit: int | None,
@@ -154,14 +161,23 @@ def carry_out(
     from backprint.corpus.progress import shown
     from backprint.corpus.run import Plan, Stopped, run
     from backprint.corpus.verbs import settled
+    from backprint.errors import UsageError
 
     verb, chosen = settled(verb, chosen)
     plan = Plan(verb, source, out, chosen, names, only, limit)
     count = jobs or default_jobs()
-    limits = limits_of(count, out, timeout, memory, disk)
+    elsewhere = None
+    if executor == "ray":
+        from backprint.corpus.ray import cluster
+
+        limits, elsewhere = cluster(ray_address, verb, chosen, (timeout, memory, disk), jobs)
+    elif ray_address:
+        raise UsageError("--ray-address is for --executor ray: pass both")
+    else:
+        limits = limits_of(count, out, timeout, memory, disk)
     try:
         with shown(as_json) as watcher:
-            verdicts = run(plan, limits, count, restart=restart, watcher=watcher)
+            verdicts = run(plan, limits, count, restart=restart, watcher=watcher, executor=elsewhere)
     except Stopped as stopped:
         click.echo(f"stopped by {stopped}" + ("; the same command goes on from here" if resumable else ""), err=True)
         raise SystemExit(128 + stopped.number) from None

@@ -47,7 +47,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A sample has ended: its row, the folder it wrote (if any), what it printed, and whether another try is fair."""
+    """A sample has ended: its row, the folder it wrote (if any), what it printed.
+
+    `again` says whether another try is fair, and `alone` whether nothing else may then be at work.
+    """
 
     task: Task
     worker: str
@@ -55,6 +58,7 @@ class Outcome:
     place: Path | None = None
     log: str = ""
     again: bool = False
+    alone: bool = True
 
 
 Event = Stage | Outcome

@@ -292,7 +292,7 @@ class Run:
         event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
         if event.again and task.id not in self.lost:
             self.lost.add(task.id)
-            self.alone.append((task, options))
+            (self.alone if event.alone else self.retries).append((task, options))
         elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
             self.first[task.id] = event
             self.retries.append((task, self.instead[event.row["cause"]]))
