@@ -15,7 +15,7 @@ from backprint.errors import RefusedError, SampleError, UsageError
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
-from backprint.sample.graphnet import write_graphnet
+from backprint.sample.graphnet.write import write_graphnet
 from backprint.sample.inputs import MODES, Inputs
 from backprint.sample.load import allowed
 from backprint.sample.metadata import describe, write_json

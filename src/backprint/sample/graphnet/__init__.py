@@ -1,0 +1,1 @@
+"""GraphNet samples, in and out."""
