@@ -220,7 +220,16 @@ def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str
         return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
     inputs, proof = _attested(capture, data)
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict)}
-    return write(capture, path, inputs, kept, proof.values)
+    return write(capture, path, inputs, kept, proof.values, _tried)
+
+
+def _tried(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """One direction on values that may not suit it; random states stay."""
+    from backprint import settings
+    from backprint.replay.run import run as run_graph
+
+    with settings.ONE_AT_A_TIME, settings.quiet_random():
+        return run_graph(graph, values, strict=False)
 
 
 def _fake_inputs(capture: Capture, data: str) -> Any:
