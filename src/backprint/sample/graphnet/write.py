@@ -36,6 +36,9 @@ MOST = 2**20
 TRIES = (SMALL, 2**12, 2**16)
 """Below how many elements tensors are written out: the first of these with which a graph runs on GraphNet's draws."""
 
+DRAWS = 4
+"""How many draws a graph is tried on: half of all matrices have a determinant with no logarithm."""
+
 SEEN = 2**16
 """How many elements of a tensor its mean, deviation and range are taken from."""
 
@@ -130,7 +133,7 @@ def row(port: Port, value: Tensor | None, whole: int) -> Row:
     return {
         "name": port.local,
         "original_name": port.name,
-        "shape": [int(size) for size in spec.shape],
+        "shape": [int(size) for size in (spec.shape if value is None else value.shape)],  # tracing misses workspaces
         "dtype": f"torch.{spec.dtype}",
         "device": spec.device,
         **statistics(spec, value, whole),
@@ -211,11 +214,13 @@ def sight(value: Tensor) -> Tensor:
 
 def tried(graph: Graph, rows: tuple[Row, ...], values: Mapping[str, Any], run: Run) -> str:
     """Why a graph does not run on what GraphNet draws from these rows, or gives NaN there that it gave not; '' else."""
-    try:
-        found = run(graph, {entry["name"]: regenerate(entry) for entry in rows})
-    except Exception as error:  # whatever an operator raises on inputs that do not fit it
-        return f"{type(error).__name__}: {error}"[:300]
-    bad = [index for index, each in enumerate(found) if not finite(each)]
+    bad: list[int] = []
+    for seed in range(DRAWS):
+        try:
+            found = run(graph, {entry["name"]: regenerate(entry, seed) for entry in rows})
+        except Exception as error:  # whatever an operator raises on inputs that do not fit it
+            return f"{type(error).__name__}: {error}"[:300]
+        bad += [index for index, each in enumerate(found) if not finite(each) and index not in bad]
     if not bad:
         return ""
     given = run(graph, {port.local: values[f"{port.role} {port.name}"] for port in graph.inputs})
