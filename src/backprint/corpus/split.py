@@ -37,10 +37,11 @@ from backprint.graph.split import (
     joined,
     names_at_borders,
     pair_of,
+    saved_side,
     specs_of,
 )
 from backprint.replay.compare import GOOD, TOLERANCE, Verdict, compare, distance, same_bits
-from backprint.replay.linked import Play, Played, added
+from backprint.replay.linked import Play, Played, added, laid_out
 from backprint.replay.run import maker, perform, run, subgraphs, to_fx
 from backprint.replay.verify import drawn
 from backprint.sample.inputs import Inputs, fit_inputs
@@ -244,13 +245,14 @@ class Values:
     def keep(self, local: str, value: Any) -> None:
         """One value of the backward."""
         if isinstance(value, Tensor) and value.layout is torch.strided:
-            self.values[local] = value
+            self.values[local] = value = value.resolve_conj().resolve_neg()
             self.kinds.setdefault((value.dtype, tuple(value.shape)), []).append(local)
 
     def like(self, wanted: Tensor) -> list[str]:
         """The names of the values that are equal to this one; if none is, the nearest that counts as close."""
         if wanted.layout is not torch.strided:
             return []
+        wanted = wanted.resolve_conj().resolve_neg()
         names = self.kinds.get((wanted.dtype, tuple(wanted.shape)), [])
         equal = [local for local in names if same_bits(self.values[local], wanted)]
         if equal:
@@ -289,6 +291,11 @@ def one(
 ) -> Cutting:
     """One part as a Capture, and its verdict on the whole's own values and on values made again."""
     edges = opaque_in(capture, part)
+    if not part.gives and not part.results:
+        made = pair_of(pair, part, edge.names, None, None, piece.label)
+        found = captured(capture, number, part, piece, edge, share, made, "it gives no tensor", edges, data)
+        verdict = Verdict("undifferentiable", found.name, "gives no tensor")
+        return Cutting(number, part.index, piece.label, False, found, verdict)
     tries: list[tuple[str, Pair]] = []
     why = share.why
     if not why:
@@ -308,7 +315,14 @@ def one(
             f"{capture.name}, {piece.label}: the backward does not come apart here ({why}), and autograd of the forward "
             f"would not see {edge_.text} ({edge_.kind}): cut elsewhere, or leave that part whole"
         )
-    made = derived(pair.forward, edge, part, share, piece.label, capture.seed)
+    try:
+        made = derived(pair.forward, edge, part, share, piece.label)
+    except BackprintError as error:
+        made = pair_of(pair, part, edge.names, None, None, piece.label)
+        said = f"{why}; and its forward alone cannot be captured: {error}"
+        found = captured(capture, number, part, piece, edge, share, made, said, edges, data)
+        verdict = Verdict("failed", found.name, said)
+        return Cutting(number, part.index, piece.label, piece.wanted, found, verdict)
     found, verdict = tested(capture, number, part, piece, edge, share, made, f"{DERIVED}: {why}", edges, data)
     return Cutting(number, part.index, piece.label, piece.wanted, found, verdict)
 
@@ -323,23 +337,27 @@ def sliced(pair: Pair, edge: Border, part: Part, share: Sought, title: str) -> P
 
 
 def whole_part(pair: Pair, part: Part, saved: Sequence[str], edge: Border) -> Part:
-    """The part, taking as well what its backward alone needs. Raises Tangled where an earlier part does not give it."""
-    from backprint.graph.split import saved_side, Slice
-
-    holds = part.holds
+    """The part with what its backward alone needs: steps that make saved values, and inputs of the whole. Raises
+    Tangled where another part makes what it needs."""
+    steps = {step.name: step for step in pair.forward.steps}
     inputs = {port.local for port in pair.forward.inputs}
-    extra: list[str] = []
-    for _, value in saved_side(pair, Slice((), tuple(saved), ())):
-        for local in refs(value):
-            if local in holds or local in extra:
-                continue
-            if local not in inputs:
-                raise Tangled(f"its backward takes {local!r}, which its forward does not")
-            extra.append(local)
-    return replace(part, takes=(*part.takes, *extra))
+    holds = part.holds
+    extra: dict[str, None] = {}
+    waiting = [local for _, value in saved_side(pair, saved) for local in refs(value)]
+    while waiting:
+        local = waiting.pop()
+        if local in holds or local in extra:
+            continue
+        if local in steps and local in edge.home:
+            raise Tangled(f"its backward takes {local!r}, which its forward does not")
+        extra[local] = None
+        waiting += used(steps[local]) if local in steps else ()
+    made = tuple(step for step in pair.forward.steps if step.name in extra and not step.is_guard)
+    takes = tuple(local for local in extra if local in inputs)
+    return replace(part, steps=(*part.steps, *made), takes=(*part.takes, *takes))
 
 
-def derived(forward: Graph, edge: Border, part: Part, share: Sought, title: str, seed: int) -> Pair:
+def derived(forward: Graph, edge: Border, part: Part, share: Sought, title: str) -> Pair:
     """A part whose forward is captured again, under its own names."""
     graph = forward_graph(forward, part, edge.names, (), specs_of(forward), title)
     module = to_fx(graph)
@@ -359,7 +377,7 @@ def derived(forward: Graph, edge: Border, part: Part, share: Sought, title: str,
         tracked = isinstance(value, Tensor) and port.local in share.gradients
         values.append(value.detach().clone().requires_grad_(tracked) if isinstance(value, Tensor) else value)
     asks = any(port.local in share.gradients for port in graph.inputs)
-    taken = api.capture(again, args=tuple(values), engine="aot", requires_grad=None if asks else [], name="part")
+    taken = api.capture(again, args=tuple(values), engine="auto", requires_grad=None if asks else [], name="part")
     return renamed(taken.pairs[0], graph, title)
 
 
@@ -433,10 +451,11 @@ def against_whole(found: Capture, pair: Pair, part: Part, edge: Border, share: S
     ]
     if pair.backward is not None:
         feed: dict[str, Any] = {f"saved {port.name}": value for port, value in played.items() if port.role == "saved"}
-        feed |= {f"constant {name_}": value for name_, value in named.items()}
+        feed |= {f"constant {name_}": value for name_, value in found.origin.values().items()}
         by_name = {tangent_port(part, edge, local): total for local, total in share.tangents.items()}
+        outputs = {port.name: value for port, value in played.items() if port.role == "output"}
         for port in pair.backward.by_role("tangent"):
-            feed[f"tangent {port.name}"] = by_name[port.name]
+            feed[f"tangent {port.name}"] = laid_out(by_name[port.name], outputs[port.name])
         got = run(pair.backward, feed, strict=False)
         wanted = {edge.names.of(local): gradient for local, gradient in share.gradients.items()}
         ports += [
@@ -504,7 +523,8 @@ def values_beside(
     pair: Pair, edge: Border, share: Sought, capture: Capture, known: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The values of inputs that a part's forward hands to its backward alone, and of constants of its own."""
-    missing = [port for port in pair.forward.inputs if port.name not in known]
+    beside = pair.backward.by_role("constant") if pair.backward is not None else ()
+    missing = [port for port in (*pair.forward.inputs, *beside) if port.name not in known]
     if not missing:
         return {}
     drawn_ = drawn(capture, "recipe", None).values
@@ -576,9 +596,9 @@ class Origin:
 
     def __init__(self, pair: Pair, values: Mapping[str, Any], differentiable: tuple[str, ...], opaque: bool) -> None:
         self.pair, self.kept, self.differentiable, self.opaque = pair, values, differentiable, opaque
-        self.constants = {
-            port.name: values[port.name] for port in pair.forward.by_role("constant") if port.name in values
-        }
+        graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+        lifted = [port.name for graph in graphs for port in graph.by_role("constant")]
+        self.constants = {name_: values[name_] for name_ in lifted if name_ in values}
         self.tangents: dict[str, Tensor] = {}
         self.asked: dict[str, Any] = {}
 

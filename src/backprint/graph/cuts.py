@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from backprint.errors import UsageError
 from backprint.graph.fixed import used
 from backprint.graph.nouns import Graph, Step, TensorSpec
-from backprint.graph.split import FOLLOWS
+from backprint.graph.split import FOLLOWS, ahead
 
 LONGEST = 24
 """The longest sequence of operators that counts as typical."""
@@ -37,10 +37,10 @@ def plan(graph: Graph, by: str) -> tuple[Piece, ...]:
 
 
 def weighty(graph: Graph) -> list[int]:
-    """The numbers of the steps that compute something: no items, no other names, no guards."""
-    return [
-        number for number, step in enumerate(graph.steps) if not step.is_guard and step.target not in FOLLOWS
-    ]
+    """The numbers of the steps that compute something: no items, no other names, no guards, nothing that is made for
+    the backward alone."""
+    needed = {step.name for step in ahead(graph).steps if not step.is_guard and step.target not in FOLLOWS}
+    return [number for number, step in enumerate(graph.steps) if step.name in needed]
 
 
 def by_count(graph: Graph, what: str) -> tuple[Piece, ...]:
@@ -63,15 +63,15 @@ def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
 
 
 def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
-    """`operators:A,B`: each place where these operators follow each other; without a sequence, those that repeat."""
+    """`operators:A,B`: each place where these operators take each other's results; without a sequence, those that
+    repeat. What stands between them in the forward, such as a counter's update, comes along."""
     steps = weighty(graph)
     names = [operator(graph.steps[number]) for number in steps]
     if what:
         wanted = [part.strip() for part in what.split(",") if part.strip()]
-        spots = occurrences(names, wanted, matches)
-        if not spots:
-            raise UsageError(f"--by operators: no place of the forward has {', '.join(wanted)} in a row")
-        found = [(spot, len(wanted), ",".join(wanted)) for spot in spots]
+        found = [(spot, length, ",".join(wanted)) for spot, length in chains(graph, steps, wanted)]
+        if not found:
+            raise UsageError(f"--by operators: nowhere in the forward {', '.join(wanted)} take each other's results")
     else:
         found = typical(names)
         if not found:
@@ -85,7 +85,10 @@ def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`module:DEPTH`: a piece for each module that the steps come from, its path cut to so many parts."""
     depth = number(what, "module", 1, 64) if what else 64
     runs: list[tuple[int, str]] = []
+    needed = {step.name for step in ahead(graph).steps}
     for index, step in enumerate(graph.steps):
+        if step.name not in needed:
+            continue
         path = ".".join(step.source.module.split(".")[:depth]) if step.source and step.source.module else ""
         if path and (not runs or runs[-1][1] != path):
             if runs and not runs[-1][1]:
@@ -209,11 +212,11 @@ def matches(name: str, asked: str) -> bool:
     return name == asked or name.startswith(asked + "_")
 
 
-def occurrences(names: Sequence[str], wanted: Sequence[str], same: Callable[[str, str], bool]) -> list[int]:
+def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Where a sequence stands, from the left and without overlap."""
     found, at = [], 0
     while at + len(wanted) <= len(names):
-        if all(map(same, names[at : at + len(wanted)], wanted)):
+        if tuple(names[at : at + len(wanted)]) == tuple(wanted):
             found.append(at)
             at += len(wanted)
         else:
@@ -221,12 +224,52 @@ def occurrences(names: Sequence[str], wanted: Sequence[str], same: Callable[[str
     return found
 
 
+def chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
+    """Where operators take each other's results, as places among `steps` and how many of these each spans."""
+    behind = {}
+    for step in graph.steps:
+        names = used(step)
+        behind[step.name] = behind.get(names[0], names[0]) if step.target in FOLLOWS and names else step.name
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(steps):
+        end = chain(graph, steps, at, wanted, behind)
+        if end is not None and wanted:
+            found.append((at, end + 1 - at))
+            at = end
+        at += 1
+    return found
+
+
+def chain(
+    graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], behind: Mapping[str, str]
+) -> int | None:
+    """Where the chain that starts at a place ends; None where none does, or where it is mostly other steps."""
+    if not wanted or not matches(operator(graph.steps[steps[at]]), wanted[0]):
+        return None
+    place = at
+    for asked in wanted[1:]:
+        name = graph.steps[steps[place]].name
+        ahead_ = range(place + 1, min(len(steps), at + 3 * len(wanted)))
+        takers = (
+            later
+            for later in ahead_
+            if matches(operator(graph.steps[steps[later]]), asked)
+            and name in {behind.get(used_, used_) for used_ in used(graph.steps[steps[later]])}
+        )
+        following = next(takers, None)
+        if following is None:
+            return None
+        place = following
+    return place
+
+
 def typical(names: Sequence[str]) -> list[tuple[int, int, str]]:
     """The sequences that repeat: start, length and label of each place; those that cover the most first."""
     left = list(names)
     found: list[tuple[int, int, str]] = []
     while (sequence := covering(left)) is not None:
-        for spot in occurrences(left, sequence, str.__eq__):
+        for spot in occurrences(left, sequence):
             found.append((spot, len(sequence), ",".join(sequence)))
             left[spot : spot + len(sequence)] = [""] * len(sequence)  # no operator has this name
     return sorted(found)

@@ -11,6 +11,7 @@ Left out: symbolic sizes (`fixed.at_capture` first), and cuts through an update 
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -65,23 +66,21 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[Part, ...]:
         raise GraphError("a graph with symbolic sizes has no parts of its own: take it at its sizes first")
     places = sorted({0, len(graph.steps), *(cut for cut in cuts if 0 < cut < len(graph.steps))})
     home = homes(graph, places)
+    kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in home]
+    stands = [home_of(number, step, home, places) for number, step in kept]
     taken: dict[int, dict[str, None]] = {index: {} for index in range(len(places) - 1)}
-    for step, index in zip(graph.steps, home_of_steps(graph, home, places), strict=True):
+    for (_, step), index in zip(kept, stands, strict=True):
         for name in used(step):
             if home.get(name, -1) != index:
                 taken[index][name] = None
-    check_updates(graph, home, places)
+    check_updates(kept, home, stands)
     owner = dict(home)
     for index, names in taken.items():
         for name in names:
             owner.setdefault(name, index)
     parts = []
     for index, (start, stop) in enumerate(zip(places, places[1:], strict=False)):
-        steps = tuple(
-            step
-            for step, there in zip(graph.steps, home_of_steps(graph, home, places), strict=True)
-            if there == index
-        )
+        steps = tuple(step for (_, step), there in zip(kept, stands, strict=True) if there == index)
         results = tuple(
             (port, result)
             for port, result in zip(graph.outputs, graph.results, strict=True)
@@ -95,26 +94,31 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[Part, ...]:
 
 
 def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
-    """The part of each value that a step makes: where the step stands, but an item is where its whole is."""
+    """The part of each value that a step makes: where the step stands, but an item is where its whole is.
+
+    What is made for the backward alone has none: it is made in whichever part's backward needs it.
+    """
+    needed = {step.name for step in ahead(graph).steps}
     home: dict[str, int] = {}
-    index = 0
     for number, step in enumerate(graph.steps):
-        while number >= places[index + 1]:
-            index += 1
-        if not step.is_guard:
+        if not step.is_guard and step.name in needed:
             names = used(step)
             follows = step.target in FOLLOWS and len(names) == 1 and names[0] in home
-            home[step.name] = home[names[0]] if follows else index
+            home[step.name] = home[names[0]] if follows else bisect(places, number) - 1
     return home
 
 
-def home_of_steps(graph: Graph, home: Mapping[str, int], places: Sequence[int]) -> Iterator[int]:
-    """The part of each step; a guard is where it stands."""
-    index = 0
-    for number, step in enumerate(graph.steps):
-        while number >= places[index + 1]:
-            index += 1
-        yield index if step.is_guard else home[step.name]
+def ahead(graph: Graph) -> Graph:
+    """The forward without what it keeps for the backward."""
+    kept = [
+        (port, result) for port, result in zip(graph.outputs, graph.results, strict=True) if port.role != "saved"
+    ]
+    return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
+
+
+def home_of(number: int, step: Step, home: Mapping[str, int], places: Sequence[int]) -> int:
+    """The part of a step; a guard is where it stands."""
+    return bisect(places, number) - 1 if step.is_guard else home[step.name]
 
 
 def given(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -128,12 +132,12 @@ def given(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(replace(part, gives=tuple(gives[part.index])) for part in parts)
 
 
-def check_updates(graph: Graph, home: Mapping[str, int], places: Sequence[int]) -> None:
+def check_updates(steps: Sequence[tuple[int, Step]], home: Mapping[str, int], stands: Sequence[int]) -> None:
     """Refuse to part an update in place from the value that it changes."""
-    for step, index in zip(graph.steps, home_of_steps(graph, home, places), strict=True):
+    for (_, step), index in zip(steps, stands, strict=True):
         if "m" not in operators().get(step.target, ""):
             continue
-        changed = next((name for name in used(step)), "")
+        changed = next(iter(used(step)), "")
         if home.get(changed, index) != index:
             raise RefusedError(
                 f"a cut between {changed!r} and step {step.name!r} ({step.target}), which changes it in place: "
@@ -248,7 +252,7 @@ def pair_of(pair: Pair, part: Part, names: Names, flow: Flow | None, cut: Slice 
     specs = specs_of(pair.forward)
     saved, backward = (), None
     if cut is not None and flow is not None:
-        saved, backward = saved_side(pair, cut), backward_graph(pair, part, names, flow, cut, specs, title)
+        saved, backward = saved_side(pair, cut.saved), backward_graph(pair, part, names, flow, cut, specs, title)
     return Pair(title, forward_graph(pair.forward, part, names, saved, specs, title), backward)
 
 
@@ -257,15 +261,15 @@ def specs_of(graph: Graph) -> dict[str, object]:
     return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 
 
-def saved_side(pair: Pair, cut: Slice) -> tuple[tuple[Port, Value], ...]:
-    """The saved ports that a part's backward needs, each with the forward's value."""
+def saved_side(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], ...]:
+    """The saved ports for what a part's backward needs, by the backward's locals, each with the forward's value."""
     forward, backward = pair.forward, pair.backward
     assert backward is not None
     given = {port.name: value for port, value in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"}
     ports = {port.local: port for port in backward.inputs}
     steps = {step.name: step for step in backward.steps}
     found: list[tuple[Port, Value]] = []
-    for local in cut.saved:
+    for local in names:
         if local in ports and ports[local].role == "saved":
             port = ports[local]
             found.append((Port(port.name, "saved", port.spec), given[port.name]))
