@@ -2,9 +2,9 @@
 
     python benchmarks/graphnet_tools.py --graphnet DIR SAMPLES...
 
-DIR is a checkout of PaddlePaddle/GraphNet; a SAMPLE is any folder with graph folders (`model.py`, `graph_net.json`) in
-it or below: a sample of ours, with its forward and backward folders, or a tree of `--layout graphnet`. Each graph folder
-goes through `graph_net_bench.torch.test_compiler`, once for each compiler, in a process of its own, and with
+DIR is a checkout of PaddlePaddle/GraphNet; a SAMPLE is any folder with graph folders (`model.py`, `graph_net.json`)
+in it or below: a sample of ours, with its forward and backward folders, or a tree of `--layout graphnet`. Each graph
+folder goes through `graph_net_bench.torch.test_compiler`, once for each compiler, in a process of its own, and with
 `--validate` through `graph_net.torch.validate` too. The exit code alone proves little there, so what its log says is
 read: its status, its error paths, and how many outputs its two runs agree on. Exits with 1 if anything is not clean.
 """

@@ -30,8 +30,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes"),
     "api": ROOMS,
     "torch_backend": (*ROOMS, "api"),
+    "corpus": (*ROOMS, "api", "__init__"),
     "__init__": (*ROOMS, "api"),
-    "cli": (*ROOMS, "api", "__init__"),
+    "cli": (*ROOMS, "api", "corpus", "__init__"),
     "__main__": ("cli",),
 }
 

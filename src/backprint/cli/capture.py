@@ -49,6 +49,13 @@ LOSSES = ("sum", "mean")
     "--allow", multiple=True, metavar="NS::OP", help="Keep this custom operator as a requirement of the sample."
 )
 @click.option("--overwrite", is_flag=True, help="Replace a sample that is there already.")
+@click.option(
+    "--layout",
+    default="backprint",
+    show_default=True,
+    type=click.Choice(["backprint", "graphnet"]),
+    help="graphnet: trees train_forward, train_backward and eval_forward, as GraphNet's tools expect them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def command(
     target: str, output: Path, loss: str | None, device: str | None, allow: tuple[str, ...], **rest: Any
@@ -61,7 +68,9 @@ def command(
     from backprint.sample.save import check_place
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
-    check_place(output, overwrite)
+    layout = rest.pop("layout")
+    if layout == "backprint":
+        check_place(output, overwrite)
     model, args, kwargs = read_target(target, rest["fake"])
     import backprint as bp
 
@@ -70,6 +79,9 @@ def command(
             model, args, kwargs = moved(device, model, args, kwargs)
     order = int(rest.pop("order"))
     made = bp.capture(model, args=args, kwargs=kwargs, loss=loss_of(loss), order=order, **rest)
+    if layout == "graphnet":
+        trees(made, output, model, args, kwargs, rest, allow, overwrite, as_json)
+        return
     path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
     stored = bp.load(path, allow=allow)
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
@@ -96,6 +108,34 @@ def tell(answer: dict[str, Any], made: Any) -> None:
     click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
     for guard in made.guards:
         click.echo(f"guard: {guard.text}")
+
+
+def trees(
+    made: Any, output: Path, model: Any, args: Any, kwargs: Any, options: dict[str, Any], allow: tuple[str, ...],
+    overwrite: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Write GraphNet's trees, with the program's verdict; nothing that is wrong is written."""
+    import torch
+
+    import backprint as bp
+    from backprint.api import write_layout
+
+    verdict = bp.verify(made)[-1]
+    folders: dict[str, Any] = {}
+    if verdict.verdict not in ("wrong", "failed"):
+        again = {**options, "mode": "eval"} if isinstance(model, torch.nn.Module) else options
+        evaluation = bp.capture(model, args=args, kwargs=kwargs, **again)
+        folders = write_layout(made, output, made.name, evaluation=evaluation, overwrite=overwrite, allow=allow)
+    places = {tree: str(folder) for tree, folder in folders.items()}
+    answer = {"name": made.name, "engine": made.engine, "verdict": verdict.verdict, "detail": verdict.detail}
+    if as_json:
+        click.echo(json.dumps({**answer, "trees": places}))
+    else:
+        click.echo(f"{made.name}: {verdict.verdict} {verdict.detail}".rstrip())
+        for tree, place in places.items():
+            click.echo(f"{tree:14} {place}")
+    if not folders:
+        raise SystemExit(1)
 
 
 def loss_of(text: str | None) -> Any:

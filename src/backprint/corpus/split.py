@@ -22,8 +22,20 @@ from backprint.errors import BackprintError, RefusedError
 from backprint.graph.cuts import Piece, plan
 from backprint.graph.fixed import at_capture, used
 from backprint.graph.links import results
-from backprint.graph.nouns import Capture, Graph, Guard, OpaqueEdge, Pair, Port, Ref, Signature, TensorSpec, Value
-from backprint.graph.nouns import custom_operators, operators, refs
+from backprint.graph.nouns import (
+    Capture,
+    Graph,
+    Guard,
+    OpaqueEdge,
+    Pair,
+    Port,
+    Ref,
+    Signature,
+    Value,
+    custom_operators,
+    operators,
+    refs,
+)
 from backprint.graph.split import (
     Divided,
     Flow,
@@ -156,7 +168,9 @@ def sought(pair: Pair, edge: Border, played: Played) -> list[Sought]:
     found = [each[0] for each in traced]
     if backward is None:
         return found
-    index = Values(backward, {**{f"saved {n}": v for n, v in played.saved.items()}, **constants(played), **tangents(played)})
+    index = Values(
+        backward, {**{f"saved {n}": v for n, v in played.saved.items()}, **constants(played), **tangents(played)}
+    )
     shares: list[dict[str, Tensor]] = [{} for _ in edge.parts]
     for part in reversed(edge.parts):
         each, leaf, scope = traced[part.index]
@@ -168,11 +182,17 @@ def sought(pair: Pair, edge: Border, played: Played) -> list[Sought]:
                 for port, value in part.results
                 if port.role == "output" and value == Ref(local) and port.name in played.tangents
             ]
-            later = [shares[number][local] for number in reversed(range(part.index + 1, len(shares))) if local in shares[number]]
+            later = [
+                shares[number][local]
+                for number in reversed(range(part.index + 1, len(shares)))
+                if local in shares[number]
+            ]
             total = added([*asked, *later])
             if total is not None:
                 each.tangents[local] = total
-        wanted = {local: tensor for local, tensor in leaf.items() if isinstance(tensor, Tensor) and tensor.requires_grad}
+        wanted = {
+            local: tensor for local, tensor in leaf.items() if isinstance(tensor, Tensor) and tensor.requires_grad
+        }
         if each.tangents and wanted:
             outs = [scope[local] for local in each.tangents]
             given_back = [total.reshape(out.shape) for total, out in zip(each.tangents.values(), outs, strict=True)]
@@ -303,7 +323,6 @@ def one(
             tries.append((SLICED, sliced(pair, edge, part, share, piece.label)))
         except Tangled as error:
             why = str(error)
-    verdict = None
     for said, made in tries:
         found, verdict = tested(capture, number, part, piece, edge, share, made, said, edges, data)
         if verdict.good:
@@ -312,8 +331,8 @@ def one(
     if edges or (capture.opaque and share.why):
         edge_ = (edges or capture.opaque)[0]
         raise RefusedError(
-            f"{capture.name}, {piece.label}: the backward does not come apart here ({why}), and autograd of the forward "
-            f"would not see {edge_.text} ({edge_.kind}): cut elsewhere, or leave that part whole"
+            f"{capture.name}, {piece.label}: the backward does not come apart here ({why}), and autograd of the "
+            f"forward would not see {edge_.text} ({edge_.kind}): cut elsewhere, or leave that part whole"
         )
     try:
         made = derived(pair.forward, edge, part, share, piece.label)
@@ -465,7 +484,9 @@ def against_whole(found: Capture, pair: Pair, part: Part, edge: Border, share: S
     bad = [port for port in ports if port.verdict != "bitwise"]
     worst = max((port.verdict for port in bad), key=("bitwise", "close", "wrong").index, default="bitwise")
     detail = "; ".join(f"on the whole's own values {port.role} {port.name}: {port.detail}" for port in bad[:3])
-    return Verdict(worst if ports else "unproven", found.name, detail if ports else "nothing was compared", tuple(ports))
+    return Verdict(
+        worst if ports else "unproven", found.name, detail if ports else "nothing was compared", tuple(ports)
+    )
 
 
 def local_of(part: Part, edge: Border, port: Port) -> str:
@@ -619,8 +640,13 @@ class Origin:
         with torch.enable_grad():
             for step in forward.steps:
                 perform(step, scope, make)
-            found = {f"{port.role} {port.name}": make(value) for port, value in zip(forward.outputs, forward.results, strict=True)}
-        given = {n: torch.ones_like(found[f"output {n}"]) if tangents is None else tangents[n] for n in self.differentiable}
+            found = {
+                f"{port.role} {port.name}": make(value)
+                for port, value in zip(forward.outputs, forward.results, strict=True)
+            }
+        given = {
+            n: torch.ones_like(found[f"output {n}"]) if tangents is None else tangents[n] for n in self.differentiable
+        }
         gradients: dict[str, Tensor | None] = dict.fromkeys(asking)
         if asking and self.opaque and backward is not None:
             feed = {key: value.detach() for key, value in found.items() if isinstance(value, Tensor)}
@@ -657,12 +683,16 @@ class Written:
     forward_steps: int
     backward_steps: int
     backward: str
-    copies: int = 1
     of: str = ""
 
 
 def split_sample(
-    sample: Path, out: Path, by: str, data: str = "seed", allow: Sequence[str] = (), unique: dict[str, str] | None = None
+    sample: Path,
+    out: Path,
+    by: str,
+    data: str = "seed",
+    allow: Sequence[str] = (),
+    unique: dict[str, str] | None = None,
 ) -> Iterator[Written]:
     """Cut one sample on disk: each part that was asked for becomes a sample below `out`, whole or not at all.
 
@@ -679,7 +709,9 @@ def split_sample(
         sizes = (len(pair.forward.steps), len(pair.backward.steps) if pair.backward is not None else 0)
         how = "derived" if any(said.startswith(DERIVED) for said in cutting.capture.why) else "sliced"
         how = how if pair.backward is not None else "none"
-        row = Written(str(sample), str(folder), cutting.label, cutting.verdict.verdict, cutting.verdict.detail, *sizes, how)
+        row = Written(
+            str(sample), str(folder), cutting.label, cutting.verdict.verdict, cutting.verdict.detail, *sizes, how
+        )
         key = f"{pair.forward.hash()} {pair.backward.hash() if pair.backward is not None else ''}"
         if unique is not None and key in unique:
             yield replace(row, part="", of=unique[key])

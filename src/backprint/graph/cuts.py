@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from backprint.errors import UsageError
 from backprint.graph.fixed import used
@@ -57,7 +58,9 @@ def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
     for text in what.split(","):
         found = re.fullmatch(r"\s*(\d+)-(\d+)\s*", text)
         if not found or int(found[1]) >= int(found[2]) or int(found[2]) > len(graph.steps):
-            raise UsageError(f"--by ranges: {text!r:.40} is no range of the {len(graph.steps)} forward steps, as 0-10 is")
+            raise UsageError(
+                f"--by ranges: {text!r:.40} is no range of the {len(graph.steps)} forward steps, as 0-10 is"
+            )
         spans.append((int(found[1]), int(found[2])))
     return spanned(graph, [(start, stop, f"steps {start}-{stop}") for start, stop in spans], "ranges")
 
@@ -168,11 +171,7 @@ KINDS: Mapping[str, Callable[[Graph, str], tuple[Piece, ...]]] = {
 def pieces(graph: Graph, cuts: Sequence[int]) -> tuple[Piece, ...]:
     """The pieces between cuts."""
     places = [0, *cuts, len(graph.steps)]
-    return tuple(
-        Piece(start, stop, f"steps {start}-{stop}")
-        for start, stop in zip(places, places[1:], strict=False)
-        if start < stop
-    )
+    return tuple(Piece(start, stop, f"steps {start}-{stop}") for start, stop in pairwise(places) if start < stop)
 
 
 def spanned(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
@@ -226,7 +225,7 @@ def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 def chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
     """Where operators take each other's results, as places among `steps` and how many of these each spans."""
-    behind = {}
+    behind: dict[str, str] = {}
     for step in graph.steps:
         names = used(step)
         behind[step.name] = behind.get(names[0], names[0]) if step.target in FOLLOWS and names else step.name
@@ -241,9 +240,7 @@ def chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tu
     return found
 
 
-def chain(
-    graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], behind: Mapping[str, str]
-) -> int | None:
+def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], behind: Mapping[str, str]) -> int | None:
     """Where the chain that starts at a place ends; None where none does, or where it is mostly other steps."""
     if not wanted or not matches(operator(graph.steps[steps[at]]), wanted[0]):
         return None

@@ -9,7 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from backprint.graph.nouns import Dict, Graph, List, Port, Ref, ScalarSpec, Slice, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.nouns import (
+    Dict,
+    Graph,
+    List,
+    Port,
+    Ref,
+    ScalarSpec,
+    Slice,
+    Spec,
+    Step,
+    TensorSpec,
+    Value,
+    operators,
+    refs,
+)
 from backprint.graph.sizes import at, evaluate, hints, known
 
 
@@ -54,8 +68,6 @@ def tensors_alone(graph: Graph) -> Graph:
 
 def live(graph: Graph) -> Graph:
     """The graph without the steps that no result and no guard needs. What draws or changes something stays."""
-    from backprint.graph.nouns import operators
-
     wanted = {name for result in graph.results for name in refs(result)}
     kept: list[Step] = []
     for step in reversed(graph.steps):

@@ -1,10 +1,10 @@
 """A Pair cut into smaller ones: passes over graphs, no values.
 
-Where to cut is a list of places between forward steps (`plan` makes one, by ranges, operators, modules or what crosses).
-`forwards` cuts the forward there. The backward has no places of its own: what belongs to a part is what lies between the
-gradients of the part's results and the gradients of what the part takes, so `backward_of` needs to be told which values
-of the backward those are; whoever has run both knows. What cannot be separated is refused by name. `joined` links the
-parts again, and then they are the Capture that they came from.
+Where to cut is a list of places between forward steps (`cuts.plan` makes one, by ranges, operators, modules or what
+crosses). `forwards` cuts the forward there. The backward has no places of its own: what belongs to a part is what lies
+between the gradients of the part's results and the gradients of what the part takes, so `backward_of` needs to be told
+which values of the backward those are; whoever has run both knows. What cannot be separated is refused by name. `joined`
+links the parts again, and then they are the Capture that they came from.
 
 Left out: symbolic sizes (`fixed.at_capture` first), and cuts through an update in place.
 """
@@ -14,11 +14,27 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from backprint.errors import GraphError, RefusedError
-from backprint.graph.fixed import live, used
+from backprint.graph.fixed import live, mapped, used
 from backprint.graph.links import name_of, role_of
-from backprint.graph.nouns import Capture, Graph, Link, Pair, Port, Ref, Step, TensorSpec, Value, leaves, operators, refs
+from backprint.graph.nouns import (
+    Capture,
+    Graph,
+    Link,
+    Pair,
+    Port,
+    Ref,
+    Spec,
+    Step,
+    Sub,
+    TensorSpec,
+    Value,
+    leaves,
+    operators,
+    refs,
+)
 
 FOLLOWS = ("operator.getitem", "aten.detach.default", "aten.alias.default")
 """Steps that stay with what they are of: an item of a result, and another name for it."""
@@ -79,7 +95,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[Part, ...]:
         for name in names:
             owner.setdefault(name, index)
     parts = []
-    for index, (start, stop) in enumerate(zip(places, places[1:], strict=False)):
+    for index, (start, stop) in enumerate(pairwise(places)):
         steps = tuple(step for (_, step), there in zip(kept, stands, strict=True) if there == index)
         results = tuple(
             (port, result)
@@ -110,9 +126,7 @@ def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
 
 def ahead(graph: Graph) -> Graph:
     """The forward without what it keeps for the backward."""
-    kept = [
-        (port, result) for port, result in zip(graph.outputs, graph.results, strict=True) if port.role != "saved"
-    ]
+    kept = [(port, result) for port, result in zip(graph.outputs, graph.results, strict=True) if port.role != "saved"]
     return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
 
 
@@ -211,7 +225,11 @@ def saved_values(pair: Pair) -> dict[str, str]:
 def strays(steps: Sequence[Step], part: Part, home: Mapping[str, int]) -> Iterator[str]:
     """The steps of a backward that say they answer to a forward step of another part."""
     for step in steps:
-        if step.echo and step.echo.kind == "gradient of" and all(home.get(n, part.index) != part.index for n in step.echo.names):
+        if (
+            step.echo
+            and step.echo.kind == "gradient of"
+            and all(home.get(n, part.index) != part.index for n in step.echo.names)
+        ):
             yield step.name
 
 
@@ -250,13 +268,14 @@ def names_at_borders(forward: Graph, parts: Sequence[Part], prefix: str = "") ->
 def pair_of(pair: Pair, part: Part, names: Names, flow: Flow | None, cut: Slice | None, title: str) -> Pair:
     """A part as a Pair: its forward saves what its backward needs."""
     specs = specs_of(pair.forward)
-    saved, backward = (), None
+    saved: tuple[tuple[Port, Value], ...] = ()
+    backward = None
     if cut is not None and flow is not None:
         saved, backward = saved_side(pair, cut.saved), backward_graph(pair, part, names, flow, cut, specs, title)
     return Pair(title, forward_graph(pair.forward, part, names, saved, specs, title), backward)
 
 
-def specs_of(graph: Graph) -> dict[str, object]:
+def specs_of(graph: Graph) -> dict[str, Spec]:
     """The spec of each value of a graph."""
     return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 
@@ -265,7 +284,9 @@ def saved_side(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], ..
     """The saved ports for what a part's backward needs, by the backward's locals, each with the forward's value."""
     forward, backward = pair.forward, pair.backward
     assert backward is not None
-    given = {port.name: value for port, value in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"}
+    given = {
+        port.name: value for port, value in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"
+    }
     ports = {port.local: port for port in backward.inputs}
     steps = {step.name: step for step in backward.steps}
     found: list[tuple[Port, Value]] = []
@@ -285,7 +306,7 @@ def forward_graph(
     part: Part,
     names: Names,
     saved: Sequence[tuple[Port, Value]],
-    specs: Mapping[str, object],
+    specs: Mapping[str, Spec],
     title: str,
 ) -> Graph:
     """The forward of a part."""
@@ -295,11 +316,11 @@ def forward_graph(
         if local in locals_of:
             inputs.append(locals_of[local])
         else:
-            inputs.append(Port(names.of(local), "input", specs[local], local))  # type: ignore[arg-type]  # a Spec
+            inputs.append(Port(names.of(local), "input", specs[local], local))
     own = {result.name for port, result in part.results if port.role == "output" and isinstance(result, Ref)}
     outputs: list[tuple[Port, Value]] = list(part.results)
     outputs += [
-        (Port(names.of(local), "output", specs[local]), Ref(local))  # type: ignore[arg-type]  # a Spec
+        (Port(names.of(local), "output", specs[local]), Ref(local))
         for local in part.gives
         if local not in own or names.of(local) not in {port.name for port, _ in part.results}
     ]
@@ -318,18 +339,14 @@ def ordered(graph: Graph, names: Collection[str]) -> list[str]:
 
 def subs(steps: Sequence[Step]) -> set[str]:
     """The subgraphs that steps mention."""
-    from backprint.graph.nouns import Sub
-
     values = [value for step in steps for value in (*step.args, *(value for _, value in step.kwargs))]
     return {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Sub)}
 
 
 def backward_graph(
-    pair: Pair, part: Part, names: Names, flow: Flow, cut: Slice, specs: Mapping[str, object], title: str
+    pair: Pair, part: Part, names: Names, flow: Flow, cut: Slice, specs: Mapping[str, Spec], title: str
 ) -> Graph:
     """The backward of a part: saved values, tangents of its results, gradients of what it takes."""
-    from backprint.graph.fixed import mapped
-
     whole = pair.backward
     assert whole is not None
     ports = {port.local: port for port in whole.inputs}
@@ -340,7 +357,7 @@ def backward_graph(
             inputs.append(ports[local])
         else:
             inputs.append(Port(local, "saved", by_name[local].spec, local))
-    taken = {local for local in cut.saved} | {step.name for step in cut.steps}
+    taken = set(cut.saved) | {step.name for step in cut.steps}
     tangent_of: dict[str, str] = {}
     needed = {name for step in cut.steps for name in used(step)} | set(flow.gradients.values())
     for value, result in flow.tangents.items():
@@ -379,7 +396,7 @@ def tangent_name(part: Part, names: Names, local: str) -> str:
     )
 
 
-def dense(spec: object) -> TensorSpec:
+def dense(spec: Spec) -> TensorSpec:
     """The spec of a gradient: the value's, without a memory order that the gradient need not have."""
     assert isinstance(spec, TensorSpec)
     return replace(spec, stride=None, offset=0)

@@ -15,7 +15,7 @@ from backprint.errors import RefusedError, SampleError, UsageError
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
-from backprint.sample.graphnet.write import Run, write_graphnet
+from backprint.sample.graphnet.write import Run, undrawable, write_graphnet
 from backprint.sample.inputs import MODES, Inputs
 from backprint.sample.load import allowed
 from backprint.sample.metadata import describe, write_json
@@ -137,17 +137,6 @@ def write_side(
     write_graphnet(folder, f"{capture.name}_{side}", graph, text, values, undrawable(capture, graph), run)
     saved = sum(getattr(port.spec, "nbytes", 0) for port in at_hints(graph).outputs if port.role == "saved")
     return {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs), "saved_bytes": saved}
-
-
-def undrawable(capture: Capture, graph: Graph) -> set[str]:
-    """The inputs that another draw would make a guard of: what guards hang on, and the masks and counts they saved."""
-    guards = [guard for guard in capture.guards if guard.kind in ("value", "shape")]
-    saved = {port.name for port in graph.by_role("saved") if getattr(port.spec, "dtype", "") in COUNTS}
-    return {name for guard in guards for name in guard.inputs} | (saved if guards else set())
-
-
-COUNTS = ("bool", "uint8", "int32", "int64")
-"""Dtypes of saved values that a guard may have looked at."""
 
 
 def model_text(capture: Capture, side: str, graph: Graph) -> str:

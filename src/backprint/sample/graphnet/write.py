@@ -2,8 +2,8 @@
 
 GraphNet's tools import `weight_meta.py`, one class a tensor, look tensors up by the forward's parameter names, draw new
 values from what the classes say, and take `graph_hash.txt` for the SHA-256 of `model.py`'s text. What they draw must
-run: an input that a guard hangs on, a mask or a workspace is written out whole, everything else has its range, and where
-their draw still would not do (`regenerate` knows their rules), more tensors are written out.
+run: an input that a guard hangs on, a mask or a workspace is written out whole, everything else has its range, and
+where their draw still would not do (`regenerate` knows their rules), more tensors are written out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from backprint.graph.nouns import Graph, Port, ScalarSpec, Symbol, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
 from backprint.graph.sizes import FUNCTIONS, at_hints, evaluate, hints, known, names_in
 from backprint.sample.graphnet.regenerate import regenerate, sensitive
 from backprint.tree import parts
@@ -89,6 +89,17 @@ def write_graphnet(
     (folder / "input_tensor_constraints.py").write_text(constraints(graph), encoding="utf-8")
     (folder / "graph_hash.txt").write_text(hashlib.sha256(text.encode()).hexdigest(), encoding="utf-8")
     (folder / "graph_net.json").write_text(json.dumps(facts, indent=4) + "\n", encoding="utf-8")
+
+
+def undrawable(capture: Capture, graph: Graph) -> set[str]:
+    """The inputs that another draw would make a guard of: what guards hang on, and the masks and counts they saved."""
+    guards = [guard for guard in capture.guards if guard.kind in ("value", "shape")]
+    saved = {port.name for port in graph.by_role("saved") if getattr(port.spec, "dtype", "") in COUNTS}
+    return {name for guard in guards for name in guard.inputs} | (saved if guards else set())
+
+
+COUNTS = ("bool", "uint8", "int32", "int64")
+"""Dtypes of saved values that a guard may have looked at."""
 
 
 # ------------------------------------------------------------------ rows
