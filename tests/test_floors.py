@@ -28,11 +28,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "capture": (*GROUND, "graph"),
     "sample": (*GROUND, "graph"),
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes"),
-    "api": ROOMS,
+    "api": (*ROOMS, "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
+    "target": (*ROOMS, "api"),
+    "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
+    "report": ("errors", "graph", "corpus.ledger"),
     "torch_backend": (*ROOMS, "api"),
-    "corpus": (*ROOMS, "api", "__init__"),
     "__init__": (*ROOMS, "api"),
-    "cli": (*ROOMS, "api", "corpus", "__init__"),
+    "cli": (*ROOMS, "api", "target", "corpus", "report", "__init__"),
     "__main__": ("cli",),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from backprint.graph.nouns import Capture, Graph
 
 
 def capture(
-    target: Callable[..., Any],
+    target: Callable[..., Any] | str | os.PathLike[str],
     *args: Any,
     engine: str = "auto",
     partition: str | Callable[..., Any] = "min-cut",
@@ -31,16 +32,34 @@ def capture(
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
     gradients, buffers, random states, modes) is as it was afterwards. With `fake=True` nothing is computed and nothing
     of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real.
-    """
-    from backprint.capture.entry import capture_call
 
+    `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
+    brings its inputs along, and `mode` rewrites what a GraphNet sample has traced in inference.
+    """
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
         requires_grad=requires_grad, specialise=specialise, functional=functional, dynamic=dynamic, fake=fake,
         order=order, name=name,
     )  # fmt: skip
+    if isinstance(target, (str, os.PathLike)):
+        from backprint.target import capture_place
+
+        return capture_place(target, args, kwargs, options)
     args, kwargs = call_of(target, args, kwargs, options)
-    return finished(capture_call(target, args, kwargs, check=_forward_check, **options))
+    return capture_made(target, args, kwargs, options)
+
+
+def capture_made(
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    made_by: Any = None,
+) -> Capture:
+    """The Capture of a call; `made_by` are the recipes that its tensors were made by, where there are any."""
+    from backprint.capture.entry import capture_call
+
+    return finished(capture_call(target, args, kwargs, check=_forward_check, **options), made_by)
 
 
 def _forward_check(made: Capture, outcome: Any) -> str:
@@ -49,14 +68,15 @@ def _forward_check(made: Capture, outcome: Any) -> str:
     return forward_differs(made, outcome)
 
 
-def finished(made: Capture) -> Capture:
-    """A Capture as an engine made it, with the recipes of its inputs."""
+def finished(made: Capture, made_by: Any = None) -> Capture:
+    """A Capture as an engine made it, with the recipes of its inputs: those they were made by, or fitted ones."""
     from dataclasses import replace
 
     from backprint.sample.inputs import fit_fake, fit_inputs
 
-    fit = fit_fake if made.fake else fit_inputs
-    return replace(made, recipes=fit(made, made.origin.values()))
+    if made.fake:
+        return replace(made, recipes=fit_fake(made, made.origin.values(), made_by))
+    return replace(made, recipes=fit_inputs(made, made.origin.values(), made_by=made_by))
 
 
 def record(
@@ -103,7 +123,7 @@ def call_of(
         parameters = inspect.signature(getattr(target, "forward", target)).parameters
     except (TypeError, ValueError):
         return args, kwargs
-    both = [key for key, value in options.items() if key in parameters and value != _DEFAULTS[key]]
+    both = [key for key, value in options.items() if key in parameters and value != DEFAULTS[key]]
     if both:
         raise UsageError(
             f"{both[0]!r} is an option of bp.capture and a parameter of the captured function: "
@@ -112,7 +132,7 @@ def call_of(
     return args, kwargs
 
 
-_DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
     "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "fake": False, "order": 1,
     "name": None,

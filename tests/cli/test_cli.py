@@ -261,8 +261,8 @@ def test_what_is_captured_without_a_gradient_is_good(place: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        ("program.py", "'program.py' is no TARGET: write file.py:factory or package.module:factory"),
-        ("models", "'models' is no TARGET: write file.py:factory or package.module:factory (this is a folder:"),
+        ("program.py", "'program.py' is no TARGET: write file.py:factory, package.module:factory, or the folder of"),
+        ("models", "models: no sample: a GraphNet sample's folder has model.py and graph_net.json"),
         ("program.py:", "is no TARGET"),
         ("program.py:a-b", "is no TARGET"),
         ("absent.py:factory", "absent.py: no such file"),

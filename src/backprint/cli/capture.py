@@ -30,7 +30,11 @@ LOSSES = ("sum", "mean")
     type=click.Choice(["seed", "exact", "none"]),
     help="How inputs are kept.",
 )
-@click.option("--mode", type=click.Choice(["train", "eval"]), help="Put the module in this mode first; else as it is.")
+@click.option(
+    "--mode",
+    type=click.Choice(["train", "eval"]),
+    help="Put the module in this mode first, rewrite a GraphNet sample to it; else as it is.",
+)
 @click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
 @click.option(
     "--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save."
@@ -44,6 +48,7 @@ LOSSES = ("sum", "mean")
 @click.option("--order", default="1", type=click.Choice(["1", "2"]), help="2: the backward of the backward.")
 @click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
 @click.option("--device", help="Move the model and its inputs here first.")
+@click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample if the parser refuses it.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @click.option(
     "--allow", multiple=True, metavar="NS::OP", help="Keep this custom operator as a requirement of the sample."
@@ -62,29 +67,30 @@ def command(
 ) -> None:
     """Capture the forward and backward of TARGET and write them as a sample.
 
-    TARGET is `file.py:factory` or `package.module:factory`; the factory gives (model, args) or (model, args, kwargs).
+    TARGET is `file.py:factory` or `package.module:factory`, where the factory gives (model, args) or (model, args,
+    kwargs); or the folder of a GraphNet sample, which is parsed and not executed; or the folder of one of our samples,
+    whose forward is captured again.
     """
-    from backprint.cli.target import building, read_target
     from backprint.sample.save import check_place
+    from backprint.target import capture_target, read_target
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
-    layout = rest.pop("layout")
+    layout, mode = rest.pop("layout"), rest.pop("mode")
     if layout == "backprint":
         check_place(output, overwrite)
-    model, args, kwargs = read_target(target, rest["fake"])
+    found = read_target(target, fake=rest["fake"], device=device, mode=mode, trust=rest.pop("trust"))
     import backprint as bp
 
-    if device:
-        with building(rest["fake"]):
-            model, args, kwargs = moved(device, model, args, kwargs)
     order = int(rest.pop("order"))
-    made = bp.capture(model, args=args, kwargs=kwargs, loss=loss_of(loss), order=order, **rest)
+    made = capture_target(found, loss=loss_of(loss), order=order, **rest)
     if layout == "graphnet":
-        trees(made, output, model, args, kwargs, rest, allow, overwrite, as_json)
+        trees(made, output, found, target, rest, allow, overwrite, as_json)
         return
     path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
     stored = bp.load(path, allow=allow)
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
+    if found.kind == "graphnet":
+        answer |= {"asks": found.asks, "notes": found.notes}
     if as_json:
         click.echo(json.dumps(answer))
     else:
@@ -108,24 +114,25 @@ def tell(answer: dict[str, Any], made: Any) -> None:
     click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
     for guard in made.guards:
         click.echo(f"guard: {guard.text}")
+    for text in answer.get("notes", ()):
+        click.echo(f"note: {text}")
 
 
 def trees(
-    made: Any, output: Path, model: Any, args: Any, kwargs: Any, options: dict[str, Any], allow: tuple[str, ...],
+    made: Any, output: Path, found: Any, target: str, options: dict[str, Any], allow: tuple[str, ...],
     overwrite: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write GraphNet's trees, with the program's verdict; nothing that is wrong is written."""
-    import torch
-
     import backprint as bp
     from backprint.api import write_layout
 
     verdict = bp.verify(made)[-1]
     folders: dict[str, Any] = {}
     if verdict.verdict not in ("wrong", "failed"):
-        again = {**options, "mode": "eval"} if isinstance(model, torch.nn.Module) else options
-        evaluation = bp.capture(model, args=args, kwargs=kwargs, **again)
-        folders = write_layout(made, output, made.name, evaluation=evaluation, overwrite=overwrite, allow=allow)
+        source = Path(target) if found.kind == "graphnet" else None
+        evaluation = in_eval(found, options)
+        given = dict(evaluation=evaluation, overwrite=overwrite, allow=allow)
+        folders = write_layout(made, output, made.name, source, **given)
     places = {tree: str(folder) for tree, folder in folders.items()}
     answer = {"name": made.name, "engine": made.engine, "verdict": verdict.verdict, "detail": verdict.detail}
     if as_json:
@@ -138,13 +145,27 @@ def trees(
         raise SystemExit(1)
 
 
+def in_eval(found: Any, options: dict[str, Any]) -> Any:
+    """A factory's program in eval mode, captured; None for samples, which have no program to put into a mode."""
+    from dataclasses import replace
+
+    import torch
+
+    from backprint.target import capture_target
+
+    if found.kind != "factory":
+        return None
+    mode = "eval" if isinstance(found.model, torch.nn.Module) else None
+    return capture_target(replace(found, mode=mode), **options)
+
+
 def loss_of(text: str | None) -> Any:
     """A loss by name, or a function of the user's."""
     if text is None:
         return None
     if text in LOSSES:
         return lambda output: getattr(first_tensor(output), text)()
-    from backprint.cli.target import function_of
+    from backprint.target import function_of
 
     return function_of(text)
 
@@ -160,17 +181,3 @@ def first_tensor(output: Any) -> Any:
         if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
             return leaf
     raise UsageError("--loss: the output holds no floating-point tensor")
-
-
-def moved(device: str, *values: Any) -> Any:
-    """Models and tensors on a device."""
-    import torch
-    from torch.utils._pytree import tree_map
-
-    from backprint.errors import UsageError
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # no such device; not in this build of torch
-        raise UsageError(f"--device {device}: {str(error).splitlines()[0][:200]}") from error
-    return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)

@@ -3,8 +3,8 @@
 Where to cut is a list of places between forward steps (`cuts.plan` makes one, by ranges, operators, modules or what
 crosses). `forwards` cuts the forward there. The backward has no places of its own: what belongs to a part is what lies
 between the gradients of the part's results and the gradients of what the part takes, so `backward_of` needs to be told
-which values of the backward those are; whoever has run both knows. What cannot be separated is refused by name. `joined`
-links the parts again, and then they are the Capture that they came from.
+which values of the backward those are; whoever has run both knows. What cannot be separated is refused by name.
+`joined` links the parts again, and then they are the Capture that they came from.
 
 Left out: symbolic sizes (`fixed.at_capture` first), and cuts through an update in place.
 """

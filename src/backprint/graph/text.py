@@ -279,6 +279,15 @@ def _title(title: str) -> str:
 
 def parse(text: str) -> Graph:
     """The Graph that a text says. Raises RefusedError or GraphError with the line; runs nothing."""
+    tree, lines = tree_of(text)
+    try:
+        return _module(tree, lines)
+    except (RecursionError, MemoryError) as error:
+        raise _too_deep(error) from None
+
+
+def tree_of(text: str) -> tuple[ast.Module, list[str]]:
+    """Python's tree of a text that is neither huge nor hides what it says, and its lines; nothing is run."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
     if (marks := sum(map(text.count, MARKS))) > MAX_MARKS:
@@ -287,9 +296,13 @@ def parse(text: str) -> Graph:
     for number, line in enumerate(lines, 1):
         _check_characters(number, line)
     try:
-        return _module(_tree("\n".join(lines)), lines)
+        return _tree("\n".join(lines)), lines
     except (RecursionError, MemoryError) as error:
-        raise RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})") from None
+        raise _too_deep(error) from None
+
+
+def _too_deep(error: BaseException) -> RefusedError:
+    return RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})")
 
 
 def _tree(text: str) -> ast.Module:

@@ -13,6 +13,7 @@ from backprint.graph.links import role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
 from backprint.sample.recipes import RANKS, Recipe, bases_of, derive, exact_data, fit_all, make_all, placed, redraw
+from backprint.tree import alias_groups
 
 MODES = ("seed", "exact", "none")
 
@@ -46,20 +47,44 @@ class Inputs:
 
 
 def fit_inputs(
-    capture: Capture, values: Mapping[str, Tensor], data: str = "seed", exact: Collection[str] = ()
+    capture: Capture,
+    values: Mapping[str, Tensor],
+    data: str = "seed",
+    exact: Collection[str] = (),
+    made_by: Inputs | None = None,
 ) -> Inputs:
-    """Recipes for these values. Constants, and what a guard hangs on, are kept exact whatever `data` says."""
+    """Recipes for these values. Constants, and what a guard hangs on, are kept exact whatever `data` says.
+
+    `made_by` are recipes that some of the values were made by: these stay theirs, and nothing is fitted to them.
+    """
     same = {right for _, right in capture.signature.same}
     own = {name: tensor for name, tensor in values.items() if name not in same}
     if data == "none":
         recipes = {name: placed(tensor, "none", {}, 0) for name, tensor in own.items()}
         return Inputs(recipes | tangent_recipes(capture, data), {}, capture.seed)
     kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
-    recipes = fit_all(own, capture.seed, kept)
+    theirs = {} if made_by is None else their_own(own, made_by.recipes, kept)
+    rest = {name: tensor for name, tensor in own.items() if name not in theirs}
+    recipes = {**theirs, **fit_all(rest, capture.seed, kept)}
     recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
     recipes |= tangent_recipes(capture, data)
     tangents = {f"tangent {name}": tensor for name, tensor in capture.origin.tangents.items()}
     return Inputs(recipes, exact_data({**own, **tangents}, recipes), capture.seed)
+
+
+def their_own(values: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str]) -> dict[str, Recipe]:
+    """The recipes of tensors that have one, lie in memory of their own as it says, and need not be kept exact."""
+    shared = {name for group in alias_groups(values) for name in group}
+    return {
+        name: recipes[name]
+        for name, tensor in values.items()
+        if name in recipes and name not in shared and name not in exact and makes(recipes[name], tensor)
+    }
+
+
+def makes(recipe: Recipe, tensor: Tensor) -> bool:
+    """Whether a recipe makes a tensor like this one, out of nothing else."""
+    return recipe.kind not in RANKS and placed(tensor, recipe.kind, {}, 0) == replace(recipe, facts=(), seed=0)
 
 
 RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
@@ -69,8 +94,11 @@ LOOK = 2**18
 """Up to how many elements of a tensor of a fake capture are looked at: nothing large is read for it."""
 
 
-def fit_fake(capture: Capture, values: Mapping[str, Tensor]) -> Inputs:
-    """Recipes of a fake capture: of the values where small ones are known, else of what a tensor is for alone."""
+def fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | None = None) -> Inputs:
+    """Recipes of a fake capture: of the values where small ones are known, else of what a tensor is for alone.
+
+    `made_by` are recipes that would make some of the inputs, if anyone made them: these stay theirs.
+    """
     same = {right for _, right in capture.signature.same}
     small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
     small |= {right: small[left] for left, right in capture.signature.same if left in small}
@@ -78,12 +106,16 @@ def fit_fake(capture: Capture, values: Mapping[str, Tensor]) -> Inputs:
     known = fit_inputs(capture, small)
     tables = [name for name, port in ports.items() if port.role in ("buffer", "constant") and name in small]
     known = fit_inputs(capture, small, exact=[name for name in tables if known.recipes[name].kind in RANDOM])
+    theirs = {} if made_by is None else {name: row for name, row in made_by.recipes.items() if name in ports}
+    theirs = {
+        name: row for name, row in theirs.items() if row.kind in (*RANDOM, "constant") and name not in known.exact
+    }
     recipes = {
-        name: known.recipes.get(name) or by_role(port.role, port.spec, derive(capture.seed, name))
+        name: theirs.get(name) or known.recipes.get(name) or by_role(port.role, port.spec, derive(capture.seed, name))
         for name, port in ports.items()
     }
     recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
-    return Inputs({**recipes, **known.recipes}, known.exact, capture.seed)
+    return Inputs({**known.recipes, **recipes}, known.exact, capture.seed)
 
 
 def by_role(role: str, spec: Any, seed: int) -> Recipe:

@@ -1,0 +1,191 @@
+"""Which of a Capture's results hang on which of its inputs, by reachability: a path of values, not of shapes alone.
+
+A path is necessary for dependence and not sufficient: `x - x` hangs on `x` here. Where it matters, a port that does not
+move is tried with numbers (`replay.power`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from backprint.graph.links import FREE, between, consumers, feeds, name_of, results, role_of
+from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, Value, operators, refs
+
+Sets = dict[str, int]
+"""For each name, a set of inputs, as the bits of a number."""
+
+SHAPE_ONLY = {
+    "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "randint_like", "full_like", "new_empty",
+    "new_empty_strided", "new_full", "new_ones", "new_zeros", "sym_size", "sym_stride", "sym_numel",
+    "sym_storage_offset", "_assert_tensor_metadata", "is_same_size",
+}  # fmt: skip
+"""Operators that take only the shape of their first argument."""
+
+TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {
+    "convolution_backward": {0: (0, 2), 1: (0, 1), 2: (0,)},
+    "native_layer_norm_backward": {0: (0, 1, 3, 4, 5), 1: (0, 1, 3, 4), 2: (0,)},
+    "native_group_norm_backward": {0: (0, 1, 2, 3, 4), 1: (0, 1, 2, 3), 2: (0,)},
+    "native_batch_norm_backward": {0: (0, 1, 2, 3, 4, 5, 6), 1: (0, 1, 3, 4, 5, 6), 2: (0,)},
+    "max_pool2d_with_indices": {0: (0,), 1: (0,)},
+}
+"""Operators of several results that do not all take every argument: result -> the arguments that it takes."""
+
+
+def dependence(capture: Capture) -> dict[str, frozenset[str]]:
+    """For each result, as `output y` or `gradient w`, the inputs that it hangs on; a tangent's name is `tangent y`."""
+    walk = Walk(capture)
+    return {key: walk.named(found) for key, found in walk.results().items()}
+
+
+class Walk:
+    """A Capture's graphs, gone through once each, in the order in which they need each other."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.names: list[str] = []
+        self.bits: Sets = {}
+        self.sides: dict[tuple[int, str], Sets] = {}
+
+    def bit(self, name: str) -> int:
+        """The set of one input alone; the second name of a tensor is its first's."""
+        name = dict((right, left) for left, right in self.capture.signature.same).get(name, name)
+        if name not in self.bits:
+            self.bits[name] = 1 << len(self.names)
+            self.names.append(name)
+        return self.bits[name]
+
+    def named(self, found: int) -> frozenset[str]:
+        """The names of a set."""
+        return frozenset(name for name in self.names if self.bits[name] & found)
+
+    def forward(self, index: int) -> Sets:
+        """What each output port of a forward hangs on."""
+        if (index, "forward") not in self.sides:
+            graph = self.capture.pairs[index].forward
+            self.sides[index, "forward"] = through(graph, {p.local: self.given(index, p) for p in graph.inputs})
+        return self.sides[index, "forward"]
+
+    def backward(self, index: int) -> Sets:
+        """What each gradient of a backward hangs on."""
+        graph = self.capture.pairs[index].backward
+        if graph is None:
+            return {}
+        if (index, "backward") not in self.sides:
+            self.sides[index, "backward"] = {}
+            self.sides[index, "backward"] = through(graph, {p.local: self.fed(index, p) for p in graph.inputs})
+        return self.sides[index, "backward"]
+
+    def given(self, index: int, port: Port) -> int:
+        """What an input of a forward hangs on: itself, or what links bring."""
+        links = [link for link in feeds(self.capture, index) if link.name == port.name]
+        found = 0
+        for link in links:
+            found |= self.source(link.source, link.port)
+        return found if links else self.bit(port.name) if port.role in FREE else 0
+
+    def fed(self, index: int, port: Port) -> int:
+        """What an input of a backward hangs on."""
+        if port.role == "saved":
+            return self.forward(index).get(f"saved {port.name}", 0)
+        return self.tangent(index, port.name) if port.role == "tangent" else self.given(index, port)
+
+    def tangent(self, index: int, name: str) -> int:
+        """What a tangent hangs on: the caller's, and what later Pairs give."""
+        found = 0
+        for link in results(self.capture):
+            asked = link.name in self.capture.signature.differentiable
+            if asked and (link.source, link.port) == (index, f"output {name}"):
+                found |= self.bit(f"tangent {link.name}")
+        for link in consumers(self.capture, index, f"output {name}"):
+            if link.target is not None:
+                found |= self.backward(link.target).get(f"gradient {link.name}", 0)
+        return found
+
+    def source(self, index: int | None, port: str) -> int:
+        """What stands at the start of a link."""
+        if index is None:
+            return self.bit(port.partition(" ")[2])
+        side = self.backward(index) if port.startswith("gradient ") else self.forward(index)
+        return side.get(port, 0)
+
+    def results(self) -> Sets:
+        """The Capture's own results: outputs, mutations, gradients."""
+        found: Sets = {f"output {link.name}": self.source(link.source, link.port) for link in results(self.capture)}
+        own = between(self.capture)
+        for index in range(len(self.capture.pairs)):
+            for key, bits in self.forward(index).items():
+                if key.startswith("mutation ") and key.partition(" ")[2] not in own:
+                    found[key] = bits
+            fed = {link.name for link in feeds(self.capture, index)}
+            for key, bits in self.backward(index).items():
+                name = key.partition(" ")[2]
+                if name not in own and name not in fed:
+                    found[key] = found.get(key, 0) | bits
+        for link in results(self.capture):
+            if link.source is None and role_of(link) in FREE and link.name in self.capture.signature.differentiable:
+                key = f"gradient {name_of(link)}"
+                found[key] = found.get(key, 0) | self.bit(f"tangent {link.name}")
+        return found
+
+
+def through(graph: Graph, given: Mapping[str, int]) -> Sets:
+    """What each output port hangs on, by `role name`."""
+    if any(changes(step) for step in graph.steps):
+        env = together(graph, given)
+        return {f"{port.role} {port.name}": union(value, env) for port, value in named(graph)}
+    env, parts = dict(given), dict[str, dict[int, int]]()
+    for step in graph.steps:
+        if step.is_guard:
+            continue
+        env[step.name] = taken(step, env, parts)
+        if (rows := TAKEN.get(short(step))) is not None:
+            parts[step.name] = {index: union(tuple(step.args[at] for at in rows[index]), env) for index in rows}
+    return {f"{port.role} {port.name}": union(value, env) for port, value in named(graph)}
+
+
+def named(graph: Graph) -> list[tuple[Port, Value]]:
+    """The output ports and what they give."""
+    return list(zip(graph.outputs, graph.results, strict=True))
+
+
+def short(step: Step) -> str:
+    """An ATen operator without its namespace and overload."""
+    return step.target.split(".")[1] if step.target.startswith(("aten.", "prims.")) else ""
+
+
+def changes(step: Step) -> bool:
+    """Whether a step changes one of its arguments."""
+    return not step.is_guard and "m" in operators().get(step.target, "")
+
+
+def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, int]]) -> int:
+    """What one step's value hangs on."""
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name), int(index)) if index in parts.get(name, {}):
+            return parts[name][index]
+    args = step.args[1:] if short(step) in SHAPE_ONLY else step.args
+    return union((args, *(value for _, value in step.kwargs)), env)
+
+
+def union(value: Value, env: Mapping[str, int]) -> int:
+    """What all values in a structure hang on together."""
+    found = 0
+    for name in refs(value):
+        found |= env.get(name, 0)
+    return found
+
+
+def together(graph: Graph, given: Mapping[str, int]) -> Sets:
+    """The same where steps change their arguments: values that may share memory are one."""
+    cell = {name: name for name in given}
+    for step in graph.steps:
+        shares = not step.is_guard and set("mv") & set(operators().get(step.target, ""))
+        group = next((cell[name] for name in refs(step.args) if name in cell), step.name) if shares else step.name
+        cell[step.name] = group
+    env = dict(given)
+    for step in graph.steps:
+        if not step.is_guard:
+            used = refs((step.args, *(value for _, value in step.kwargs)))
+            seen = {name: env.get(cell.get(name, name), 0) for name in used}
+            env[cell[step.name]] = env.get(cell[step.name], 0) | taken(step, seen, {})
+    return {name: env.get(cell[name], 0) for name in cell}

@@ -1,0 +1,375 @@
+"""Power: how far outputs, gradients and mutations move, in tolerances, when inputs are drawn again.
+
+A check of a port that no input moves proves nothing about it. Inputs are drawn again one after the other, and groups of
+them at once, each time from the same base run, and every port that hangs on what was drawn again is measured. Which
+ports hang on which inputs is read from the graphs. A path does not mean dependence (a bias before a norm of the batch,
+a shift of scores before a softmax), so a port with a path that does not move is tried once more with numbers: in
+float64, at a neutral point, where weights keep the scale of what they take and nothing is dead or saturated. If it
+stands still there too, to NULL of its size, it does not depend on that input mathematically, and is not asked to react.
+If it moves there, it is this sample's own values that hide the input: weak.
+
+Ports of whole numbers and bools are left out, because they need not move; the same for inputs that a guard holds.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint import settings
+from backprint.errors import BackprintError, ReplayError, UsageError
+from backprint.graph.depends import dependence
+from backprint.graph.links import free_ports
+from backprint.graph.nouns import Atom, Capture, Dict, Graph, List, Pair, Port, Slice, Step, TensorSpec, Value
+from backprint.replay.compare import TOLERANCE
+from backprint.replay.whole import Replayed, replay_values
+from backprint.sample.redraws import another, neutral, units
+from backprint.tree import parts
+
+SEED = 0x90E7
+
+GROUPS = {"parameter": "parameters", "buffer": "buffers", "constant": "constants", "tangent": "tangents"}
+"""The inputs that are drawn again together, by their role; those of role `input` are drawn alone."""
+
+EVERYTHING = "everything"
+NULL = 1e-9
+"""The share of its size below which a port in float64 stands still."""
+
+WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
+MOST_BYTES = 2**30
+"""Of inputs: above, nothing is tried at a neutral point, and a port that stands still counts as weak."""
+
+Ports = dict[str, "Tensor | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One thing drawn again: how far, in tolerances, each port moved that depends on it.
+
+    `null` are the ports with a path and no dependence. `untried` says why it could not be drawn again.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    moved: tuple[tuple[str, float], ...] = ()
+    null: tuple[str, ...] = ()
+    untried: str = ""
+
+    @property
+    def weakest(self) -> tuple[str, float] | None:
+        """The port that depends on it and moved least, and how far."""
+        return min(self.moved, key=lambda row: row[1], default=None)
+
+    @property
+    def weak(self) -> tuple[str, ...]:
+        """The ports that depend on it and moved less than one tolerance."""
+        return tuple(port for port, by in self.moved if by < 1)
+
+    @property
+    def dead(self) -> bool:
+        """Whether something depends on it, and nothing moved."""
+        return bool(self.moved) and all(by < 1 for _, by in self.moved)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What a Capture's ports showed: the trials, how many single inputs were drawn again, and of how many."""
+
+    trials: tuple[Trial, ...]
+    tried: int = 0
+    of: int = 0
+
+    @property
+    def value(self) -> float | None:
+        """How far the port moved least that anything moves: of each port, its largest movement."""
+        return min(self.most().values(), default=None)
+
+    @property
+    def dead_inputs(self) -> tuple[str, ...]:
+        """What can be ignored altogether, and nobody would see it."""
+        return tuple(trial.name for trial in self.trials if trial.dead)
+
+    @property
+    def dead_ports(self) -> tuple[str, ...]:
+        """The ports that nothing moves."""
+        return tuple(port for port, by in self.most().items() if by < 1)
+
+    @property
+    def weak(self) -> tuple[tuple[str, str], ...]:
+        """Each input and port of which the second depends on the first and does not show it."""
+        return tuple((trial.name, port) for trial in self.trials for port in trial.weak)
+
+    @property
+    def full(self) -> bool:
+        """Whether every port reacted to everything tried that it depends on."""
+        return bool(self.most()) and not self.weak
+
+    def most(self) -> dict[str, float]:
+        """Each port's largest movement."""
+        found: dict[str, float] = {}
+        for trial in self.trials:
+            for port, by in trial.moved:
+                found[port] = max(by, found.get(port, 0.0))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """One run that others are held against: the inputs, tangents as `tangent y`, and what came out."""
+
+    values: Mapping[str, Tensor]
+    ports: Ports
+
+
+def power_of(
+    capture: Capture,
+    inputs: str = "own",
+    *,
+    seconds: float | None = None,
+    count: int | None = None,
+    base: Base | None = None,
+    recipes: Any = None,
+    seed: int = SEED,
+) -> Power:
+    """The power of a Capture on its recipes' inputs.
+
+    `inputs="own"` draws each of the program's inputs again alone, then all parameters, all buffers, everything;
+    `"all"` each parameter and buffer alone too. `seconds` and `count` end it early; then what was tried of `"all"` is a
+    random part. `recipes` (a mapping and its data, as `sample.inputs` has) stand in for the Capture's own.
+    """
+    if inputs not in ("own", "all"):
+        raise UsageError(f"inputs={inputs!r} is neither 'own' nor 'all'")
+    made = capture.recipes if recipes is None else recipes
+    if capture.fake or made is None or made.missing:
+        raise ReplayError(f"{capture.name} has inputs without values, so nothing can be drawn again")
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
+        values = dict(base.values if base is not None else made.make())
+        ports = base.ports if base is not None else run(capture, values)
+        study = Study(capture, made.recipes, Base(values, ports), seed)
+        return study.power(inputs, seconds, count)
+
+
+class Study:
+    """A Capture while its power is measured."""
+
+    def __init__(self, capture: Capture, recipes: Mapping[str, Any], base: Base, seed: int) -> None:
+        self.capture, self.recipes, self.base, self.seed = capture, recipes, base, seed
+        self.roles = {port.name: port.role for port in free_ports(capture)}
+        self.hangs = dependence(capture)
+        self.units = {name: names for name, names in units(recipes).items() if self.reached(names)}
+        self.fresh: dict[str, dict[str, Tensor]] = {}
+        self.point: Base | None | str = None
+
+    def reached(self, names: Collection[str]) -> bool:
+        """Whether any result hangs on one of these."""
+        return any(not found.isdisjoint(names) for found in self.hangs.values())
+
+    def power(self, inputs: str, seconds: float | None, count: int | None) -> Power:
+        """The trials, until time or number are spent."""
+        started = time.monotonic()
+        single = [name for name in self.units if self.role(name) == "input" or inputs == "all"]
+        single = [name for name in single if not name.startswith("tangent ")]
+        if inputs == "all" and (seconds is not None or count is not None):
+            random.Random(self.seed).shuffle(single)
+        groups = dict(self.groups())
+        done: list[Trial] = []
+        for name, together in [*groups.items(), *((f"{self.role(name)} {name}", (name,)) for name in single)]:
+            spent = time.monotonic() - started
+            if done and ((seconds is not None and spent > seconds) or (count is not None and len(done) >= count)):
+                break
+            done.append(self.trial(name, together))
+        return Power(tuple(done), max(0, len(done) - len(groups)), len(single))
+
+    def role(self, name: str) -> str:
+        """What an input is for."""
+        return "tangent" if name.startswith("tangent ") else self.roles.get(name, "constant")
+
+    def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What is drawn again at once."""
+        yield EVERYTHING, tuple(self.units)
+        for role, said in GROUPS.items():
+            names = tuple(name for name in self.units if self.role(name) == role)
+            if names and role in ("parameter", "buffer"):
+                yield said, names
+
+    def trial(self, name: str, together: Collection[str]) -> Trial:
+        """These inputs drawn again, at once, and what moved."""
+        held = self.held()
+        free = [each for each in together if each not in held]
+        if not free:
+            return Trial(name, tuple(together), untried="a guard holds it")
+        given: dict[str, Tensor] = {}
+        for each in free:
+            given |= self.another(each)
+        if not given:
+            return Trial(name, tuple(together), untried="its dtype has no other values that could be drawn")
+        try:
+            ports = run(self.capture, {**self.base.values, **given})
+        except BackprintError as error:
+            return Trial(name, tuple(together), untried=f"does not run on it: {str(error)[:160]}")
+        names = frozenset(given)
+        bound = {key: moved(self.base.ports.get(key), ports.get(key)) for key in ports if self.hangs[key] & names}
+        found = {key: by for key, by in bound.items() if by is not None}
+        del ports
+        still = [key for key, by in found.items() if by < 1]
+        null = self.null(still, given) if still else frozenset()
+        rows = tuple((key, by) for key, by in found.items() if key not in null)
+        return Trial(name, tuple(free), rows, tuple(key for key in found if key in null))
+
+    def held(self) -> frozenset[str]:
+        """What a guard hangs on."""
+        return frozenset(
+            name for guard in self.capture.guards if guard.kind in ("value", "shape") for name in guard.inputs
+        )
+
+    def another(self, name: str) -> dict[str, Tensor]:
+        """Other values of an input, and of the views of it; none where it knows no other."""
+        return another(name, self.recipes, self.base.values, self.seed) or {}
+
+    # -------------------------------------------------------------- the neutral point
+
+    def null(self, still: Collection[str], given: Mapping[str, Tensor]) -> frozenset[str]:
+        """Which of these ports do not move at the neutral point either."""
+        point = self.neutral()
+        if isinstance(point, str):
+            return frozenset()
+        other = {
+            name: neutral(value, self.role(name), self.seed + 1) if floating(value) else value
+            for name, value in given.items()
+        }
+        try:
+            ports = run(wide(self.capture), {**point.values, **other})
+        except BackprintError:
+            return frozenset()
+        return frozenset(key for key in still if stands(point.ports.get(key), ports.get(key)))
+
+    def neutral(self) -> Base | str:
+        """The run at the neutral point, once; or why there is none."""
+        if self.point is None:
+            self.point = self.at_neutral()
+        return self.point
+
+    def at_neutral(self) -> Base | str:
+        if sum(value.nbytes for value in self.base.values.values()) > MOST_BYTES:
+            return "too large"
+        values = {name: neutral(value, self.role(name), self.seed) for name, value in self.base.values.items()}
+        try:
+            return Base(values, run(wide(self.capture), values))
+        except BackprintError as error:
+            return f"does not run: {error}"
+
+
+# ------------------------------------------------------------------ running, measuring
+
+
+def run(capture: Capture, values: Mapping[str, Tensor]) -> Ports:
+    """Every result of a Capture on these inputs, tangents among them, under its own seed."""
+    torch.manual_seed(capture.seed)
+    same = {right: values[left] for left, right in capture.signature.same if left in values}
+    tangents = {key.removeprefix("tangent "): value for key, value in values.items() if key.startswith("tangent ")}
+    return results(replay_values(capture, {**values, **same}, tangents))
+
+
+def results(got: Replayed) -> Ports:
+    """What a replay gave, by `role name`."""
+    found: Ports = {f"output {name}": value for name, value in got.named.items()}
+    found |= {f"mutation {name}": value for name, value in got.mutations.items()}
+    return found | {f"gradient {name}": value for name, value in got.gradients.items()}
+
+
+def floating(value: Any) -> bool:
+    """Whether a value is a tensor of real or complex numbers."""
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def moved(first: Any, second: Any) -> float | None:
+    """How far a port moved, in tolerances; None where it has no floating-point numbers."""
+    if not floating(first) or not floating(second) or first.numel() == 0:
+        return None
+    return share(first, second) / TOLERANCE.get(str(first.dtype)[6:], 1.0)
+
+
+def stands(first: Any, second: Any) -> bool:
+    """Whether a port stands still in float64: to rounding. One without finite numbers shows nothing."""
+    if not floating(first) or not floating(second):
+        return False
+    if not bool(torch.isfinite(parts(first)[-1]).any()):
+        return False
+    return share(first, second) < NULL
+
+
+def share(first: Tensor, second: Tensor) -> float:
+    """The largest difference over the largest number, of the places where both are finite; 0 where there are none."""
+    if first.shape != second.shape:
+        return float("inf")
+    first, second = parts(first.detach())[-1], parts(second.detach())[-1]
+    if first.shape != second.shape:
+        return float("inf")
+    if first.is_complex():
+        first, second = torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())
+    apart, size = (first - second).abs(), first.abs()
+    most = float(apart.max())
+    if not most < float("inf"):  # NaN too
+        good = torch.isfinite(first) & torch.isfinite(second)
+        apart, size = apart[good], size[good]
+        if not apart.numel():
+            return 0.0
+        most = float(apart.max())
+    largest = max(float(size.max()), 1e-30)
+    return most / largest if largest < float("inf") else 0.0
+
+
+# ------------------------------------------------------------------ the same Capture in float64
+
+
+def wide(capture: Capture) -> Capture:
+    """The Capture in float64: every floating-point dtype that its graphs name is that."""
+    pairs = tuple(
+        Pair(pair.name, widened(pair.forward), None if pair.backward is None else widened(pair.backward))
+        for pair in capture.pairs
+    )
+    return replace(capture, pairs=pairs)
+
+
+def widened(graph: Graph) -> Graph:
+    """A Graph in float64."""
+    return replace(
+        graph,
+        inputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.inputs),
+        steps=tuple(wide_step(step) for step in graph.steps),
+        subgraphs=tuple((name, widened(sub)) for name, sub in graph.subgraphs),
+    )
+
+
+def wide_spec(port: Port) -> Any:
+    """A port's spec in float64."""
+    spec = port.spec
+    return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
+
+
+def wide_step(step: Step) -> Step:
+    """A step in float64."""
+    args, kwargs = wide_value(step.args), tuple((key, wide_value(value)) for key, value in step.kwargs)
+    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
+
+
+def wide_value(value: Value) -> Any:
+    """A value in which dtypes are float64."""
+    match value:
+        case Atom(name):
+            return Atom(WIDE.get(name, name))
+        case tuple():
+            return tuple(wide_value(item) for item in value)
+        case List(items):
+            return List(tuple(wide_value(item) for item in items))
+        case Dict(items):
+            return Dict(tuple((wide_value(key), wide_value(item)) for key, item in items))
+        case Slice():
+            return value
+    return value

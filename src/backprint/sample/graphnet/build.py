@@ -1,0 +1,176 @@
+"""A GraphNet sample as a module that can be captured: parameters and buffers under their own names, inputs, recipes.
+
+The module's forward is a function made from the checked Program (`emit`). Where the parser refused `model.py` and the
+caller trusts it, and only there, the file is executed, and a note says so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint.errors import SampleError, UsageError
+from backprint.sample.graphnet import training
+from backprint.sample.graphnet.code import Call, Name, Program, Return
+from backprint.sample.graphnet.emit import function_of
+from backprint.sample.graphnet.meta import Known, Use
+from backprint.sample.graphnet.metas import examples_of
+from backprint.sample.graphnet.names import Named
+from backprint.sample.graphnet.plan import Plan, plan_of
+from backprint.sample.graphnet.probe import Probe, careful_batch_norm, numbers_of, untrainable
+from backprint.sample.graphnet.read import GraphNetSample
+from backprint.sample.graphnet.recipes import notes_of, recipes_of
+from backprint.sample.inputs import Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A sample ready to be captured: call `module(**inputs)`. `asks` and `rests` are (name, why) of each input."""
+
+    module: nn.Module
+    inputs: dict[str, Any]
+    recipes: Inputs
+    asks: tuple[tuple[str, str], ...]
+    rests: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    bytes: int
+
+
+def build(
+    sample: GraphNetSample,
+    *,
+    device: str = "cpu",
+    mode: str | None = None,
+    seed: int = 0,
+    requires_grad: Iterable[str] | bool | None = None,
+    fake: bool = False,
+) -> Built:
+    """The sample as a module and its inputs; with `fake`, tensors are made empty, for a fake mode around the call."""
+    if mode not in (None, *training.MODES):
+        raise UsageError(f"mode={mode!r} is none of None (as it was traced), 'train', 'eval'")
+    plan = plan_of(sample, requires_grad)
+    known: list[Known] = [
+        (named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))
+        for named in plan.inputs
+        if named.raw in plan.metas
+    ]
+    recipes = recipes_of(known, seed, device)
+    made = empty(known, device) if fake else recipes.make()
+    asked = {name for name, _ in plan.asks}
+    forward, numbers, notes = forward_of(sample, plan, mode, device)
+    module = module_of(sample.name, forward, plan.inputs, made, asked)
+    inputs: dict[str, Any] = {}
+    for named in plan.inputs:
+        if named.role == "input" and named.raw in numbers:
+            inputs[named.name] = numbers[named.raw]
+        elif named.role == "input":
+            inputs[named.name] = made[named.name].requires_grad_(named.name in asked)
+    module.train(mode != "eval")
+    return Built(module, inputs, recipes, plan.asks, plan.rests, (*sample.notes, *notes, *notes_of(known)), plan.bytes)
+
+
+# ------------------------------------------------------------------ forward
+
+
+def forward_of(
+    sample: GraphNetSample, plan: Plan, mode: str | None, device: str
+) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The module's forward, the inputs that are numbers, and what is to be said of both."""
+    program, extra, notes = sample.program, {}, []
+    if program is None:
+        program, extra = trusted(sample)
+        notes.append(f"executed, because it is trusted: {sample.refused}")
+    numbers, said = numbers_of(program, sample.metas, examples_of(sample.path))
+    notes += said
+    if mode is not None and sample.program is not None:
+        probe = untrainable(program, sample.metas, numbers) if mode == "train" else Probe(None)
+        program, said = training.in_mode(program, mode, probe.alone)
+        notes += [*said, *told(probe)]
+        if probe.error is not None:
+            extra = dict.fromkeys(training.NORMS[:1], careful_batch_norm)
+    elif mode is not None:
+        notes.append(f"mode {mode}: nothing changed in a file that is executed as it is")
+    names = {named.raw: named.name for named in plan.inputs if named.role == "input"}
+    state = {named.raw: named.name for named in plan.inputs if named.role != "input"}
+    made = function_of(program, names, state, str(sample.path / "model.py"), device, extra)
+    return made, numbers, tuple(notes)
+
+
+def told(probe: Probe) -> list[str]:
+    """What is to be said of batch norms that cannot train."""
+    if probe.error is not None:
+        said = "a batch_norm with one value a channel stays in eval mode; which do is seen when the graph runs"
+        return [f"{said} ({probe.error})"]
+    if not probe.alone:
+        return []
+    lines = ", ".join(f"model.py:{line}" for line in probe.alone[:3])
+    more = f" and {len(probe.alone) - 3} more" if len(probe.alone) > 3 else ""
+    return [f"{len(probe.alone)} batch_norm stay in eval mode, one value a channel: {lines}{more}"]
+
+
+EXECUTED = "torch.executed"
+
+
+def trusted(sample: GraphNetSample) -> tuple[Program, dict[str, Any]]:
+    """A Program that calls the file's own class: this executes the file."""
+    arguments = sample.arguments
+    call = Call(EXECUTED, (), tuple((argument.name, Name(argument.name)) for argument in arguments))
+    return Program(arguments, (Return(1, call),)), {EXECUTED: executed(sample.path / "model.py")}
+
+
+def executed(path: Path) -> nn.Module:
+    """An instance of the class in a file that is trusted: this runs the file, as importing it does."""
+    spec = importlib.util.spec_from_file_location(f"backprint_trusted_{abs(hash(path.resolve()))}", path)
+    if spec is None or spec.loader is None:
+        raise SampleError(f"{path}: Python cannot import it")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        made = module.GraphModule()
+    except Exception as error:  # a trusted file may raise anything
+        raise SampleError(f"{path}: executing it raised {type(error).__name__}: {str(error)[:300]}") from error
+    if not isinstance(made, nn.Module):
+        raise SampleError(f"{path}: its GraphModule is a {type(made).__name__}, and no torch.nn.Module")
+    return made
+
+
+# ------------------------------------------------------------------ the module
+
+
+def module_of(
+    name: str, forward: Any, inputs: Iterable[Named], made: Mapping[str, Tensor], asked: Collection[str]
+) -> nn.Module:
+    """A module of this name with the state under its FQNs."""
+    module: nn.Module = type(name, (nn.Module,), {"forward": forward})()
+    for named in inputs:
+        if named.role == "input":
+            continue
+        *path, last = named.name.split(".")
+        owner = module
+        for step in path:  # by hand: a module may be named like a method, as `type`
+            owner = owner._modules.setdefault(step, nn.Module())  # type: ignore[assignment]  # no None is put in
+        tensor = made[named.name]
+        if named.role == "parameter":
+            owner._parameters[last] = nn.Parameter(tensor, requires_grad=named.name in asked)
+        else:
+            owner._buffers[last] = tensor
+    return module
+
+
+def empty(known: Iterable[Known], device: str) -> dict[str, Tensor]:
+    """Tensors that nobody has to allocate, under a fake mode; those few whose data is known have it."""
+    made: dict[str, Tensor] = {}
+    for name, _, meta, _ in known:
+        dtype = getattr(torch, meta.dtype)
+        if meta.data is not None and len(meta.data) == math.prod(meta.shape):
+            made[name] = torch.tensor(meta.data, dtype=dtype, device=device).reshape(meta.shape)
+        else:
+            made[name] = torch.empty(meta.shape, dtype=dtype, device=device)
+    return made

@@ -1,0 +1,632 @@
+"""The `model.py` of a GraphNet sample as a Program: torch-level straight lines, read with `ast` alone.
+
+Nothing of the file is imported, looked up or run. What may be called is the table `callables.txt`: functions by their
+dotted names and methods of tensors by theirs, taken from torch 2.13's tensor functions without what touches files,
+pickles, raw memory, hooks, threads or callables. What is not in the grammar is refused by name with its line:
+
+    conv2d = torch.conv2d(l_x_, w, None, (2, 2), (1, 1), (1, 1), 1)
+    x = w = None
+    a, b = y.chunk(2, dim=-1)
+    y += b
+    y[(slice(None, None, None), 0)] = 0.0
+    z = y.to(device=device(type="cuda", index=0), dtype=torch.float16)
+    return (z,)
+
+`emit` makes a function of a Program, `training` rewrites one, `uses` looks at what it does with its inputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from backprint.errors import GraphError, RefusedError
+from backprint.graph.nouns import ATOMS, MAX_INTEGER
+from backprint.graph.text import tree_of
+
+MAX_EXPRESSION_DEPTH = 40
+MAX_STRING = 4096
+
+# ------------------------------------------------------------------ nouns
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number, a string, a bool, None or `...`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A value that an earlier line named, or an argument."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """A constant of torch: `float32`, `strided`, `channels_last`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that the code names. It follows the device asked for; `object` says whether it is one, or a text."""
+
+    name: str
+    object: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the table, by its dotted name."""
+
+    target: str
+    args: tuple[Expr, ...]
+    kwargs: tuple[tuple[str, Expr], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of the table."""
+
+    of: Expr
+    name: str
+    args: tuple[Expr, ...]
+    kwargs: tuple[tuple[str, Expr], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """`.T`, `.shape` and their like."""
+
+    of: Expr
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Arithmetic or a comparison, by Python's class of it: `Add`, `Lt`."""
+
+    kind: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`-x`, `~x`, `+x`, `not x`."""
+
+    kind: str
+    of: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`x[index]`."""
+
+    of: Expr
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """`slice(start, stop, step)`, or `start:stop:step`."""
+
+    start: Expr
+    stop: Expr
+    step: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A tuple or a list."""
+
+    items: tuple[Expr, ...]
+    list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A dictionary."""
+
+    pairs: tuple[tuple[Expr, Expr], ...]
+
+
+Expr: TypeAlias = (
+    Const | Name | Torch | Device | Call | Method | Attribute | Operation | Unary | Item | Slice | Items | Pairs
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`a = b = value`; a target is a Name, an Item, or Items of these."""
+
+    line: int
+    targets: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Augment:
+    """`a += value`: in place on a tensor, and then the name is bound again."""
+
+    line: int
+    target: Expr
+    kind: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """An expression for its effect."""
+
+    line: int
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """The last line."""
+
+    line: int
+    value: Expr
+
+
+Line: TypeAlias = Assign | Augment | Do | Return
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of forward and what its annotation says: `Parameter`, `Tensor`, `SymInt`, or nothing."""
+
+    name: str
+    kind: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole `model.py`: its arguments and its lines, the last of which returns."""
+
+    arguments: tuple[Argument, ...]
+    lines: tuple[Line, ...]
+
+
+# ------------------------------------------------------------------ what is legal
+
+
+@functools.cache
+def callables() -> frozenset[str]:
+    """What a graph may call: `torch.conv2d`, `Tensor.view`."""
+    return frozenset(Path(__file__).with_name("callables.txt").read_text(encoding="ascii").split())
+
+
+NOISE = frozenset(
+    {
+        "torch._C._log_api_usage_once",
+        "torch._functorch.predispatch.lazy_load_decompositions",
+        "torch._functorch.vmap.lazy_load_decompositions",
+        "torch.autograd.function.FunctionCtx",
+    }
+)
+"""Calls that compute nothing: None stands in their place."""
+
+ATTRIBUTES = frozenset("T H mT mH real imag shape dtype device ndim layout itemsize nbytes is_cuda".split())
+CONSTANTS: dict[str, Any] = {
+    "Ellipsis": ...,
+    "inf": math.inf,
+    "nan": math.nan,
+    "math.inf": math.inf,
+    "math.nan": math.nan,
+    "math.pi": math.pi,
+}
+CONSTANTS |= {"torch.inf": math.inf, "torch.nan": math.nan, "torch.pi": math.pi, "torch.e": math.e}
+SPELLED = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
+SPELLED |= {"nan": math.nan, "-nan": math.nan}
+IMPORTS = frozenset(
+    {
+        "import torch",
+        "import math",
+        "from math import inf",
+        "from math import nan",
+        "from torch import device",
+        "from torch import inf",
+        "from torch import nan",
+    }
+)
+RESERVED = frozenset({"self", "torch"})
+"""Names that a line may not bind. Others, such as `device`, are values from where a line binds them."""
+
+BINARY = frozenset("Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift RShift".split())
+COMPARE = frozenset("Eq NotEq Lt LtE Gt GtE Is IsNot".split())
+UNARY = frozenset("USub UAdd Invert Not".split())
+KINDS = {
+    "torch.Tensor": "Tensor",
+    "torch.nn.parameter.Parameter": "Parameter",
+    "torch.nn.Parameter": "Parameter",
+    "torch.SymInt": "SymInt",
+    "torch.SymFloat": "SymFloat",
+    "torch.SymBool": "SymBool",
+    "int": "SymInt",
+    "float": "SymFloat",
+    "bool": "SymBool",
+}
+DEVICES = frozenset({"cpu", "cuda", "xpu", "mps", "npu", "hpu"})
+_DEVICE = re.compile(rf"(?:{'|'.join(sorted(DEVICES))})(?::\d{{1,3}})?")
+
+
+# ------------------------------------------------------------------ reading
+
+
+def read_code(text: str) -> Program:
+    """The Program that a text says. Raises RefusedError or GraphError with the line; runs nothing."""
+    tree, lines = tree_of(text)
+    try:
+        return Reader(lines).program(tree)
+    except (RecursionError, MemoryError) as error:
+        raise RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})") from None
+
+
+class Reader:
+    """Reads one text: its lines, and the names bound so far."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.bound: set[str] = set()
+        self.depth = 0
+
+    def said(self, node: Any) -> str:
+        """What the text says at a node, up to 80 characters of its first line."""
+        line = self.lines[node.lineno - 1]
+        end = node.end_col_offset if node.end_lineno == node.lineno else None
+        return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
+
+    def refused(self, node: Any, why: str) -> RefusedError:
+        return RefusedError(f"line {node.lineno}: {why}")
+
+    # ---- the file, the class, the function
+
+    def program(self, tree: ast.Module) -> Program:
+        found = None
+        for node in tree.body:
+            match node:
+                case ast.Import() | ast.ImportFrom():
+                    self.check_import(node)
+                case ast.Expr(value=ast.Constant(value=str())) if node is tree.body[0]:
+                    pass
+                case ast.ClassDef(name="GraphModule") if found is None:
+                    found = self.forward_of(node)
+                case _:
+                    odd = f"{self.said(node)!r} is outside the class"
+                    raise self.refused(node, f"{odd}: a GraphNet model is imports and one class GraphModule")
+        if found is None:
+            raise GraphError("the text holds no class GraphModule")
+        return self.function(found)
+
+    def check_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        """Raise at an import of anything but the few names that graphs use."""
+        for alias in node.names:
+            said = f"import {alias.name}"
+            if isinstance(node, ast.ImportFrom):
+                said = f"from {'.' * node.level}{node.module or ''} {said}"
+            if said not in IMPORTS or alias.asname:
+                raise self.refused(node, f"{said!r:.100}: a graph imports {', '.join(sorted(IMPORTS))} alone")
+
+    def forward_of(self, cls: ast.ClassDef) -> ast.FunctionDef:
+        """The class's one function."""
+        plain = not (cls.decorator_list or cls.keywords or getattr(cls, "type_params", None)) and len(cls.bases) == 1
+        if not plain or self.dotted(cls.bases[0]) not in ("torch.nn.Module", "torch.nn.modules.module.Module"):
+            raise self.refused(cls, "a graph's class has one base, torch.nn.Module, and no decorators or keywords")
+        match cls.body:
+            case [ast.FunctionDef(name="forward") as function]:
+                return function
+        odd = next((n for n in cls.body if not (isinstance(n, ast.FunctionDef) and n.name == "forward")), cls.body[-1])
+        raise self.refused(odd, f"{self.said(odd)!r} in the class: it holds one function, forward, and nothing else")
+
+    def function(self, node: ast.FunctionDef) -> Program:
+        spec = node.args
+        stars = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
+        if node.decorator_list or spec.defaults or stars or getattr(node, "type_params", None):
+            raise self.refused(node, "decorators, defaults and star parameters are not part of a graph")
+        if not spec.args or spec.args[0].arg != "self":
+            raise self.refused(node, "forward takes self first")
+        arguments = tuple(self.argument(arg) for arg in spec.args[1:])
+        lines = tuple(self.line(each, last=each is node.body[-1]) for each in node.body)
+        if not isinstance(lines[-1], Return):
+            raise GraphError(f"line {node.lineno}: forward does not return")
+        return Program(arguments, lines)
+
+    def argument(self, node: ast.arg) -> Argument:
+        said = self.dotted(node.annotation) if node.annotation is not None else ""
+        if said and said not in KINDS:
+            raise self.refused(node, f"the annotation {said!r:.80} is none of {', '.join(KINDS)}")
+        self.bind(node, node.arg)
+        return Argument(node.arg, KINDS.get(said or "", ""), node.lineno)
+
+    def bind(self, node: Any, name: str) -> None:
+        if name in RESERVED or name.startswith("__") or len(name) > MAX_STRING:
+            raise self.refused(node, f"{name!r:.80} is reserved and cannot name a value")
+        self.bound.add(name)
+
+    # ---- lines
+
+    def line(self, node: ast.stmt, last: bool) -> Line:
+        at = node.lineno
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                made = self.expr(value)
+                return Assign(at, tuple(map(self.target, targets)), made)
+            case ast.AugAssign(target=target, op=op, value=value):
+                kind = type(op).__name__
+                if kind not in BINARY or not isinstance(target, (ast.Name, ast.Subscript)):
+                    raise self.refused(node, f"{self.said(node)!r} is no update in place of a value or an item")
+                where = self.name(target) if isinstance(target, ast.Name) else self.expr(target)
+                return Augment(at, where, kind, self.expr(value))
+            case ast.Expr(value=value):
+                return Do(at, self.expr(value))
+            case ast.Return(value=value) if last:
+                return Return(at, Const(None) if value is None else self.expr(value))
+        kind = type(node).__name__
+        raise self.refused(node, f"{self.said(node)!r}: a graph is straight lines, and a {kind} is none of its lines")
+
+    def target(self, node: ast.expr) -> Expr:
+        match node:
+            case ast.Name(id=name):
+                self.bind(node, name)
+                return Name(name)
+            case ast.Subscript():
+                return self.expr(node)
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                return Items(tuple(map(self.target, items)))
+        raise self.refused(node, f"{self.said(node)!r}: a line binds names and items of values alone")
+
+    # ---- expressions
+
+    def expr(self, node: ast.expr) -> Expr:
+        read = EXPRESSIONS.get(type(node))
+        if read is None:
+            raise self.refused(node, f"{self.said(node)!r}: a {type(node).__name__} is not part of a graph")
+        self.depth += 1
+        if self.depth > MAX_EXPRESSION_DEPTH:
+            raise self.refused(node, f"an expression is nested more than {MAX_EXPRESSION_DEPTH} deep")
+        made = read(self, node)
+        self.depth -= 1
+        return made
+
+    def constant(self, node: ast.Constant) -> Expr:
+        value = node.value
+        if isinstance(value, bytes) or (isinstance(value, str) and len(value) > MAX_STRING):
+            raise self.refused(node, f"a constant of {len(value):,} characters or bytes is not part of a graph")
+        if type(value) is int and abs(value) > MAX_INTEGER:
+            raise self.refused(node, f"an integer of {value.bit_length():,} bits is not part of a graph")
+        return Const(value)
+
+    def name(self, node: ast.Name) -> Expr:
+        if node.id in self.bound:
+            return Name(node.id)
+        if node.id in CONSTANTS:
+            return Const(CONSTANTS[node.id])
+        raise self.refused(node, f"{node.id!r:.80} is no value that a line before has named")
+
+    def attribute(self, node: ast.Attribute) -> Expr:
+        if (dotted := self.dotted(node)) and dotted.split(".")[0] not in self.bound:
+            if dotted in CONSTANTS:
+                return Const(CONSTANTS[dotted])
+            if dotted.removeprefix("torch.") in ATOMS and dotted.startswith("torch."):
+                return Torch(dotted.removeprefix("torch."))
+            raise self.refused(node, f"{dotted!r:.120} is no constant of torch; a function has to be called")
+        if node.attr not in ATTRIBUTES:
+            raise self.refused(node, f"the attribute .{node.attr:.80} is none of {', '.join(sorted(ATTRIBUTES))}")
+        return Attribute(self.expr(node.value), node.attr)
+
+    def call(self, node: ast.Call) -> Expr:
+        dotted = self.dotted(node.func)
+        if dotted and dotted.split(".")[0] not in self.bound:
+            return self.function_call(node, dotted)
+        if not isinstance(node.func, ast.Attribute):
+            raise self.refused(node, f"{self.said(node)!r}: only functions of torch and methods of tensors are called")
+        name = node.func.attr
+        if f"Tensor.{name}" not in callables():
+            raise self.refused(node, f"the method .{name:.80}() is no known tensor method")
+        return followed(Method(self.expr(node.func.value), name, *self.arguments(node)))
+
+    def function_call(self, node: ast.Call, dotted: str) -> Expr:
+        if dotted in NOISE:
+            return Const(None)
+        if dotted in ("device", "torch.device"):
+            return self.device(node)
+        if dotted == "slice":
+            return self.slice_call(node)
+        if dotted == "float":
+            return self.spelled(node)
+        if dotted not in callables():
+            raise self.refused(node, f"{dotted!r:.120} is no known tensor function")
+        return followed(Call(dotted, *self.arguments(node)))
+
+    def arguments(self, node: ast.Call) -> tuple[tuple[Expr, ...], tuple[tuple[str, Expr], ...]]:
+        if any(keyword.arg is None for keyword in node.keywords):
+            raise self.refused(node, f"{self.said(node)!r}: ** is not part of a graph")
+        kwargs = tuple((cast(str, keyword.arg), self.expr(keyword.value)) for keyword in node.keywords)
+        return tuple(map(self.expr, node.args)), kwargs
+
+    def device(self, node: ast.Call) -> Expr:
+        """`device("cuda:0")`, `device(type="cuda", index=0)`."""
+        args, kwargs = self.arguments(node)
+        given = dict(zip(("type", "index"), args, strict=False)) | dict(kwargs)
+        kind, index = given.pop("type", None), given.pop("index", Const(None))
+        if isinstance(kind, Device):
+            kind = Const(kind.name)
+        match kind, index:
+            case Const(value=str(text)), Const(value=None) if not given and (_DEVICE.fullmatch(text) or text == "meta"):
+                return Device(text)
+            case Const(value=str(text)), Const(value=int(number)) if not given and text in DEVICES and number >= 0:
+                return Device(f"{text}:{number}")
+        raise self.refused(node, f"{self.said(node)!r} is no device: write device(type='cuda', index=0)")
+
+    def slice_call(self, node: ast.Call) -> Expr:
+        args, kwargs = self.arguments(node)
+        if kwargs or not 1 <= len(args) <= 3:
+            raise self.refused(node, f"{self.said(node)!r}: slice takes one to three values")
+        none = Const(None)
+        start, stop, step = (none, *args, none) if len(args) == 1 else (*args, none)[:3]
+        return Slice(start, stop, step)
+
+    def spelled(self, node: ast.Call) -> Expr:
+        """`float("inf")` and its like."""
+        match node:
+            case ast.Call(args=[ast.Constant(value=str(text))], keywords=[]) if text.strip().lower() in SPELLED:
+                return Const(SPELLED[text.strip().lower()])
+        raise self.refused(node, f"{self.said(node)!r}: float() spells inf and nan alone, as float('-inf')")
+
+    def binary(self, node: ast.BinOp) -> Expr:
+        kind = type(node.op).__name__
+        if kind not in BINARY:
+            raise self.refused(node, f"the operator {kind} is not part of a graph")
+        made = Operation(kind, self.expr(node.left), self.expr(node.right))
+        self.check_growth(node, made)
+        return made
+
+    def check_growth(self, node: ast.BinOp, made: Operation) -> None:
+        """Raise where a text would grow to any size; numbers and lists are watched where they grow (`emit`)."""
+        for side in (made.left, made.right):
+            if isinstance(side, Const) and isinstance(side.value, str) and made.kind in ("Mult", "Mod"):
+                raise self.refused(node, f"{self.said(node)!r}: texts are not multiplied or filled in, in a graph")
+
+    def unary(self, node: ast.UnaryOp) -> Expr:
+        kind = type(node.op).__name__
+        if kind not in UNARY:
+            raise self.refused(node, f"the operator {kind} is not part of a graph")
+        made = self.expr(node.operand)
+        if kind == "USub" and isinstance(made, Const) and type(made.value) in (int, float):
+            return Const(-made.value)
+        return Unary(kind, made)
+
+    def compare(self, node: ast.Compare) -> Expr:
+        kind = type(node.ops[0]).__name__
+        if len(node.ops) > 1 or kind not in COMPARE:
+            raise self.refused(node, f"{self.said(node)!r}: a graph compares two values by ==, !=, <, <=, >, >=, is")
+        return Operation(kind, self.expr(node.left), self.expr(node.comparators[0]))
+
+    def subscript(self, node: ast.Subscript) -> Expr:
+        return Item(self.expr(node.value), self.expr(node.slice))
+
+    def slice(self, node: ast.Slice) -> Expr:
+        start, stop, step = (
+            Const(None) if each is None else self.expr(each) for each in (node.lower, node.upper, node.step)
+        )
+        return Slice(start, stop, step)
+
+    def items(self, node: ast.Tuple | ast.List) -> Expr:
+        return Items(tuple(map(self.expr, node.elts)), isinstance(node, ast.List))
+
+    def pairs(self, node: ast.Dict) -> Expr:
+        if any(key is None for key in node.keys):
+            raise self.refused(node, "** is not part of a graph")
+        keys = [self.expr(key) for key in node.keys if key is not None]
+        return Pairs(tuple(zip(keys, map(self.expr, node.values), strict=True)))
+
+    def dotted(self, node: ast.expr) -> str:
+        """`a.b.c` as a text, or '' where it is none."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+            if len(parts) > 8:
+                return ""
+        return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
+
+
+EXPRESSIONS: Mapping[type[ast.expr], Callable[[Reader, Any], Expr]] = {
+    ast.Constant: Reader.constant,
+    ast.Name: Reader.name,
+    ast.Attribute: Reader.attribute,
+    ast.Call: Reader.call,
+    ast.BinOp: Reader.binary,
+    ast.UnaryOp: Reader.unary,
+    ast.Compare: Reader.compare,
+    ast.Subscript: Reader.subscript,
+    ast.Slice: Reader.slice,
+    ast.Tuple: Reader.items,
+    ast.List: Reader.items,
+    ast.Dict: Reader.pairs,
+}
+
+
+# ------------------------------------------------------------------ devices as texts
+
+AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
+
+
+def followed(made: Call | Method) -> Call | Method:
+    """The call with the texts in it that name a device as Devices: `device="cuda"`, `x.to("cuda:0")`, `x.cuda()`."""
+    if isinstance(made, Method) and made.name in ("cuda", "cpu") and not made.kwargs and len(made.args) < 2:
+        return Method(made.of, "to", (Device(made.name, object=False),))
+    args = made.args
+    if (isinstance(made, Method) and made.name == "to") or (isinstance(made, Call) and made.target == AUTOCAST):
+        args = (*map(as_device, args[:1]), *args[1:])
+    kwargs = tuple((key, as_device(value) if key == "device" else value) for key, value in made.kwargs)
+    if isinstance(made, Method):
+        return Method(made.of, made.name, args, kwargs)
+    return Call(made.target, args, kwargs)
+
+
+def as_device(value: Expr) -> Expr:
+    """A text that names a device as a Device."""
+    match value:
+        case Const(value=str(text)) if _DEVICE.fullmatch(text):
+            return Device(text, object=False)
+    return value
+
+
+# ------------------------------------------------------------------ walking
+
+
+def expressions(value: Expr) -> Iterator[Expr]:
+    """An expression and all that it is made of, outermost first."""
+    yield value
+    for part in parts(value):
+        yield from expressions(part)
+
+
+def parts(value: Expr) -> Iterator[Expr]:
+    """The expressions that one is made of."""
+    match value:
+        case Const() | Name() | Torch() | Device():
+            return
+        case Items(items=items):
+            yield from items
+        case Pairs(pairs=pairs):
+            for pair in pairs:
+                yield from pair
+        case Call(args=args, kwargs=kwargs):
+            yield from args
+            yield from (item for _, item in kwargs)
+        case Method(of=of, args=args, kwargs=kwargs):
+            yield of
+            yield from args
+            yield from (item for _, item in kwargs)
+        case _:
+            for field in fields(value):
+                part = getattr(value, field.name)
+                if not isinstance(part, str):
+                    yield part
+
+
+def values_of(program: Program) -> Iterator[tuple[int, Expr]]:
+    """Every expression of a Program with its line; targets that are items among them."""
+    for line in program.lines:
+        if isinstance(line, Assign):
+            for target in line.targets:
+                yield from ((line.line, each) for each in expressions(target))
+        if isinstance(line, Augment):
+            yield from ((line.line, each) for each in expressions(line.target))
+        yield from ((line.line, each) for each in expressions(line.value))

@@ -1,0 +1,188 @@
+"""A Program run on tensors that have shapes and no values: to choose sizes, and to see which batch norm can train.
+
+The metadata says `data = [4]` of nearly every SymInt, whatever it was. Dynamo puts one before the tensor whose size it
+first is, so that tensor's sizes are the candidates, the example values of the constraints first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from backprint.sample.graphnet.code import Argument, Name, Program, values_of
+from backprint.sample.graphnet.emit import function_of
+from backprint.sample.graphnet.meta import Meta
+from backprint.sample.graphnet.training import NORMS, calls
+
+MOST_TRIES = 64
+
+
+# ------------------------------------------------------------------ numbers among the inputs
+
+
+def numbers_of(
+    program: Program, metas: Mapping[str, Meta], examples: Mapping[str, int]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The values of the arguments that are numbers, and what is to be said of them."""
+    numbers = [argument for argument in program.arguments if argument.kind.startswith("Sym")]
+    if not numbers:
+        return {}, ()
+    static = {size for each in metas.values() if "_parameters_" in each.name for size in each.shape}
+    choices = [candidates(argument, program.arguments, metas, examples, static) for argument in numbers]
+    names = [argument.name for argument in numbers]
+    first = dict(zip(names, (one[0] for one in spread(choices)), strict=True))
+    if not used(program, names):
+        return first, told(first, numbers, "nothing in the graph reads them")
+    cause = ""
+    for tried in itertools.islice(assignments(choices), MOST_TRIES):
+        given = dict(zip(names, tried, strict=True))
+        error = run_on_shapes(program, metas, given).error
+        if error is None:
+            return given, told(given, numbers, "the graph runs on shapes with them")
+        cause = cause or error
+    return first, told(first, numbers, f"the graph does not run on shapes alone: {cause}")
+
+
+def told(given: Mapping[str, Any], numbers: Sequence[Argument], why: str) -> tuple[str, ...]:
+    """The note on the numbers."""
+    said = ", ".join(f"{argument.name} = {given[argument.name]}" for argument in numbers)
+    return (f"numbers among the inputs: {said} ({why})",)
+
+
+def candidates(
+    argument: Argument,
+    arguments: Sequence[Argument],
+    metas: Mapping[str, Meta],
+    examples: Mapping[str, int],
+    static: set[int],
+) -> tuple[Any, ...]:
+    """What a number may be, the likeliest first."""
+    meta = metas.get(argument.name)
+    printed = meta.data[0] if meta is not None and meta.data else None
+    if argument.kind == "SymFloat":
+        return (float(printed) if printed is not None else 1.0,)
+    if argument.kind == "SymBool":
+        return (bool(printed),)
+    after = arguments[arguments.index(argument) + 1 :]
+    tensor = next((each for each in after if not each.kind.startswith("Sym")), None)
+    sizes = metas[tensor.name].shape if tensor is not None and tensor.name in metas else ()
+    is_size = argument.name[:1] in "su" and argument.name[1:].isdigit()
+    if not is_size or tensor is None:
+        kept = [] if printed is None else [int(printed)]
+        return tuple(dict.fromkeys([*kept, *examples.values(), 1, 2]))
+    known = set(examples.values())
+
+    def likely(place: int) -> tuple[bool, bool, bool, int]:
+        size = sizes[place]
+        return (size < 2, size not in known, size in static, -place if sizes.count(size) == 1 else place)
+
+    ordered = [sizes[place] for place in sorted(range(len(sizes)), key=likely)]
+    return tuple(dict.fromkeys([*ordered, *examples.values(), *([] if printed is None else [int(printed)]), 1]))
+
+
+def spread(choices: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The choices of each number, its likeliest first, where those before the same tensor are unlike each other.
+
+    Numbers before one tensor come in the order of its sizes.
+    """
+    made: list[tuple[Any, ...]] = []
+    start = 0
+    for _, group in itertools.groupby(choices):
+        same = list(group)
+        count = len(same)
+        made += [(same[place][place % len(same[place])], *same[place]) for place in range(count)]
+        start += count
+    return made
+
+
+def assignments(choices: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Every way to choose, the likeliest first."""
+    yield tuple(one[0] for one in spread(choices))
+    yield from itertools.product(*choices)
+
+
+def used(program: Program, names: Sequence[str]) -> bool:
+    """Whether a line computes with one of these names, rather than only naming it again."""
+    wanted = set(names)
+    for line in program.lines:
+        value = line.value
+        if isinstance(value, Name) and value.id in wanted:
+            for target in getattr(line, "targets", ()):
+                wanted |= {target.id} if isinstance(target, Name) else set()
+    return any(
+        isinstance(value, Name) and value.id in wanted and not renames(program, line)
+        for line, value in values_of(program)
+        if isinstance(value, Name)
+    )
+
+
+def renames(program: Program, number: int) -> bool:
+    """Whether a line only gives a value another name."""
+    return any(line.line == number and isinstance(line.value, Name) for line in program.lines)
+
+
+# ------------------------------------------------------------------ running on shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a run on shapes gave: what stopped it, and the lines whose batch norm has one value a channel."""
+
+    error: str | None
+    alone: tuple[int, ...] = ()
+
+
+def run_on_shapes(program: Program, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Probe:
+    """Run a Program on meta tensors; numbers and small constants that it reads have their values."""
+    alone: list[int] = []
+
+    def batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if x.dim() < 2 or x.numel() <= x.shape[1]:
+            alone.append(sys._getframe(1).f_lineno)
+        return torch.empty_like(x)
+
+    names = {argument.name: argument.name for argument in program.arguments}
+    extra = dict.fromkeys(NORMS, batch_norm)
+    try:
+        values = [given(argument, metas, numbers) for argument in program.arguments]
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            function_of(program, names, {}, "<shapes>", "meta", extra)(None, *values)
+    except Exception as error:  # a graph may raise anything where it has no values
+        return Probe(f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}", tuple(alone))
+    return Probe(None, tuple(alone))
+
+
+def given(argument: Argument, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Any:
+    """The argument of a run on shapes."""
+    if argument.name in numbers:
+        return numbers[argument.name]
+    meta = metas[argument.name]
+    dtype = getattr(torch, meta.dtype)
+    if not meta.shape and meta.data is not None:
+        return torch.tensor(meta.data[0], dtype=dtype)
+    return torch.empty(meta.shape, dtype=dtype, device="meta")
+
+
+def untrainable(program: Program, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Probe:
+    """The lines whose batch norm cannot train, because a channel has one value."""
+    return run_on_shapes(program, metas, numbers) if calls(program, NORMS) else Probe(None)
+
+
+def careful_batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Batch norm in training mode, in eval mode where a channel has one value."""
+    if x.numel() > math.prod(x.shape[1:2]):
+        return F.batch_norm(x, *args, **kwargs)
+    given = dict(
+        zip(("running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"), args, strict=False)
+    )
+    return F.batch_norm(x, **{**given, **kwargs, "training": False})

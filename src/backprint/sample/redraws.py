@@ -1,0 +1,139 @@
+"""One input, drawn again: another tensor that could stand in its place, to see what moves.
+
+A recipe that draws is drawn again. What is kept as it is (data, constants, tables) is disturbed, as definitely as its
+role allows: a float by a normal of its own spread, at least some per cent of its size; whole numbers change places, or
+become a neighbour where they are all alike; a mask changes in places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from backprint.sample import generator
+from backprint.sample.generator import Recipe
+from backprint.sample.recipe_json import FLOATS, INTEGERS
+from backprint.sample.recipes import RANDOM, bases_of, derive, make, redraw
+
+SHARE = 0.05
+"""How much of its size a float moves at least, where its recipe draws nothing."""
+
+LEAST = 5e-4
+"""How much a zero moves: what three printed digits leave open."""
+
+LARGE = 1e4
+"""A float beyond this stands for a masked place."""
+
+
+def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
+    """The inputs that can be drawn again alone: by the name of what has the memory, it and the views of it."""
+    found: dict[str, list[str]] = {}
+    for name, recipe in recipes.items():
+        if recipe.kind not in ("none", "sparse"):
+            found.setdefault(bases_of(recipe)[0] if recipe.kind == "view" else name, []).append(name)
+    return {name: tuple(names) for name, names in found.items() if name in recipes}
+
+
+def another(
+    name: str, recipes: Mapping[str, Recipe], made: Mapping[str, Tensor], seed: int
+) -> dict[str, Tensor] | None:
+    """Other values for a tensor and the views of it, by name; None where it knows no other."""
+    recipe = recipes[name]
+    fresh = make(redraw(recipe, seed)) if recipe.kind in RANDOM else None
+    if fresh is None or torch.equal(fresh, made[name]):
+        fresh = disturbed(made[name], derive(seed, name))
+    if fresh is None:
+        return None
+    base = whole(recipe, fresh)
+    views = units(recipes)[name]
+    return {view: base if view == name else generator.make(recipes[view], None, {name: base}) for view in views}
+
+
+def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
+    """A tensor laid out as its recipe says."""
+    if fresh.stride() == recipe.stride and fresh.untyped_storage().nbytes() >= recipe.extent * fresh.element_size():
+        return fresh
+    flat = torch.zeros(recipe.extent, dtype=fresh.dtype, device=fresh.device)
+    laid = flat.as_strided(recipe.shape, recipe.stride, recipe.offset)
+    return laid.copy_(fresh) if 0 not in recipe.stride else fresh
+
+
+def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
+    """Another tensor like this one; None where there is none."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.numel() == 0:
+        return None
+    source = torch.Generator("cpu").manual_seed(seed)
+    if tensor.is_complex():
+        found = floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
+        return torch.view_as_complex(found.contiguous()).to(tensor.device)
+    row = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": flips}.get(dtype)
+    return None if row is None else row(tensor.cpu(), source).to(tensor.device)
+
+
+def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
+    """A normal of the same mean and spread; a non-negative tensor stays so, and a mask stays one."""
+    wide = tensor.double()
+    masked = ~(wide.abs() < LARGE)  # NaN too
+    if bool(masked.any()):
+        return masks(tensor, masked, source)
+    spread = float(wide.std(correction=0))
+    size = float(wide.square().mean().sqrt())
+    std = max(spread, SHARE * size, 0.0) or LEAST
+    noise = torch.randn(wide.shape, generator=source, dtype=torch.float64)
+    if wide.numel() == 1:
+        noise = noise.sign() * (1 + noise.abs())
+    fresh = float(wide.mean()) + std * noise
+    if float(wide.min()) >= 0 and size:
+        fresh = fresh.abs().clamp_(min=float(wide.min()))
+    return fresh.to(tensor.dtype)
+
+
+def masks(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
+    """A mask of floats with some places open that were masked, and the other way round."""
+    turned = torch.rand(masked.shape, generator=source) < 0.25
+    closed = tensor[masked].flatten()[0]
+    fresh = torch.where(turned & masked, torch.zeros_like(tensor), tensor)
+    return torch.where(turned & ~masked, closed.expand_as(tensor), fresh) if not bool(masked.all()) else fresh
+
+
+def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
+    """The same numbers in other places; where all are alike, a neighbour in half of them."""
+    flat = tensor.flatten()
+    if bool((flat == flat[0]).all()):
+        step = 1 if int(flat[0]) == 0 else -1
+        turned = torch.rand(flat.shape, generator=source) < 0.5
+        turned[int(torch.randint(flat.numel(), (1,), generator=source))] = True
+        return torch.where(turned, flat + step, flat).to(tensor.dtype).reshape(tensor.shape)
+    fresh = flat[torch.randperm(flat.numel(), generator=source)]
+    return (flat.roll(1) if torch.equal(fresh, flat) else fresh).reshape(tensor.shape)
+
+
+def flips(tensor: Tensor, source: torch.Generator) -> Tensor:
+    """A quarter of the places turned."""
+    turned = torch.rand(tensor.shape, generator=source) < 0.25
+    turned.view(-1)[int(torch.randint(tensor.numel(), (1,), generator=source))] = True
+    return tensor ^ turned
+
+
+def neutral(tensor: Tensor, role: str, seed: int) -> Tensor:
+    """A tensor of this one's shape in a well-conditioned place, float64: weights that keep the scale of what they take.
+
+    What is positive stays so; masks, whole numbers and what is no float stay as they are.
+    """
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in FLOATS or tensor.numel() == 0:
+        return tensor
+    if not bool((tensor.abs() < LARGE).all()):
+        return tensor.double()
+    source = torch.Generator("cpu").manual_seed(seed)
+    if tensor.dim() >= 2 and role == "parameter":
+        scale = 1 / math.sqrt(max(1, tensor.numel() // tensor.shape[0]))
+        return (scale * torch.randn(tensor.shape, generator=source, dtype=torch.float64)).to(tensor.device)
+    fresh = torch.rand(tensor.shape, generator=source, dtype=torch.float64) + 0.5
+    if float(tensor.min()) < 0:
+        fresh = torch.randn(tensor.shape, generator=source, dtype=torch.float64) * 0.5
+    return fresh.to(tensor.device)

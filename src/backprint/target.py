@@ -1,0 +1,269 @@
+"""A TARGET: what a verb works on, as a text. `file.py:factory`, `package.module:factory`, or a folder with a sample.
+
+A GraphNet sample is built from its parsed code, with its own recipes. A Backprint sample is captured again from its
+saved forward, under the names and recipes that it has. This module stands beside the face: it joins reading and
+building with capture, for the command line and for corpora. It imports torch when a TARGET is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backprint.errors import SampleError, UsageError
+from backprint.graph.nouns import Capture
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A callable with its arguments: the recipes that these were made by, where there are any, and who asks, and why.
+
+    `requires_grad` is what to tell capture, `mode` what capture still has to do, `bytes` what the tensors take.
+    """
+
+    title: str
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    kind: str
+    recipes: Any = None
+    asks: tuple[tuple[str, str], ...] = ()
+    rests: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    requires_grad: Any = None
+    bytes: int = 0
+    mode: str | None = None
+    fake: bool = False
+
+
+def read_target(
+    text: Any, *, fake: bool = False, device: str | None = None, mode: str | None = None, trust: bool = False
+) -> Target:
+    """The Target that a text names. A factory is run, as importing it does; a sample is parsed, unless `trust` says so."""
+    place = Path(text)
+    if place.is_dir():
+        from backprint.sample.graphnet import is_graphnet
+
+        if is_graphnet(place):
+            return from_graphnet(place, fake, device, mode, trust)
+        if (place / "capture.json").exists():
+            return from_sample(place, fake, device, mode)
+        raise UsageError(
+            f"{place}: no sample: a GraphNet sample's folder has model.py and graph_net.json, one of ours capture.json"
+        )
+    return from_factory(str(text), fake, device, mode)
+
+
+def capture_target(target: Target, **options: Any) -> Capture:
+    """`bp.capture` of a Target: its own recipes become the Capture's, and only what they do not cover is fitted."""
+    from backprint.api import DEFAULTS, capture_made
+
+    unknown = sorted(set(options) - set(DEFAULTS))
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is no option of bp.capture; there are {', '.join(DEFAULTS)}")
+    given = {**DEFAULTS, "mode": target.mode, "fake": target.fake, **options}
+    if given["requires_grad"] is None:
+        given["requires_grad"] = target.requires_grad
+    if given["name"] is None and target.kind != "factory":
+        given["name"] = target.title
+    if bool(given["fake"]) is not target.fake:
+        raise UsageError(f"{target.title}: read the TARGET with fake={given['fake']}, as it is to be captured")
+    if target.kind != "factory":
+        given["mode"] = None  # it is in the code already
+    return capture_made(target.model, target.args, target.kwargs, given, target.recipes)
+
+
+def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Capture:
+    """`bp.capture` of a text or a path; it brings its own arguments along."""
+    given = dict(kwargs)
+    read = {key: given.pop(key) for key in ("device", "trust") if key in given}
+    if args or given:
+        raise UsageError(f"{text}: a TARGET brings its own inputs: pass none to bp.capture, only options")
+    target = read_target(text, fake=bool(options["fake"]), mode=options["mode"], **read)
+    return capture_target(target, **options)
+
+
+# ------------------------------------------------------------------ GraphNet's samples
+
+
+def from_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
+    """A GraphNet sample, built."""
+    from backprint.sample.graphnet import read
+    from backprint.sample.graphnet.build import build
+
+    sample = read(place, trust)
+    check_device(device)
+    with building(fake):
+        built = build(sample, device=device or "cpu", mode=mode, fake=fake)
+    return Target(
+        title=sample.name,
+        model=built.module,
+        args=(),
+        kwargs=built.inputs,
+        kind="graphnet",
+        recipes=built.recipes,
+        asks=built.asks,
+        rests=built.rests,
+        notes=built.notes,
+        requires_grad=tuple(name for name, _ in built.asks) or False,
+        bytes=built.bytes,
+        fake=fake,
+    )
+
+
+# ------------------------------------------------------------------ our own samples
+
+
+def from_sample(place: Path, fake: bool, device: str | None, mode: str | None) -> Target:
+    """A Backprint sample, to be captured again from its saved forward."""
+    from backprint.capture import frames
+    from backprint.replay.again import module_of
+    from backprint.sample.inputs import Inputs
+    from backprint.sample.load import load
+
+    capture = load(place)
+    if mode is not None:
+        raise UsageError(f"{place}: mode={mode!r} cannot be written into a saved graph: its operators have their mode")
+    if len(capture.pairs) != 1:
+        raise UsageError(
+            f"{place}: a sample of {len(capture.pairs)} pairs is captured again from its program, not from its forwards"
+        )
+    if fake:
+        raise UsageError(f"{place}: fake=True: a saved forward is captured again on the inputs that its recipes make")
+    if capture.recipes.missing:
+        raise SampleError(
+            f"{place}: it was saved without data, so there is no {capture.recipes.missing[0]!r} to run on"
+        )
+    check_device(device)
+    model, inputs, asks, rests = module_of(capture, device, frames.at)
+    recipes = capture.recipes.inputs if device in (None, "cpu") else None
+    size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    return Target(
+        title=capture.name,
+        model=model,
+        args=(),
+        kwargs=inputs,
+        kind="backprint",
+        recipes=recipes and Inputs(recipes.recipes, recipes.exact, recipes.seed),
+        asks=asks,
+        rests=rests,
+        requires_grad=tuple(name for name, _ in asks) or False,
+        bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
+    )
+
+
+# ------------------------------------------------------------------ factories
+
+
+def from_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
+    """What the factory of a TARGET gives: a callable, its arguments and keyword arguments; with `fake`, no values."""
+    factory = function_of(text)
+    with building(fake):
+        made = factory()
+    if isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0]):
+        model, args, *rest = made
+        kwargs = rest[0] if rest else {}
+        args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+        if isinstance(kwargs, dict):
+            check_device(device)
+            if device:
+                with building(fake):
+                    model, args, kwargs = moved(device, model, args, kwargs)
+            title = getattr(model, "__name__", type(model).__name__)
+            size = sum(tensor.nbytes for tensor in tensors_of(model, args, kwargs))
+            return Target(title, model, args, kwargs, "factory", bytes=size, mode=mode, fake=fake)
+    raise UsageError(f"{text}: the factory must give (model, args) or (model, args, kwargs), not {_kind(made)}")
+
+
+def tensors_of(*values: Any) -> list[Any]:
+    """The tensors among a model's state and its arguments, each once."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    leaves = tree_leaves(values)
+    found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    for leaf in leaves:
+        if isinstance(leaf, torch.nn.Module):
+            found += [*leaf.parameters(), *leaf.buffers()]
+    return list({id(tensor): tensor for tensor in found if tensor.layout is torch.strided}.values())
+
+
+def building(fake: bool) -> Any:
+    """Where nothing that is made is allocated, if `fake` says so."""
+    if not fake:
+        return contextlib.nullcontext()
+    from backprint.api import fake as world
+
+    return world()
+
+
+def check_device(device: str | None) -> None:
+    """Raise unless tensors can be made on this device."""
+    if device is None:
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # no such device; not in this build of torch
+        raise UsageError(f"--device {device}: {str(error).splitlines()[0][:200]}") from error
+
+
+def moved(device: str, *values: Any) -> Any:
+    """Models and tensors on a device."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)
+
+
+def _kind(value: Any) -> str:
+    return (
+        f"({', '.join(type(item).__name__ for item in value)})"
+        if isinstance(value, tuple)
+        else f"a {type(value).__name__}"
+    )
+
+
+def function_of(text: str) -> Callable[..., Any]:
+    """The function that `file.py:name` or `package.module:name` names. This runs the file, as importing it does."""
+    place, colon, name = text.rpartition(":")
+    if not colon or not name.isidentifier():
+        raise UsageError(
+            f"{text!r} is no TARGET: write file.py:factory, package.module:factory, or the folder of a sample"
+        )
+    module = from_file(Path(place)) if place.endswith(".py") else from_name(place)
+    found = getattr(module, name, None)
+    if not callable(found):
+        names = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+        raise UsageError(f"{place} has no function {name!r}; it has {names[:300] or 'none'}")
+    return found
+
+
+def from_file(path: Path) -> Any:
+    """A Python file as a module, its folder importable as for a script."""
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path}: Python cannot import it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def from_name(name: str) -> Any:
+    """A module by its dotted name, seen from the current folder."""
+    sys.path.insert(0, "")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{name}: no module {error.name!r} (the current folder is searched first)") from error
