@@ -20,7 +20,7 @@ from torch import Tensor
 from backprint import api, settings
 from backprint.errors import BackprintError, RefusedError
 from backprint.graph.cuts import Piece, plan
-from backprint.graph.fixed import at_capture, used
+from backprint.graph.fixed import at_capture, held_constant, live, used
 from backprint.graph.links import results
 from backprint.graph.nouns import (
     Capture,
@@ -106,8 +106,12 @@ def split(capture: Capture, by: str, data: str = "seed") -> Split:
 
 
 def fixed_pair(pair: Pair) -> Pair:
-    """A Pair at the sizes of its capture."""
-    return Pair(pair.name, at_capture(pair.forward), at_capture(pair.backward) if pair.backward is not None else None)
+    """A Pair at the sizes of its capture, with the numbers that guards hold in their places."""
+    return Pair(
+        pair.name,
+        held_constant(at_capture(pair.forward)),
+        at_capture(pair.backward) if pair.backward is not None else None,
+    )
 
 
 def played_parts(capture: Capture) -> list[Played]:
@@ -379,6 +383,7 @@ def whole_part(pair: Pair, part: Part, saved: Sequence[str], edge: Border) -> Pa
 def derived(forward: Graph, edge: Border, part: Part, share: Sought, title: str) -> Pair:
     """A part whose forward is captured again, under its own names."""
     graph = forward_graph(forward, part, edge.names, (), specs_of(forward), title)
+    graph = live(replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard)))
     module = to_fx(graph)
     asked = {edge.names.of(local) if local in part.gives else "" for local in share.tangents}
     asked |= {port.name for port, value in part.results if isinstance(value, Ref) and value.name in share.tangents}

@@ -85,28 +85,31 @@ def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
 
 
 def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
-    """`module:DEPTH`: a piece for each module that the steps come from, its path cut to so many parts."""
+    """`module:DEPTH`: a piece for each module that the steps come from, its path cut to so many parts; what the model
+    does itself between its modules are pieces too. A step of no known line is where the
+    parameter that it takes is, else with the one before."""
     depth = number(what, "module", 1, 64) if what else 64
-    runs: list[tuple[int, str]] = []
     needed = {step.name for step in ahead(graph).steps}
+    owners = {
+        port.local: port.name.rpartition(".")[0] for port in (*graph.by_role("parameter"), *graph.by_role("buffer"))
+    }
+    runs: list[tuple[int, str]] = []
     for index, step in enumerate(graph.steps):
-        if step.name not in needed:
-            continue
-        path = ".".join(step.source.module.split(".")[:depth]) if step.source and step.source.module else ""
-        if path and (not runs or runs[-1][1] != path):
-            if runs and not runs[-1][1]:
-                runs[-1] = (runs[-1][0], path)
-            else:
+        owner = next((owners[name] for name in used(step) if name in owners), None)
+        path = step.source.module if step.source is not None else owner
+        if step.name in needed and path is not None:
+            path = ".".join(path.split(".")[:depth]) or ITSELF
+            if not runs or runs[-1][1] != path:
                 runs.append((index, path))
-        elif not runs:
-            runs.append((0, ""))
     if len(runs) < 2:
         raise UsageError("--by module: the steps of this forward come from one module; cut it by range or saved")
     starts = [0, *(start for start, _ in runs[1:])]
     stops = [*starts[1:], len(graph.steps)]
-    return tuple(
-        Piece(start, stop, label or "the rest") for start, stop, (_, label) in zip(starts, stops, runs, strict=True)
-    )
+    return tuple(Piece(start, stop, label) for start, stop, (_, label) in zip(starts, stops, runs, strict=True))
+
+
+ITSELF = "(itself)"
+"""What a piece is called whose steps are in no module below the model."""
 
 
 def by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:

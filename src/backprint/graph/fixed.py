@@ -51,6 +51,18 @@ def at_capture(graph: Graph) -> Graph:
     return replace(graph, inputs=ports, steps=tuple(steps), outputs=outputs, results=results, symbols=())
 
 
+def held_constant(graph: Graph) -> Graph:
+    """The graph with the numbers that its guards hold where the numbers were, from each guard on."""
+    constants: dict[str, Value] = {}
+    steps = []
+    for step in graph.steps:
+        steps.append(step if step.is_guard else mapped(step, lambda name: constants.get(name, Ref(name))))
+        if step.target == "assert_equal" and isinstance(step.args[0], Ref):
+            constants[step.args[0].name] = step.args[1]
+    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
+    return replace(graph, steps=tuple(steps), results=results)
+
+
 def port_at(port: Port, sizes: Mapping[str, int]) -> Port:
     """A port at sizes."""
     return replace(port, spec=at(port.spec, sizes))

@@ -35,6 +35,7 @@ from backprint.graph.nouns import (
     operators,
     refs,
 )
+from backprint.graph.text import show_step
 
 FOLLOWS = ("operator.getitem", "aten.detach.default", "aten.alias.default")
 """Steps that stay with what they are of: an item of a result, and another name for it."""
@@ -90,6 +91,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[Part, ...]:
             if home.get(name, -1) != index:
                 taken[index][name] = None
     check_updates(kept, home, stands)
+    check_numbers(graph, home, taken)
     owner = dict(home)
     for index, names in taken.items():
         for name in names:
@@ -146,6 +148,18 @@ def given(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(replace(part, gives=tuple(gives[part.index])) for part in parts)
 
 
+def check_numbers(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Mapping[str, None]]) -> None:
+    """Refuse to hand a number that the forward reads from a tensor over a border: parts take tensors."""
+    specs = {step.name: step.spec for step in graph.steps}
+    for names in taken.values():
+        for name in names:
+            if name in home and not isinstance(specs[name], TensorSpec):
+                raise RefusedError(
+                    f"{name!r} is no tensor, and a cut parts it from the steps that take it: cut before it or after "
+                    "them"
+                )
+
+
 def check_updates(steps: Sequence[tuple[int, Step]], home: Mapping[str, int], stands: Sequence[int]) -> None:
     """Refuse to part an update in place from the value that it changes."""
     for (_, step), index in zip(steps, stands, strict=True):
@@ -184,7 +198,7 @@ def backward_of(pair: Pair, part: Part, home: Mapping[str, int], flow: Flow) -> 
     assert backward is not None
     steps = {step.name: step for step in backward.steps if not step.is_guard}
     ports = {port.local: port for port in backward.inputs}
-    saved_as = saved_values(pair)
+    saved_as, again = saved_values(pair), recomputed(pair)
     wanted = list(flow.gradients.values())
     seen: set[str] = set()
     saved: dict[str, None] = {}
@@ -195,8 +209,7 @@ def backward_of(pair: Pair, part: Part, home: Mapping[str, int], flow: Flow) -> 
         seen.add(name)
         if name in steps:
             step = steps[name]
-            again = step.echo.names[0] if step.echo and step.echo.kind == "recomputes" else ""
-            if again in home and home[again] < part.index:
+            if home.get(again.get(name, ""), part.index) < part.index:
                 saved[name] = None
                 continue
             wanted += used(step)
@@ -220,6 +233,34 @@ def saved_values(pair: Pair) -> dict[str, str]:
         for port, result in zip(forward.outputs, forward.results, strict=True)
         if port.role == "saved" and isinstance(result, Ref)
     }
+
+
+def recomputed(pair: Pair) -> dict[str, str]:
+    """The backward's values that are the forward's, made again: by what they are made of, and the forward's names."""
+    forward, backward = pair.forward, pair.backward
+    assert backward is not None
+    known = {call(step, {}): step.name for step in forward.steps if remakes(step)}
+    saved_as = saved_values(pair)
+    found = {
+        port.local: saved_as[port.name] for port in backward.inputs if port.name in saved_as and port.role == "saved"
+    }
+    made: dict[str, str] = {}
+    for step in backward.steps:
+        same = known.get(call(step, found)) if remakes(step) and set(used(step)) <= found.keys() else None
+        if same is not None:
+            found[step.name] = made[step.name] = same
+    return made
+
+
+def remakes(step: Step) -> bool:
+    """Whether a step gives the same each time it runs: no guard, nothing that draws or changes something."""
+    return not step.is_guard and not set(operators().get(step.target, "")) & {"r", "m"}
+
+
+def call(step: Step, called: Mapping[str, str]) -> str:
+    """What a step computes, as text, with values under other names."""
+    other = mapped(step, lambda name: Ref(called.get(name, name)))
+    return show_step(replace(other, name="_", spec=None))
 
 
 def strays(steps: Sequence[Step], part: Part, home: Mapping[str, int]) -> Iterator[str]:
@@ -295,9 +336,7 @@ def saved_side(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], ..
             port = ports[local]
             found.append((Port(port.name, "saved", port.spec), given[port.name]))
         elif local in steps:
-            again = steps[local].echo
-            assert again is not None
-            found.append((Port(local, "saved", steps[local].spec), Ref(again.names[0])))
+            found.append((Port(local, "saved", steps[local].spec), Ref(recomputed(pair)[local])))
     return tuple(found)
 
 
