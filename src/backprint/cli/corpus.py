@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from backprint.corpus.run import Plan
 
-OTHERS: tuple[str, ...] = ("report", "dedup")
+OTHERS: tuple[str, ...] = ("report", "dedup", "split")
 """Verbs that have a file of their own, `corpus_NAME.py`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
