@@ -85,12 +85,16 @@ OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=c
 )  # fmt: skip
 @click.option("--device", help="Where samples run; else the CPU.")
 @click.option("--trust", is_flag=True, help="Run the code of a sample that the parser refuses.")
+@click.option(
+    "--layout", type=click.Choice(["backprint", "graphnet"]), default="backprint", show_default=True,
+    help="graphnet: train_forward/, train_backward/ and eval_forward/ in OUT as well.",
+)  # fmt: skip
 @options
 def backward(
-    source: Path, out: Path, mode: str, engine: str, data: str, device: str | None, trust: bool, **rest: Any
+    source: Path, out: Path, mode: str, engine: str, data: str, device: str | None, trust: bool, layout: str, **rest: Any
 ) -> None:
     """Capture, prove and save the forward and backward of every sample below SRC."""
-    chosen = {"mode": mode, "engine": engine, "data": data, "device": device, "trust": trust}
+    chosen = {"mode": mode, "engine": engine, "data": data, "device": device, "trust": trust, "layout": layout}
     carry_out("backward", source, out, chosen, **rest)
 
 

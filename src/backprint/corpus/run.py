@@ -28,7 +28,7 @@ from backprint.corpus.find import find
 from backprint.corpus.ledger import FORMAT, NAME, Ledger, checked, finite, place_of, source_of, take_up
 from backprint.corpus.limits import Limits
 from backprint.corpus.pool import Event, Executor, Outcome, Pool, Stage, remove
-from backprint.corpus.task import Task, failure
+from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
 from backprint.errors import UsageError
 
@@ -326,6 +326,7 @@ class Run:
             if kept:
                 said = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **finite(row)}
                 (kept / RESULT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+                plant(kept / TREES, self.plan.out)
             settle(kept, place)
             if row["verdict"] == "failed" and event.log:
                 keep_log(self.plan.out, task.id, event.log)
@@ -362,6 +363,17 @@ def settle(staged: Path | None, place: Path) -> None:
         for entry in sorted(staged.iterdir(), key=lambda entry: entry.name == RESULT):
             remove(place / entry.name)
             os.rename(entry, place / entry.name)
+
+
+def plant(trees: Path, out: Path) -> None:
+    """Put what a sample has in trees beside the samples into its places there, each in one rename."""
+    for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
+        for mark in sorted(tree.rglob("graph_net.json")):
+            place = out / mark.parent.relative_to(trees)
+            remove(place)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(mark.parent, place)
+    remove(trees)
 
 
 def keep_log(out: Path, id: str, text: str) -> None:

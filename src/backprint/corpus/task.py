@@ -13,6 +13,10 @@ from backprint.corpus.find import escape
 from backprint.errors import SampleError
 
 
+TREES = "trees"
+"""The folder in a sample's staging whose subfolders are trees beside the samples: `trees/NAME/X` becomes `OUT/NAME/X`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One sample to work on: its id in the ledger, the folder it is in, and what is known of it. Plain, as JSON is."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from backprint.corpus.clock import current, stage
 from backprint.corpus.find import GRAPHNET
-from backprint.corpus.task import Task, failure, one_line
+from backprint.corpus.task import TREES, Task, failure, one_line
 from backprint.errors import BackprintError, SampleError, UsageError
 
 Row = dict[str, Any]
@@ -122,7 +122,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     mode = None if task.kind == "backprint" else options["mode"]  # a saved graph has its own
     with stage("read"), absent_files(task):
         target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
-    asks = {"requires_grad": ()} if options["forward"] else {}
+    asks = {"requires_grad": False} if options["forward"] else {}
     with stage("capture"):
         made = capture_target(target, engine="aot" if fake else options["engine"], fake=fake, **asks)
     with stage("save"):  # which proves it first
@@ -132,8 +132,18 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
         if stored.verdict is None:
             raise SampleError(f"{staging}: was saved without a verdict")
         row = described(made) | judged(stored.verdict)
+    if options["layout"] == "graphnet" and row["verdict"] not in ("wrong", "failed"):
+        with stage("layout"):
+            source = task.path if task.kind == "graphnet" else None
+            bp.write_layout(made, staging / TREES, tree_name(task.id), source)
     asked = [[name, why] for name, why in target.asks]
     return row | {"mode": mode, "asks": asked, "notes": [*map(one_line, target.notes), *row["notes"]]}
+
+
+def tree_name(id: str) -> str:
+    """A sample's id as a path that GraphNet's tools can take; what they cannot is replaced, and told apart by a hash."""
+    plain = re.sub(r"[^A-Za-z0-9_.@+,=/-]", "_", id)
+    return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager
@@ -175,7 +185,7 @@ def power(task: Task, options: Options, staging: Path) -> Row:
 
 CAPTURING: Options = {
     "mode": "train", "engine": "auto", "data": "seed", "device": None, "trust": False, "fake": False, "forward": False,
-    "weigh": True,
+    "weigh": True, "layout": "backprint",
 }  # fmt: skip
 
 INSTEAD: Mapping[str, Options] = {"out of memory": {"fake": True, "weigh": False}, "too large": {"weigh": False}}
