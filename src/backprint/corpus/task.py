@@ -12,7 +12,6 @@ from typing import Any
 from backprint.corpus.find import escape
 from backprint.errors import SampleError
 
-
 TREES = "trees"
 """The folder in a sample's staging whose subfolders are trees beside the samples: `trees/NAME/X` becomes `OUT/NAME/X`."""
 

@@ -108,6 +108,7 @@ def on_cpu(options: Options) -> bool:
 def backward(task: Task, options: Options, staging: Path) -> Row:
     """Read a sample, capture its forward and backward, prove and save them."""
     import backprint as bp
+    from backprint.api import write_layout
     from backprint.target import capture_target, read_target
 
     needed = NEEDED * weight(task.path) if options["weigh"] else 0
@@ -135,7 +136,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     if options["layout"] == "graphnet" and row["verdict"] not in ("wrong", "failed"):
         with stage("layout"):
             source = task.path if task.kind == "graphnet" else None
-            bp.write_layout(made, staging / TREES, tree_name(task.id), source)
+            write_layout(made, staging / TREES, tree_name(task.id), source)
     asked = [[name, why] for name, why in target.asks]
     return row | {"mode": mode, "asks": asked, "notes": [*map(one_line, target.notes), *row["notes"]]}
 
