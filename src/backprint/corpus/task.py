@@ -13,7 +13,7 @@ from backprint.corpus.find import escape
 from backprint.errors import SampleError
 
 TREES = "trees"
-"""The folder in a sample's staging whose subfolders are trees beside the samples: `trees/NAME/X` becomes `OUT/NAME/X`."""
+"""The folder of a sample's staging that holds trees beside the samples: `trees/NAME/X` becomes `OUT/NAME/X`."""
 
 
 @dataclass(frozen=True, slots=True)

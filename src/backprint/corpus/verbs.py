@@ -142,7 +142,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
 
 
 def tree_name(id: str) -> str:
-    """A sample's id as a path that GraphNet's tools can take; what they cannot is replaced, and told apart by a hash."""
+    """A sample's id as a path that GraphNet's tools take: other letters are replaced, and a hash tells them apart."""
     plain = re.sub(r"[^A-Za-z0-9_.@+,=/-]", "_", id)
     return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
