@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -13,11 +14,15 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from corpora import VERBS, corpus, rows
+from rich.console import Console
 
 import backprint as bp
 from backprint.cli import main
 from backprint.cli.corpus import command
 from backprint.corpus.ledger import COLUMNS
+from backprint.corpus.pool import Stage
+from backprint.corpus.progress import Bars
+from backprint.corpus.run import Begun, Written
 
 
 def backprint(*arguments: object) -> Result:
@@ -87,6 +92,24 @@ def test_verify_proves_from_the_files_alone(ours: Path, tmp_path: Path) -> None:
     assert (done.exit_code, row["verdict"]) == (1, "wrong")
 
 
+@pytest.mark.parametrize(
+    ("verb", "verdicts"),
+    [
+        ("power", {"bitwise"}),
+        ("capture", {"bitwise"}),
+        ("forward", {"undifferentiable"}),
+    ],
+)
+def test_the_other_verbs_of_the_table(ours: Path, tmp_path: Path, verb: str, verdicts: set[str]) -> None:
+    done = backprint("corpus", "run", verb, ours, "-o", tmp_path / "out", "--only", "nets/*", "--jobs", 1)
+    assert done.exit_code == 0
+    found = rows(tmp_path / "out")
+    assert {row["verdict"] for row in found.values()} == verdicts
+    assert (tmp_path / "out/nets/small/capture.json").exists() == (verb != "power")
+    if verb == "power":
+        assert all(row["power"] > 1 and row["stages"]["power"] > 0 for row in found.values())
+
+
 def test_status_says_how_a_run_stands(tmp_path: Path) -> None:
     source = corpus(tmp_path / "src", ["a/good", "a/raise", "b/two\nlines", "b/exit"])
     backprint("corpus", "run", f"{VERBS}:act", source, "-o", tmp_path / "out", "--jobs", 2)
@@ -113,10 +136,27 @@ def test_without_a_terminal_it_says_a_line_for_what_is_not_good(tmp_path: Path) 
     assert re.search(r"2/2 samples, [\d.]+/[sh]: 1 bitwise, 1 failed\n", done.stderr)
 
 
+def test_on_a_terminal_it_shows_bars_counts_workers_and_failures() -> None:
+    bars = Bars()
+    for event in (
+        Begun(10, 4),
+        Written({"id": "a", "worker": "worker 0", "verdict": "bitwise"}),
+        Stage("nets/b", "worker 0", "capture"),
+        Written({"id": "c", "worker": "worker 1", "verdict": "failed", "cause": "timeout", "detail": "after 3 s"}),
+    ):
+        bars.tally.take(event)
+    console = Console(file=io.StringIO(), width=120)
+    console.print(bars.picture())
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"━+ .*6/10 samples, [\d.]+/s, [\d.e-]+ s left: 1 bitwise, 1 failed", said)
+    assert "worker 0 capture 0 s nets/b" in said
+    assert "c: failed (timeout: after 3 s)" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "sideways", "SRC"], "'sideways' is no verb: backward, capture, forward, verify"),
+        (["run", "sideways", "SRC"], "'sideways' is no verb: backward, capture, forward, verify, power"),
         (["run", "absent.py:f", "SRC"], "absent.py: no such file"),
         (["run", "backward", "SRC", "--set", "colour=green"], "backward takes no option 'colour'; it takes mode"),
         (["run", "backward", "SRC", "--set", "green"], "write NAME=VALUE"),

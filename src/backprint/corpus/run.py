@@ -210,7 +210,7 @@ def search(plan: Plan, ledger: Ledger) -> None:
 
 def adopt(out: Path, ledger: Ledger, name: str) -> None:
     """Samples that were put in their place before the ledger could say so."""
-    for row in list(ledger.rows("state = 'running'")):
+    for row in list(ledger.rows("state != 'done' and attempts > 0")):
         try:
             said = json.loads((place_of(out, row) / RESULT).read_bytes())
         except (OSError, ValueError):

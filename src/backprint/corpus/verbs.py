@@ -160,6 +160,19 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
         return row | judged(verdict_json(bp.verify(capture)[-1]))
 
 
+def power(task: Task, options: Options, staging: Path) -> Row:
+    """How far a sample's results move when its inputs are drawn again; its verdict is the one that it has."""
+    import backprint as bp
+
+    with stage("read"):
+        capture = bp.load(task.path, allow=tuple(options["allow"]))
+        stored = capture.verdict or {"verdict": "unproven", "detail": "was saved without a verdict"}
+    with stage("power"):
+        found = bp.power(capture, options["inputs"], seconds=options["seconds"])
+    silent = [f"{side} depends on {name}, and does not show it" for name, side in found.silent]
+    return described(capture) | judged(stored) | {"power": found.value, "vacuous": list(found.vacuous), "notes": silent}
+
+
 CAPTURING: Options = {
     "mode": "train", "engine": "auto", "data": "seed", "device": None, "trust": False, "fake": False, "forward": False,
     "weigh": True,
@@ -173,8 +186,9 @@ VERBS: Mapping[str, Verb] = {
     "capture": Verb(backward, warm, {**CAPTURING, "mode": None}, INSTEAD),
     "forward": Verb(backward, warm, {**CAPTURING, "mode": "eval", "forward": True}, INSTEAD),
     "verify": Verb(verify, warm, {"allow": []}),
+    "power": Verb(power, warm, {"allow": [], "inputs": "own", "seconds": None}),
 }
-"""`capture` takes the modes as the sample has them, `forward` asks for no gradients. `power` has its row here too."""
+"""`capture` takes the modes as the sample has them, `forward` asks for no gradients."""
 
 
 # ------------------------------------------------------------------ how large a sample is before it is read
