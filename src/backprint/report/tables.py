@@ -260,11 +260,17 @@ def undifferentiable(done: Sequence[Sample]) -> Table:
     return Table("Undifferentiable", note, columns("sample:name why"), tuple(rows))
 
 
+OWN = re.compile(
+    r"(?P<quote>['\"`]).*?(?P=quote)"  # what is quoted,
+    r"|\b[A-Za-z_]\w*(\.\w+)+|\b[su]\d+\b|\b[Ll]_\w+"  # names with a path, symbols, GraphNet's names,
+    r"|(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?"  # and numbers
+)
+"""What in a note is of one sample alone."""
+
+
 def kind_of(note: str) -> str:
-    """A note without what is of one sample alone: numbers and quoted names become dots."""
-    text = re.sub(r"(['\"`]).*?\1", "…", one_line(note))
-    text = re.sub(r"(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?", "…", text)
-    return re.sub(r"…(, …)+", "…", text)
+    """A note without what is of one sample alone: numbers and names become dots."""
+    return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
 
 
 def notes(run: Run, ids: Collection[str]) -> Table:
