@@ -216,7 +216,7 @@ def test_a_fake_capture_has_no_power() -> None:
 
 
 def test_an_unknown_choice_of_inputs_is_refused() -> None:
-    with pytest.raises(bp.UsageError, match="neither 'own' nor 'all'"):
+    with pytest.raises(bp.UsageError, match="none of quick, own, all"):
         bp.power(captured(net(), IMAGE), "some")
 
 
@@ -227,11 +227,11 @@ def test_an_unknown_choice_of_inputs_is_refused() -> None:
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two samples: one that is alive, one whose ReLUs are dead."""
     folder = tmp_path_factory.mktemp("power")
-    captured(net(), IMAGE, name="alive").save(folder / "alive")
+    captured(net(), IMAGE, name="alive").save(folder / "alive", power="own")
     dead = net(train=False)
     with torch.no_grad():
         dead[1].bias.fill_(-100)
-    captured(dead, IMAGE, name="dead").save(folder / "dead")
+    captured(dead, IMAGE, name="dead").save(folder / "dead", power="own")
     return folder
 
 
@@ -248,6 +248,15 @@ def test_a_sample_keeps_its_power(samples: Path) -> None:
     assert dead["powers"]["redrawn"]["input input"]["silent"] == ["forward", "backward"]
     assert "gradient 0.weight" in dead["vacuous"]
     assert dead["power"] == 0
+
+
+def test_a_save_looks_once_where_nothing_else_is_asked(tmp_path: Path) -> None:
+    capture = captured(net(), IMAGE)
+    verdict = bp.load(capture.save(tmp_path / "quick")).verdict
+    assert list(verdict["powers"]["redrawn"]) == ["inputs"]
+    assert (verdict["vacuous"], verdict["powers"]["of"]) == ([], 0)
+    with pytest.raises(bp.UsageError, match="power='much' is none of 'quick', 'own', 'all'"):
+        capture.save(tmp_path / "much", power="much")
 
 
 def test_a_sample_of_before_is_read_without(samples: Path, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     mode = None if task.kind == "backprint" else options["mode"]  # a saved graph has its own
     with stage("read"), absent_files(task):
         target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
-    asks = {"requires_grad": ()} if options["forward"] else {}
+    asks = {"requires_grad": False} if options["forward"] else {}
     with stage("capture"):
         made = capture_target(target, engine="aot" if fake else options["engine"], fake=fake, **asks)
     with stage("save"):  # which proves it first

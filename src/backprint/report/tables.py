@@ -213,7 +213,12 @@ def slowest(done: Sequence[Sample]) -> Table:
     return Table("Slowest", "", columns(heads), tuple(rows))
 
 
-BANDS = ((1.0, "under 1: some result does not move"), (10.0, "1 to 10"), (1e3, "10 to 1,000"), (float("inf"), "above"))
+BANDS = (
+    (1.0, "under 1: some result does not move"),
+    (10.0, "1 to 10"),
+    (1e3, "10 to 1,000"),
+    (float("inf"), "1,000 and more"),
+)
 
 
 def power(done: Sequence[Sample]) -> Table:
@@ -323,7 +328,7 @@ def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
         alike = "graphs" if group[0].forward_hash else "source"
         rows.append((group[0].id, alike, len(group), found, some([sample.id for sample in group[1:]])))
     together = sum(len(group) - 1 for group in several(groups))
-    note = f"{together:,} samples are duplicates of {len(rows):,} others: the same graphs or, without any, source."
+    note = f"The same graphs or, where there are none, the same source: {together:,} more than one of each."
     return Table("Duplicates", note, columns("first:name same samples:count verdicts the_others"), tuple(rows))
 
 
