@@ -1,17 +1,22 @@
 """What a corpus run costs besides its samples: 10,000 synthetic ones with a verb that does next to nothing.
 
-    python benchmarks/corpus.py [COUNT] [JOBS]
+    python benchmarks/corpus.py [COUNT] [JOBS] [--executor ray]
 
-Prints, for each tenth of the way, the samples a second, the parent's memory and the ledger's size. The first two have
-to stay as they are, the last grows by as much each time.
+With `ray`, on a cluster of three nodes of one core each on this machine's loopback address. Prints, for each tenth of
+the way, the samples a second, the parent's memory and the ledger's size. The first two have to stay as they are, the
+last grows by as much each time.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import contextlib
+import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from backprint.corpus.ledger import NAME
 from backprint.corpus.limits import GIB, Limits, cores
@@ -26,7 +31,7 @@ def verb(task, options, staging):
 """
 
 
-def main(count: int, jobs: int) -> None:
+def main(count: int, jobs: int, executor: str) -> None:
     """Make the corpus, run, tell."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -52,11 +57,43 @@ def main(count: int, jobs: int) -> None:
                     print(f"| {done:,} | {rate:.0f} | {memory:.1f} | {size / 2**20:.1f} |", flush=True)
                     last = now
 
-        started = time.perf_counter()
-        run(Plan(f"{folder / 'verb.py'}:verb", folder / "samples", out), Limits(memory=GIB), jobs, watcher=watch)
+        plan = Plan(f"{folder / 'verb.py'}:verb", folder / "samples", out)
+        with EXECUTORS[executor](plan.verb) as elsewhere:
+            started = time.perf_counter()
+            run(plan, LIMITS, jobs, watcher=watch, executor=elsewhere)
         print(f"{count:,} samples, {jobs} workers: {time.perf_counter() - started:.1f} s with the search")
 
 
+@contextlib.contextmanager
+def here(verb: str) -> Iterator[None]:
+    """This machine's pool."""
+    yield
+
+
+@contextlib.contextmanager
+def on_ray(verb: str) -> Iterator[Any]:
+    """A cluster of three nodes, for as long as it is needed."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    from ray.cluster_utils import Cluster as Nodes
+
+    from backprint.corpus.ray import cluster
+
+    node = {"num_cpus": 1, "object_store_memory": 100 << 20, "memory": 2 * GIB, "node_ip_address": "127.0.0.1"}
+    nodes = Nodes(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    try:
+        for _ in range(2):
+            nodes.add_node(**node)
+        yield cluster(nodes.address, verb, {}, (LIMITS.timeout, 1.0, None))[1]
+    finally:
+        nodes.shutdown()
+
+
+LIMITS = Limits(memory=GIB)
+EXECUTORS = {"pool": here, "ray": on_ray}
+
 if __name__ == "__main__":
-    numbers = [int(text) for text in sys.argv[1:]]
-    main(*(numbers + [10_000, cores()][len(numbers) :]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("count", nargs="?", type=int, default=10_000)
+    parser.add_argument("jobs", nargs="?", type=int, default=cores())
+    parser.add_argument("--executor", choices=EXECUTORS, default="pool")
+    main(**vars(parser.parse_args()))

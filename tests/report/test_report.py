@@ -153,15 +153,20 @@ def test_which_inputs_ask_is_summed_up_by_reason(out: Path) -> None:
     ]
 
 
-def test_notes_that_differ_in_numbers_and_names_are_one_line(tmp_path: Path) -> None:
-    said = "3 constants are printed as 0.000000 in 'L_x_'", "12 constants are printed as 0.000000 in 'L_self_w'"
-    out = ledger(
-        tmp_path / "out",
-        [{"id": "a", "notes": [said[0], "batch_norm is in training"]}, {"id": "b", "notes": [said[1]]}],
-    )
-    rows = table(report(Run(out)), "Notes")
-    assert [(row["samples"], row["for example"], row["which said"]) for row in rows] == [
-        (2, "a", said[0]),
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("3 constants are printed as 0.000000 in 'L_x_'", "12 constants are printed as 0.000000 in 'L_w_'"),
+        ("drawn with one that prints so: convs.0.bias, convs.1.bias, …", "drawn with one that prints so: encoder.bias"),
+        ("numbers among the inputs: s1 = 224", "numbers among the inputs: s53 = 7"),
+        ("mode train: 53 batch_norm changed", "mode train: 1 batch_norm changed"),
+    ],
+)
+def test_notes_that_differ_in_numbers_and_names_are_one_line(tmp_path: Path, left: str, right: str) -> None:
+    rows = [{"id": "a", "notes": [left, "batch_norm is in training"]}, {"id": "b", "notes": [right]}]
+    found = table(report(Run(ledger(tmp_path / "out", rows))), "Notes")
+    assert [(row["samples"], row["for example"], row["which said"]) for row in found] == [
+        (2, "a", left),
         (1, "a", "batch_norm is in training"),
     ]
 

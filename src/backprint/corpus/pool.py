@@ -107,7 +107,7 @@ class Pool:
     ) -> None:
         self.setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "parent": os.getpid()}
         self.on_cpu = (options.get("device") or "cpu").startswith("cpu")
-        self.jobs, self.work, self.run = jobs, work, run
+        self.jobs, self.work, self.run = jobs, work.absolute(), run
         self.workers: list[Worker] = []
         self.versions: dict[str, str] = {}
         self.count = 0

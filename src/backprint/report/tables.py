@@ -213,7 +213,12 @@ def slowest(done: Sequence[Sample]) -> Table:
     return Table("Slowest", "", columns(heads), tuple(rows))
 
 
-BANDS = ((1.0, "under 1: some result does not move"), (10.0, "1 to 10"), (1e3, "10 to 1,000"), (float("inf"), "above"))
+BANDS = (
+    (1.0, "under 1: some result does not move"),
+    (10.0, "1 to 10"),
+    (1e3, "10 to 1,000"),
+    (float("inf"), "1,000 and more"),
+)
 
 
 def power(done: Sequence[Sample]) -> Table:
@@ -260,11 +265,17 @@ def undifferentiable(done: Sequence[Sample]) -> Table:
     return Table("Undifferentiable", note, columns("sample:name why"), tuple(rows))
 
 
+OWN = re.compile(
+    r"(?P<quote>['\"`]).*?(?P=quote)"  # what is quoted,
+    r"|\b[A-Za-z_]\w*(\.\w+)+|\b[su]\d+\b|\b[Ll]_\w+"  # names with a path, symbols, GraphNet's names,
+    r"|(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?"  # and numbers
+)
+"""What in a note is of one sample alone."""
+
+
 def kind_of(note: str) -> str:
-    """A note without what is of one sample alone: numbers and quoted names become dots."""
-    text = re.sub(r"(['\"`]).*?\1", "…", one_line(note))
-    text = re.sub(r"(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?", "…", text)
-    return re.sub(r"…(, …)+", "…", text)
+    """A note without what is of one sample alone: numbers and names become dots."""
+    return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
 
 
 def notes(run: Run, ids: Collection[str]) -> Table:
@@ -317,7 +328,7 @@ def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
         alike = "graphs" if group[0].forward_hash else "source"
         rows.append((group[0].id, alike, len(group), found, some([sample.id for sample in group[1:]])))
     together = sum(len(group) - 1 for group in several(groups))
-    note = f"{together:,} samples are duplicates of {len(rows):,} others: the same graphs or, without any, source."
+    note = f"The same graphs or, where there are none, the same source: {together:,} more than one of each."
     return Table("Duplicates", note, columns("first:name same samples:count verdicts the_others"), tuple(rows))
 
 
