@@ -192,6 +192,25 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     return beside(capture, small, prove(small, draws or DRAWS))
 
 
+def power(capture: Capture, inputs: str = "own", *, seconds: float | None = None, count: int | None = None) -> Any:
+    """How far outputs, gradients and mutations move, in tolerances, when inputs are drawn again: a Power.
+
+    `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
+    `"all"` each parameter and buffer alone too. `seconds` and `count` (of redraws) end it early.
+    """
+    from backprint.replay.power import power_of
+
+    return power_of(capture, inputs, seconds=seconds, count=count)
+
+
+def _check_power(inputs: str) -> None:
+    from backprint.errors import UsageError
+    from backprint.replay.power import CHOICES
+
+    if inputs not in CHOICES:
+        raise UsageError(f"power={inputs!r} is none of {', '.join(map(repr, CHOICES))}")
+
+
 def _twin(large: Capture, twin: Any) -> Capture:
     """The Capture of a twin, with the options that the fake one was captured with."""
     from backprint.errors import UsageError
@@ -229,10 +248,12 @@ def save(
     overwrite: bool = False,
     layout: str = "backprint",
     evaluation: Capture | None = None,
+    power: str = "quick",
 ) -> Any:
     """Write a Capture as a sample: readable, self-contained, with its verdict. Gives the path.
 
-    `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither.
+    `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither. `power` is how
+    much of it is measured: `"quick"` draws all inputs again once, `"own"` and `"all"` do what `bp.power` does.
     `layout="graphnet"` writes GraphNet's trees instead, `path/train_forward/NAME`, `path/train_backward/NAME` and, from
     the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; gives `path`.
     """
@@ -250,6 +271,7 @@ def save(
     if evaluation is not None:
         raise UsageError("evaluation= is a tree of layout='graphnet': pass that too")
     check_data(data)
+    _check_power(power)
     check_place(path, overwrite)
     check_custom(capture, allow)
     if capture.fake:
@@ -258,8 +280,8 @@ def save(
     if data == "none":
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
         return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
-    inputs, proof = _attested(capture, data)
-    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict)}
+    inputs, proof = _attested(capture, data, power)
+    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, proof.power)}
     return write(capture, path, inputs, kept, proof.values, _tried)
 
 
@@ -344,7 +366,7 @@ def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:
     return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
 
 
-def _attested(capture: Capture, data: str) -> tuple[Any, Any]:
+def _attested(capture: Capture, data: str, power: str) -> tuple[Any, Any]:
     """Recipes on which the program runs, and its proof on them: inputs that redrawn break it are kept exact."""
     from dataclasses import replace
 
@@ -360,7 +382,7 @@ def _attested(capture: Capture, data: str) -> tuple[Any, Any]:
     for exact in tries:
         inputs = _inputs(capture, data, exact)
         try:
-            return inputs, attest(replace(capture, recipes=inputs))
+            return inputs, attest(replace(capture, recipes=inputs), power)
         except Exception as error:  # the user's program may raise anything on redrawn inputs
             causes.append(error)
             if capture.origin is None or not capture.origin.alive:

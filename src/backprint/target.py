@@ -45,7 +45,7 @@ class Target:
 def read_target(
     text: Any, *, fake: bool = False, device: str | None = None, mode: str | None = None, trust: bool = False
 ) -> Target:
-    """The Target that a text names. A factory is run, as importing it does; a sample is parsed, unless `trust` says so."""
+    """The Target that a text names. A factory is run, as importing it does; a sample is parsed unless it is trusted."""
     place = Path(text)
     if place.is_dir():
         from backprint.sample.graphnet import is_graphnet

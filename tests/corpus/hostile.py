@@ -128,6 +128,13 @@ def recurse() -> None:
     recurse()
 
 
+def daemons(task: Any, options: Any, staging: Path) -> dict[str, Any]:
+    """A grandchild that outlives its worker, and a sample that never ends."""
+    daemonise()
+    time.sleep(600)
+    return {"verdict": "bitwise"}
+
+
 def no_row(task: Any, options: Any, staging: Path) -> Any:
     return ["no", "row"]
 

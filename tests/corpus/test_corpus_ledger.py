@@ -101,7 +101,7 @@ def test_a_restart_keeps_the_old_ledger(tmp_path: Path) -> None:
 def test_a_file_that_is_no_ledger_is_named(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("nothing of the kind " * 100)
     for opening in (lambda: opened(tmp_path), lambda: Ledger.reading(tmp_path)):
-        with pytest.raises(SampleError, match="ledger.sqlite: file is not a database"):
+        with pytest.raises(SampleError, match=r"ledger\.sqlite: file is not a database"):
             opening()
     with pytest.raises(UsageError, match="no ledger here"):
         Ledger.reading(tmp_path / "absent")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import time
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 from corpora import SMALL, VERBS, at_work, command, corpus, left_behind, plan, rows, until, worked
 
-from backprint.corpus import processes
 from backprint.corpus.ledger import NAME, Ledger
 from backprint.corpus.run import RESULT, WORK, run
 from backprint.errors import UsageError
@@ -69,7 +67,7 @@ def test_killed_twenty_times_a_run_ends_as_one_that_was_not(tmp_path: Path) -> N
         before, seen = len(lines(log)), finished(tmp_path / "out")
         parent = command(*arguments)
         wanted = before + chance.randrange(14)
-        until(lambda wanted=wanted: len(lines(log)) >= wanted or parent.poll() is not None)
+        until(lambda parent=parent, wanted=wanted: len(lines(log)) >= wanted or parent.poll() is not None)
         time.sleep(chance.random() * 0.03)
         parent.kill()
         parent.communicate()
@@ -93,8 +91,11 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
+@pytest.mark.parametrize("how", ["killed", "asked to end"])
 @pytest.mark.parametrize("where", ["before the rename", "after the rename", "within the ledger"])
-def test_an_end_between_a_sample_and_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_an_end_between_a_sample_and_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, how: str
+) -> None:
     source = corpus(tmp_path / "src", [f"s{number}" for number in range(1, 5)])
     log = tmp_path / "log"
 
@@ -108,11 +109,12 @@ def test_an_end_between_a_sample_and_its_row(tmp_path: Path, monkeypatch: pytest
             patch.setattr(Ledger, "finish", die)
         else:
             patch.setattr("backprint.corpus.ledger.encoded", die)
-        # The rows stay as they are when nothing tidies up after the process.
-        patch.setattr("backprint.corpus.run.give_up", lambda ledger: None)
+        if how == "killed":  # nothing tidies up: the rows stay as they are
+            patch.setattr("backprint.corpus.run.give_up", lambda ledger: None)
         with pytest.raises(Killed):
             worked(source, tmp_path / "out", "logged", jobs=1, log=str(log))
-    assert {row["state"] for row in rows(tmp_path / "out").values()} == {"todo", "running"}
+    states = {row["state"] for row in rows(tmp_path / "out").values()}
+    assert states == ({"todo", "running"} if how == "killed" else {"todo"})
     found = worked(source, tmp_path / "out", "logged", jobs=1, log=str(log))
     assert {row["verdict"] for row in found.values()} == {"bitwise"}
     begun = Counter(line for line in lines(log) if line.startswith("begin"))
@@ -197,34 +199,18 @@ def test_a_run_that_is_asked_to_end_ends_in_order(tmp_path: Path, number: signal
 
 def test_what_a_killed_run_left_running_is_ended_by_the_next(tmp_path: Path) -> None:
     """A grandchild in a session of its own outlives its worker; it carries the mark of the run."""
-    source = corpus(tmp_path / "src", ["escape"])
-    verb = tmp_path / "verb.py"
-    verb.write_text(
-        "import os, time\n"
-        "def escape(task, options, staging):\n"
-        "    if not os.fork():\n"
-        "        os.setsid()\n"
-        "        open(options['pid'], 'w').write(str(os.getpid()))\n"
-        "        time.sleep(600)\n"
-        "    while not os.path.exists(options['pid']) or options['stay'] == os.getppid():\n"
-        "        time.sleep(0.01)\n"
-        "    time.sleep(options['seconds'])\n"
-        "    return {'verdict': 'bitwise'}\n"
-    )
-    parent = command(
-        "run", f"{verb}:escape", source, "-o", tmp_path / "out",
-        "--set", f"pid={tmp_path / 'pid'}", "--set", "seconds=0.5", "--set", "stay=0",
-    )  # fmt: skip
-    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    source = corpus(tmp_path / "src", ["daemonise", "hang"])
+    parent = command("run", f"{VERBS}:daemons", source, "-o", tmp_path / "out", "--jobs", 1)
+    until(lambda: at_work(tmp_path / "out") and len(left_behind(tmp_path / "out")) == 3)  # worker, sample, grandchild
     parent.kill()
     parent.communicate()
-    escaped = int((tmp_path / "pid").read_text())
-    assert left_behind(tmp_path / "out")
-    facts = {"pid": str(tmp_path / "pid"), "seconds": 0.5, "stay": 0}
-    from backprint.corpus.run import Plan
-
-    run(Plan(f"{verb}:escape", source, tmp_path / "out", facts), SMALL, 1)
-    until(lambda: not os.path.exists(f"/proc/{escaped}/environ") or escaped not in processes.marked("x"))
+    time.sleep(0.2)
+    assert len(left_behind(tmp_path / "out")) == 1
+    with pytest.raises(UsageError, match="was begun with"):
+        worked(source, tmp_path / "out", "act")
+    last = command("run", f"{VERBS}:daemons", source, "-o", tmp_path / "out", "--jobs", 1, "--timeout", 1)
+    _, said = last.communicate(timeout=60)
+    assert "daemonise: failed (timeout" in said
     assert left_behind(tmp_path / "out") == []
 
 

@@ -27,16 +27,21 @@ class Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-_current = Clock()
+_clock = Clock()
 
 
 def begin(entered: Callable[[str], None]) -> Clock:
     """A new clock for a new sample."""
-    global _current
-    _current = Clock(entered)
-    return _current
+    global _clock
+    _clock = Clock(entered)
+    return _clock
 
 
 def stage(name: str) -> contextlib.AbstractContextManager[None]:
     """What a verb does next, for the ledger and for who watches: `with stage("capture"): …`."""
-    return _current.timed(name)
+    return _clock.timed(name)
+
+
+def current() -> str:
+    """The stage that this process is in."""
+    return _clock.stage

@@ -30,7 +30,7 @@ STARTING = 300.0
 """Seconds a worker has to load PyTorch."""
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads that wait by spinning take the cores from the other workers: a sample of two threads took five times as long."""
+"""Threads that wait by spinning take the cores from other workers: samples of two threads took five times as long."""
 
 FALSE_STARTS = 3
 """How many workers in a row may end before they are ready."""

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from backprint.errors import UsageError
@@ -81,6 +81,21 @@ def resident(pid: int) -> int:
             return int(file.read().split()[1]) * PAGE
     except (OSError, IndexError):
         return 0
+
+
+def shared_out(pid: int) -> int:
+    """The same, a page that several processes share counted in parts (PSS); slow, so only for a second look."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+        for line in file:
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def held_by(pids: Sequence[int], most: int) -> int:
+    """The bytes that processes have in use together; exact where a sum that counts shared pages twice is too much."""
+    held = sum(map(resident, pids))
+    return sum(map(shared_out, pids)) if held > most and len(pids) > 1 else held
 
 
 def status(field: str, pid: int | str = "self") -> int:

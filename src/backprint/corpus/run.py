@@ -210,7 +210,7 @@ def search(plan: Plan, ledger: Ledger) -> None:
 
 def adopt(out: Path, ledger: Ledger, name: str) -> None:
     """Samples that were put in their place before the ledger could say so."""
-    for row in list(ledger.rows("state = 'running'")):
+    for row in list(ledger.rows("state != 'done' and attempts > 0")):
         try:
             said = json.loads((place_of(out, row) / RESULT).read_bytes())
         except (OSError, ValueError):
@@ -234,7 +234,7 @@ class Run:
     def __init__(self, plan: Plan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher) -> None:
         self.plan, self.ledger, self.name = plan, ledger, name
         self.executor, self.watcher = executor, watcher
-        self.instead = VERBS[plan.verb].instead if plan.verb in VERBS else None
+        self.instead = VERBS[plan.verb].instead if plan.verb in VERBS else {}
         self.todo = self.tasks()
         self.upcoming: Task | None = None
         self.active: dict[str, Mapping[str, Any]] = {}
@@ -293,7 +293,7 @@ class Run:
         if event.again and task.id not in self.lost:
             self.lost.add(task.id)
             self.alone.append((task, options))
-        elif self.instead and not options and event.row["cause"] in self.instead:
+        elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
             self.first[task.id] = event
             self.retries.append((task, self.instead[event.row["cause"]]))
         else:
@@ -307,7 +307,9 @@ class Run:
             return event
         if event.row["verdict"] == "failed":
             return replace(event, row=first.row, log=first.log, place=None)
-        return replace(event, row=event.row | {"cause": first.row["cause"], "detail": first.row["detail"]})
+        if event.row["verdict"] == "unproven":
+            return replace(event, row=event.row | {"cause": first.row["cause"], "detail": first.row["detail"]})
+        return event
 
     def write(self, event: Outcome) -> None:
         """Into its place, then into the ledger."""

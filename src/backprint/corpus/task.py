@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.find import escape
+from backprint.errors import SampleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ def cause_of(error: BaseException) -> tuple[str, str]:
             return CAUSES[type(one).__name__], said
         if isinstance(one, RuntimeError) and NO_MEMORY.search(str(one)):
             return "out of memory", said
+    if isinstance(error, SampleError) and error.__cause__:  # what the sample's own code raised
+        return type(error.__cause__).__name__, said
     return type(error).__name__, said
 
 

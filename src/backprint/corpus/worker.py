@@ -221,7 +221,7 @@ class Watch:
         alive = processes.descendants(os.getpid())
         if len(alive) > limits.processes:
             return "too many processes", f"{len(alive)} processes, {limits.processes} are allowed"
-        held = sum(map(processes.resident, alive))
+        held = processes.held_by(alive, limits.memory)
         self.peak = max(self.peak, held)
         if held > limits.memory:
             return "out of memory", f"{held / GIB:.2f} GiB in use, {limits.memory / GIB:.2f} are allowed (--memory)"

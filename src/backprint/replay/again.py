@@ -28,7 +28,10 @@ class Again(nn.Module):
 
     def forward(self, **inputs: Any) -> Any:
         given = {**self.numbers, **state_of(self), **leaves(inputs)}
-        env = feed(self.graph, given, True, graded=True)
+        changed = {port.name for port in self.graph.by_role("mutation")}
+        # autograd may have kept what is written to below
+        run_on = {name: value.clone() if name in changed else value for name, value in given.items()}
+        env = feed(self.graph, run_on, True, graded=True)
         make = maker(env, subgraphs(self.graph))
         for step in self.graph.steps:
             with self.at(step.source):
@@ -123,7 +126,7 @@ def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
     """Put a tensor into a module under its FQN; a lifted constant is a buffer."""
     *path, last = port.name.split(".")
     for step in path:  # by hand: a module may be named like a method, as `type`
-        module = module._modules.setdefault(step, nn.Module())  # type: ignore[assignment]  # no None is put in
+        module = module._modules.setdefault(step, nn.Module())
     if port.role == "parameter":
         module._parameters[last] = nn.Parameter(tensor, requires_grad=asks)
     else:

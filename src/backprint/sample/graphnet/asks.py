@@ -1,4 +1,4 @@
-"""Which inputs of a GraphNet sample ask for gradients, and why: from roles and names, what the values are, and their use.
+"""Which inputs of a GraphNet sample ask for gradients, and why: by roles, names, values and uses.
 
 A Parameter asks. Buffers, masks, indices, positions never do. Of the other floats, those that a larger model's other
 part computed ask, so that gradients flow on into it; and where a graph has no Parameter, all of them do.

@@ -83,7 +83,8 @@ def forward_of(
     sample: GraphNetSample, plan: Plan, mode: str | None, device: str
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
     """The module's forward, the inputs that are numbers, and what is to be said of both."""
-    program, extra, notes = sample.program, {}, []
+    program, notes = sample.program, list[str]()
+    extra: dict[str, Any] = {}
     if program is None:
         program, extra = trusted(sample)
         notes.append(f"executed, because it is trusted: {sample.refused}")
@@ -155,7 +156,7 @@ def module_of(
         *path, last = named.name.split(".")
         owner = module
         for step in path:  # by hand: a module may be named like a method, as `type`
-            owner = owner._modules.setdefault(step, nn.Module())  # type: ignore[assignment]  # no None is put in
+            owner = owner._modules.setdefault(step, nn.Module())
         tensor = made[named.name]
         if named.role == "parameter":
             owner._parameters[last] = nn.Parameter(tensor, requires_grad=named.name in asked)

@@ -11,6 +11,7 @@ levels, `torch._C._functorch.maybe_current_level`.
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ PRESSING = frozenset(
         "torch._functorch.predispatch._vmap_increment_nesting",
     }
 )
-"""Functions that change what torch keeps process-wide: a Program that calls one leaves it as it was, even if it raises."""
+"""Functions that change what torch keeps process-wide: a Program that calls one leaves all as it was, raise or not."""
 
 
 def function_of(
@@ -80,16 +81,13 @@ class Emitter:
     globals: dict[str, Any] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-    at: dict[str, int] = field(default_factory=dict)
+    at: dict[str, Any] = field(default_factory=dict)
 
     def function(self, names: Mapping[str, str], state: Mapping[str, str]) -> Callable[..., Any]:
         self.taken = {argument.name for argument in self.program.arguments} | set(names.values()) | {"self"}
         for _, value in code.values_of(self.program):
             if isinstance(value, code.Name):
                 self.taken.add(value.id)
-        for line in self.program.lines:
-            if isinstance(line, code.Assign):
-                self.taken |= {each.id for one in line.targets for each in code.expressions(one) if _is_name(each)}
         self.place(self.program.arguments[0].line if self.program.arguments else 1)
         body = [*self.arguments(self.program.arguments, names, state), *map(self.line, self.program.lines)]
         body = self.undisturbed(body)
@@ -101,7 +99,8 @@ class Emitter:
             top.type_params = []
         compiled = compile(ast.Module([top], []), self.file, "exec")
         inner = next(each for each in compiled.co_consts if isinstance(each, CodeType))
-        return FunctionType(inner, {"__name__": "backprint_graphnet", **self.globals})
+        # the interpreter's C code looks for __import__ in the running frame's builtins; no name of ours leads there
+        return FunctionType(inner, {"__name__": "graphnet", "__builtins__": vars(builtins), **self.globals})
 
     def place(self, line: int) -> None:
         self.at = dict(lineno=line, col_offset=0, end_lineno=line, end_col_offset=0)
@@ -111,25 +110,27 @@ class Emitter:
     def arguments(
         self, arguments: tuple[Argument, ...], names: Mapping[str, str], state: Mapping[str, str]
     ) -> Iterator[ast.stmt]:
-        """The lines that give every argument its value: a parameter by its FQN, an input by its own name."""
+        """The lines that give every argument its value: a parameter by its FQN, an input by its own name.
+
+        The inputs get theirs at once, because one may have the name that another has in the code.
+        """
+        other = [argument.name for argument in arguments if names.get(argument.name, argument.name) != argument.name]
+        if other:
+            left: list[ast.expr] = [ast.Name(name, ast.Store(), **self.at) for name in other]
+            right: list[ast.expr] = [ast.Name(names[name], ast.Load(), **self.at) for name in other]
+            yield ast.Assign(
+                [ast.Tuple(left, ast.Store(), **self.at)], ast.Tuple(right, ast.Load(), **self.at), **self.at
+            )
         for argument in arguments:
-            self.place(argument.line)
             if argument.name in state:
+                self.place(argument.line)
                 *path, last = state[argument.name].split(".")
                 value: ast.expr = ast.Name("self", ast.Load(), **self.at)
                 for step in path:
                     value = self.kept(value, "_modules", step)
-                value = ast.Call(
-                    ast.Name(self.globally("state", tensor_of), ast.Load(), **self.at),
-                    [value, self.literal(last)],
-                    [],
-                    **self.at,
-                )
-            elif names[argument.name] == argument.name:
-                continue
-            else:
-                value = ast.Name(names[argument.name], ast.Load(), **self.at)
-            yield ast.Assign([ast.Name(argument.name, ast.Store(), **self.at)], value, **self.at)
+                function = self.global_name("state", lambda: tensor_of)
+                value = ast.Call(function, [value, self.literal(last)], [], **self.at)
+                yield ast.Assign([ast.Name(argument.name, ast.Store(), **self.at)], value, **self.at)
 
     def kept(self, value: ast.expr, table: str, key: str) -> ast.expr:
         """`value._modules["layer1"]`."""
@@ -236,17 +237,12 @@ class Emitter:
         return self.known[name]
 
 
-def _is_name(value: Expr) -> bool:
-    return isinstance(value, code.Name)
-
-
 # ------------------------------------------------------------------ what the function calls of ours
 
 
 def tensor_of(module: torch.nn.Module, name: str) -> torch.Tensor | None:
     """A module's own parameter or buffer."""
-    found = module._parameters[name] if name in module._parameters else module._buffers[name]
-    return found
+    return module._parameters[name] if name in module._parameters else module._buffers[name]
 
 
 def power(left: Any, right: Any) -> Any:

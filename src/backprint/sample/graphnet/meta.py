@@ -26,9 +26,10 @@ class Meta:
     digits: int = 3
 
 
-USES = ("index", "mask", "additive", "variance", "average", "positive", "target", "read")
+USES = ("index", "mask", "additive", "variance", "average", "positive", "target", "flag", "read")
 """An index of something; what `where` and its like take as a condition; added to scores before a softmax; the running
-variance and mean of a norm; an argument of log, sqrt or a divisor; classes of a loss; a number that the program reads."""
+variance and mean of a norm; an argument of log, sqrt or a divisor; classes of a loss; 0 or 1, as it is taken from 1; a
+number that the program reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,8 @@ def decimals_of(node: ast.expr, lines: list[str]) -> int | None:
     if not isinstance(node, ast.Constant) or type(node.value) is not float:
         return None
     said = lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
-    whole, _, fraction = said.partition(".")
-    return None if not fraction.isdigit() else len(fraction)
+    fraction = said.partition(".")[2]
+    return len(fraction) if fraction.isdigit() else None
 
 
 def literal(node: ast.expr, depth: int = 0) -> Any:
@@ -215,6 +215,11 @@ def size_of(node: ast.expr) -> int | str | None:
 
 # ------------------------------------------------------------------ files
 
+UNTYPED = (
+    "no weight_meta.py: shapes are input_tensor_constraints.py's; a tensor that the graph uses as an index is taken "
+    "for int64, every other for float32"
+)
+
 
 def text_of(path: Path) -> str:
     """A file's text; what is not there or cannot be read is a SampleError."""
@@ -243,7 +248,7 @@ def metas_of(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
         if not all(type(size) is int for size in known):
             raise SampleError(f"{place}: the shape of {name!r:.100} has a size without an example value")
         found[name] = checked({"name": name, "shape": list(known)}, 3)
-    return found, ("no weight_meta.py: shapes are input_tensor_constraints.py's, every tensor is taken for float32",)
+    return found, (UNTYPED,)
 
 
 def examples_of(folder: Path) -> dict[str, int]:

@@ -10,7 +10,7 @@ import itertools
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,12 @@ def numbers_of(
     static = {size for each in metas.values() if "_parameters_" in each.name for size in each.shape}
     choices = [candidates(argument, program.arguments, metas, examples, static) for argument in numbers]
     names = [argument.name for argument in numbers]
-    first = dict(zip(names, (one[0] for one in spread(choices)), strict=True))
+    best = likeliest(numbers, choices, program.arguments, metas)
+    first = dict(zip(names, best, strict=True))
     if not used(program, names):
         return first, told(first, numbers, "nothing in the graph reads them")
     cause = ""
-    for tried in itertools.islice(assignments(choices), MOST_TRIES):
+    for tried in itertools.islice(itertools.chain([best], itertools.product(*choices)), MOST_TRIES):
         given = dict(zip(names, tried, strict=True))
         error = run_on_shapes(program, metas, given).error
         if error is None:
@@ -72,42 +73,45 @@ def candidates(
         return (float(printed) if printed is not None else 1.0,)
     if argument.kind == "SymBool":
         return (bool(printed),)
-    after = arguments[arguments.index(argument) + 1 :]
-    tensor = next((each for each in after if not each.kind.startswith("Sym")), None)
-    sizes = metas[tensor.name].shape if tensor is not None and tensor.name in metas else ()
-    is_size = argument.name[:1] in "su" and argument.name[1:].isdigit()
-    if not is_size or tensor is None:
+    tensor = tensor_after(argument, arguments)
+    sizes = metas[tensor].shape if tensor in metas else ()
+    if not (argument.name[:1] in "su" and argument.name[1:].isdigit() and sizes):
         kept = [] if printed is None else [int(printed)]
         return tuple(dict.fromkeys([*kept, *examples.values(), 1, 2]))
     known = set(examples.values())
 
-    def likely(place: int) -> tuple[bool, bool, bool, int]:
+    def unlikely(place: int) -> tuple[bool, bool, int, bool, int]:
         size = sizes[place]
-        return (size < 2, size not in known, size in static, -place if sizes.count(size) == 1 else place)
+        return (size < 2, size not in known, -sizes.count(size), size in static, place)
 
-    ordered = [sizes[place] for place in sorted(range(len(sizes)), key=likely)]
+    ordered = [sizes[place] for place in sorted(range(len(sizes)), key=unlikely)]
     return tuple(dict.fromkeys([*ordered, *examples.values(), *([] if printed is None else [int(printed)]), 1]))
 
 
-def spread(choices: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The choices of each number, its likeliest first, where those before the same tensor are unlike each other.
+def likeliest(
+    numbers: Sequence[Argument],
+    choices: Sequence[tuple[Any, ...]],
+    arguments: Sequence[Argument],
+    metas: Mapping[str, Meta],
+) -> tuple[Any, ...]:
+    """The likeliest value of each number: those before one tensor are unlike each other, in the order of its sizes."""
+    groups: dict[str, list[int]] = {}
+    for place, argument in enumerate(numbers):
+        groups.setdefault(tensor_after(argument, arguments), []).append(place)
+    made = [one[0] for one in choices]
+    for name, places in groups.items():
+        sizes = metas[name].shape if name in metas else ()
+        best = [size for size in choices[places[0]][: len(places)] if size in sizes]
+        if len(places) > 1 and len(best) == len(places):
+            for place, size in zip(places, sorted(best, key=sizes.index), strict=True):
+                made[place] = size
+    return tuple(made)
 
-    Numbers before one tensor come in the order of its sizes.
-    """
-    made: list[tuple[Any, ...]] = []
-    start = 0
-    for _, group in itertools.groupby(choices):
-        same = list(group)
-        count = len(same)
-        made += [(same[place][place % len(same[place])], *same[place]) for place in range(count)]
-        start += count
-    return made
 
-
-def assignments(choices: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Every way to choose, the likeliest first."""
-    yield tuple(one[0] for one in spread(choices))
-    yield from itertools.product(*choices)
+def tensor_after(argument: Argument, arguments: Sequence[Argument]) -> str:
+    """The tensor that a number stands before, or ''."""
+    after = arguments[arguments.index(argument) + 1 :]
+    return next((each.name for each in after if not each.kind.startswith("Sym")), "")
 
 
 def used(program: Program, names: Sequence[str]) -> bool:

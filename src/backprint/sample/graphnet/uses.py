@@ -1,13 +1,13 @@
-"""What a Program does with its inputs: which are indices and of what, which are masks, which have to be positive.
+"""What a Program does with each of its inputs, as far as that limits their values.
 
-One walk over the lines follows each input through what only looks at it otherwise: names, casts, views, items, a plain
-number added. What arithmetic makes of an input is another value, and is not followed.
+An input is followed through what keeps its values (views, casts, copies, slices, added numbers) to the calls of the
+table. Left out: values that are computed from several inputs, except sums that go into a softmax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backprint.sample.graphnet.code import (
     Assign,
@@ -22,212 +22,237 @@ from backprint.sample.graphnet.code import (
     Operation,
     Program,
     Slice,
-    expressions,
+    Unary,
+    parts,
 )
 from backprint.sample.graphnet.meta import Meta, Use
 
-LOOKS = frozenset(
-    "to type type_as float double half bfloat16 long int short bool view reshape view_as reshape_as flatten unflatten "
-    "squeeze unsqueeze expand expand_as repeat repeat_interleave transpose permute swapaxes t contiguous clone detach "
-    "cpu select narrow chunk split unbind tensor_split broadcast_to flip roll index_select".split()
-)
-"""Methods whose result has the values of the tensor that they look at."""
-
-ARGUMENTS: Mapping[str, Mapping[str, tuple[tuple[int, str], ...]]] = {
-    "Tensor": {
-        "masked_fill": ((0, "mask"),),
-        "masked_fill_": ((0, "mask"),),
-        "masked_select": ((0, "mask"),),
-        "where": ((0, "mask"),),
-        "gather": ((1, "index"),),
-        "index_select": ((1, "index"),),
-        "index_add": ((1, "index"),),
-        "index_add_": ((1, "index"),),
-        "index_copy": ((1, "index"),),
-        "index_copy_": ((1, "index"),),
-        "index_fill": ((1, "index"),),
-        "take_along_dim": ((0, "index"),),
-        "scatter": ((1, "index"),),
-        "scatter_": ((1, "index"),),
-        "scatter_add": ((1, "index"),),
-        "scatter_add_": ((1, "index"),),
-        "scatter_reduce": ((1, "index"),),
-        "scatter_reduce_": ((1, "index"),),
-        "item": ((-1, "read"),),
-        "tolist": ((-1, "read"),),
-        "log": ((-1, "positive"),),
-        "sqrt": ((-1, "positive"),),
-        "rsqrt": ((-1, "positive"),),
-        "div": ((0, "positive"),),
-    },
-    "torch": {
-        "embedding": ((0, "index"),),
-        "embedding_bag": ((1, "index"),),
-        "one_hot": ((0, "index"),),
-        "where": ((0, "mask"),),
-        "masked_fill": ((1, "mask"),),
-        "gather": ((2, "index"),),
-        "index_select": ((2, "index"),),
-        "scatter": ((2, "index"),),
-        "scatter_add": ((2, "index"),),
-        "take_along_dim": ((1, "index"),),
-        "scaled_dot_product_attention": ((3, "additive"),),
-        "batch_norm": ((1, "average"), (2, "variance")),
-        "instance_norm": ((1, "average"), (2, "variance")),
-        "log": ((0, "positive"),),
-        "sqrt": ((0, "positive"),),
-        "rsqrt": ((0, "positive"),),
-        "div": ((1, "positive"),),
-        "cross_entropy": ((1, "target"),),
-        "nll_loss": ((1, "target"),),
-        "cross_entropy_loss": ((1, "target"),),
-        "_local_scalar_dense": ((0, "read"),),
-    },
-}
-"""Which argument of which method or function is what; -1 is the tensor that a method is called on."""
-
-KEYWORDS = {
-    "attn_mask": "additive",
-    "mask": "mask",
-    "key_padding_mask": "mask",
-    "running_mean": "average",
-    "running_var": "variance",
-    "index": "index",
-}
-"""What an argument that is passed by keyword is, whatever takes it."""
-
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A value that is an input's own, and what was added to it on the way."""
-
-    raw: str
-    added: int = 0
-
-
-@dataclass(slots=True)
 class Seen:
-    """What has been seen of one input."""
+    """An input as a value shows it: what was added, whether its shape is still its own, whether others are in it."""
 
-    kinds: set[str]
-    below: int | None = None
+    name: str
+    added: float = 0.0
+    own_shape: bool = True
+    summed: bool = False
+
+
+KEEPS = frozenset(
+    "view reshape to long int float double half bfloat16 type type_as contiguous expand expand_as unsqueeze squeeze "
+    "flatten transpose permute t clone detach repeat view_as reshape_as narrow chunk split unbind tensor_split "
+    "swapaxes movedim ravel unflatten cpu requires_grad_ repeat_interleave tile select index_select "
+    "swapdims flip roll masked_select requires_grad".split()
+)
+"""Methods whose results have values of their first argument alone; functions of torch of these names too."""
+
+OWN_SHAPE = frozenset("to long int float double half bfloat16 type type_as contiguous clone detach cpu".split())
+"""Those that keep its shape as well."""
+
+Row = tuple[tuple[int | str, ...], str, int | None]
+"""Where in a call an input stands (positions and keywords), what it is there, and which argument it indexes."""
+
+INDEXED: Mapping[str, tuple[int, int]] = {
+    "index_select": (2, 1), "gather": (2, 1), "take_along_dim": (1, 2), "scatter": (2, 1), "scatter_add": (2, 1),
+    "scatter_": (2, 1), "scatter_add_": (2, 1), "index_add": (2, 1), "index_add_": (2, 1), "index_copy_": (2, 1),
+    "index_fill_": (2, 1), "scatter_reduce": (2, 1), "scatter_reduce_": (2, 1),
+}  # fmt: skip
+"""Calls that index their first argument: where the index stands, and where the dimension."""
+
+TAKES: Mapping[str, tuple[Row, ...]] = {
+    "embedding": (((0, "input"), "index", 1),),
+    "torch.embedding": (((1, "indices"), "index", 0),),
+    "embedding_bag": (((0, "input"), "index", 1),),
+    "torch.embedding_bag": (((1, "indices"), "index", 0),),
+    "batch_norm": (((1, "running_mean"), "average", None), ((2, "running_var"), "variance", None)),
+    "instance_norm": (((1, "running_mean"), "average", None), ((2, "running_var"), "variance", None)),
+    "masked_fill": (((1, "mask"), "mask", None),),
+    "masked_fill_": (((1, "mask"), "mask", None),),
+    "masked_select": (((1, "mask"), "mask", None),),
+    "masked_scatter": (((1, "mask"), "mask", None),),
+    "where": (((0, "condition"), "mask", None),),
+    "Tensor.where": (((1, "condition"), "mask", None),),
+    "multi_head_attention_forward": ((("key_padding_mask",), "mask", None), (("attn_mask",), "additive", None)),
+    "scaled_dot_product_attention": (((3, "attn_mask"), "additive", None),),
+    "cross_entropy": (((1, "target"), "target", None),),
+    "cross_entropy_loss": (((1, "target"), "target", None),),
+    "nll_loss": (((1, "target"), "target", None),),
+    "log": (((0, "input"), "positive", None),),
+    "log2": (((0, "input"), "positive", None),),
+    "log10": (((0, "input"), "positive", None),),
+    "sqrt": (((0, "input"), "positive", None),),
+    "sqrt_": (((0, "input"), "positive", None),),
+    "rsqrt": (((0, "input"), "positive", None),),
+    "reciprocal": (((0, "input"), "positive", None),),
+    "div": (((1, "other"), "positive", None),),
+    "div_": (((1, "other"), "positive", None),),
+    "true_divide": (((1, "other"), "positive", None),),
+    "item": (((0,), "read", None),),
+    "tolist": (((0,), "read", None),),
+    "_local_scalar_dense": (((0,), "read", None),),
+    "one_hot": (((0,), "index", None),),
+}
+"""What calls take, by the last part of a function's name or by a method's; a row of the whole name goes before."""
+
+SOFTMAX = ("softmax", "log_softmax", "_softmax")
 
 
 def uses_of(program: Program, metas: Mapping[str, Meta]) -> dict[str, Use]:
     """What the Program does with each argument, by its name in the code."""
-    seen = {argument.name: Seen(set()) for argument in program.arguments}
-    ways: dict[str, tuple[Way, ...]] = {name: (Way(name),) for name in seen}
+    walk = Walk([argument.name for argument in program.arguments], metas)
     for line in program.lines:
-        for value in expressions(line.value):
-            note(value, ways, seen, metas)
+        seen = walk.visit(line.value)
         if isinstance(line, Assign):
-            made = tuple(way_of(line.value, ways))
             for target in line.targets:
-                for name in bound(target):
-                    ways[name] = made
-        if isinstance(line, Augment) and isinstance(line.target, Name):
-            ways[line.target.id] = tuple(way_of(Operation(line.kind, line.target, line.value), ways))
-    return {name: Use(frozenset(each.kinds), each.below) for name, each in seen.items()}
+                walk.bind(target, line.value, seen)
+        elif isinstance(line, Augment):
+            walk.take(Operation(line.kind, line.target, line.value))
+            if isinstance(line.target, Name):
+                walk.env[line.target.id] = walk.result(Operation(line.kind, line.target, line.value))
+    return {argument.name: walk.use(argument.name) for argument in program.arguments}
 
 
-def bound(target: Expr) -> Iterator[str]:
-    """The names that a target binds."""
-    match target:
-        case Name(id=name):
-            yield name
-        case Items(items=items):
-            for item in items:
-                yield from bound(item)
+class Walk:
+    """One pass through a Program's lines."""
+
+    def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
+        self.env: dict[str, tuple[Seen, ...]] = {name: (Seen(name),) for name in names}
+        self.metas = metas
+        self.kinds: dict[str, set[str]] = {}
+        self.below: dict[str, int] = {}
+
+    def use(self, name: str) -> Use:
+        """What was found of one input."""
+        return Use(frozenset(self.kinds.get(name, ())), self.below.get(name))
+
+    def bind(self, target: Expr, value: Expr, seen: tuple[Seen, ...]) -> None:
+        """A name now stands for what a value shows."""
+        match target, value:
+            case Name(name), _:
+                self.env[name] = seen
+            case Items(items=targets), Items(items=values) if len(targets) == len(values):
+                for one, other in zip(targets, values, strict=True):
+                    self.bind(one, other, self.result(other))
+            case Items(items=targets), _:
+                for one in targets:
+                    self.bind(one, value, tuple(replace(each, own_shape=False) for each in seen))
+            case Item(of=of, index=index), _:
+                self.take(Item(of, index))
+
+    def visit(self, value: Expr) -> tuple[Seen, ...]:
+        """Note what an expression does with inputs, the inner ones first; which inputs it shows."""
+        for part in parts(value):
+            self.visit(part)
+        self.take(value)
+        return self.result(value)
+
+    # -------------------------------------------------------------- what a value shows
+
+    def result(self, value: Expr) -> tuple[Seen, ...]:
+        """The inputs whose values an expression has."""
+        match value:
+            case Name(name):
+                return self.env.get(name, ())
+            case Method(of=of, name=name) if name in KEEPS:
+                return self.kept(of, name)
+            case Call(target=target, args=(of, *_)) if last(target) in KEEPS:
+                return self.kept(of, last(target))
+            case Item(of=of) | Call(target="torch.nn.functional.pad" | "torch._C._nn.pad", args=(of, *_)):
+                return tuple(replace(each, own_shape=False) for each in self.result(of))
+            case Call(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
+                return tuple(replace(each, own_shape=False) for item in items for each in self.result(item))
+            case Operation(kind="Add" | "Sub" as kind, left=left, right=Const(value=int() | float() as number)):
+                more = number if kind == "Add" else -number
+                return tuple(replace(each, added=each.added + more) for each in self.result(left))
+            case Operation(kind="Add", right=right):
+                return tuple(replace(each, summed=True) for each in self.result(right))
+        return ()
+
+    def kept(self, of: Expr, name: str) -> tuple[Seen, ...]:
+        """An argument's values, seen otherwise."""
+        own = name in OWN_SHAPE
+        return tuple(replace(each, own_shape=each.own_shape and own) for each in self.result(of))
+
+    # -------------------------------------------------------------- what is done with it
+
+    def take(self, value: Expr) -> None:
+        """Note what one call does with the inputs that stand in it."""
+        match value:
+            case Method(of=of, name=name, args=args, kwargs=kwargs):
+                self.called(f"Tensor.{name}", (of, *args), dict(kwargs))
+            case Call(target=target, args=args, kwargs=kwargs):
+                self.called(target, args, dict(kwargs))
+            case Operation(kind="Div" | "FloorDiv" | "Mod", right=right):
+                self.note(right, "positive")
+            case Operation(kind="Pow", left=left, right=Const(value=float() as power)) if power != int(power):
+                self.note(left, "positive")
+            case Operation(kind="Sub", left=Const(value=1 | 1.0), right=right):
+                self.note(right, "flag")
+            case Unary(kind="Invert", of=of):
+                self.note(of, "mask")
+            case Item(of=of, index=index):
+                self.indexed(of, index)
+
+    def called(self, target: str, args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> None:
+        """Note one call by the tables."""
+        name = last(target)
+        for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
+            for given in at(places, args, kwargs):
+                self.note(given, kind)
+                if of is not None and of < len(args):
+                    self.bound(given, self.size(args[of], 0))
+        if name == "one_hot" and len(args) > 1 and isinstance(args[1], Const) and isinstance(args[1].value, int):
+            self.bound(args[0], args[1].value if args[1].value > 0 else None)
+        if name in INDEXED:
+            place, dim = INDEXED[name]
+            for given in at((place, "index"), args, kwargs):
+                self.note(given, "index")
+                for where in at((dim, "dim"), args, kwargs):
+                    if isinstance(where, Const) and isinstance(where.value, int):
+                        self.bound(given, self.size(args[0], where.value))
+        if name in SOFTMAX and args:
+            for each in self.result(args[0]):
+                if each.summed:
+                    self.kinds.setdefault(each.name, set()).add("additive")
+
+    def indexed(self, of: Expr, index: Expr) -> None:
+        """Note what stands as an index of tensors in brackets."""
+        items = index.items if isinstance(index, Items) else (index,)
+        for dim, item in enumerate(items):
+            if not isinstance(item, (Const, Slice)):
+                self.note(item, "index")
+                self.bound(item, self.size(of, dim))
+
+    def note(self, value: Expr, kind: str) -> None:
+        """An input is of this kind."""
+        for each in self.result(value):
+            if not each.summed:
+                self.kinds.setdefault(each.name, set()).add(kind)
+
+    def bound(self, value: Expr, size: int | None) -> None:
+        """An input stays below this, less what was added to it."""
+        for each in self.result(value):
+            if size is not None and not each.summed:
+                most = size - int(each.added)
+                self.below[each.name] = min(most, self.below.get(each.name, most))
+
+    def size(self, value: Expr, dim: int) -> int | None:
+        """The size of a dimension, where the value has the shape of an input."""
+        own = [self.metas[each.name] for each in self.result(value) if each.own_shape and each.name in self.metas]
+        shapes = [meta.shape for meta in own]
+        return shapes[0][dim] if len(shapes) == 1 and -len(shapes[0]) <= dim < len(shapes[0]) else None
 
 
-def way_of(value: Expr, ways: Mapping[str, tuple[Way, ...]]) -> Iterable[Way]:
-    """The inputs whose values an expression has."""
-    match value:
-        case Name(id=name):
-            return ways.get(name, ())
-        case Item(of=of):
-            return way_of(of, ways)
-        case Method(of=of, name=name) if name in LOOKS:
-            return way_of(of, ways)
-        case Call(target="torch.nn.functional.pad" | "torch._C._nn.pad" | "torch.roll", args=(first, *_)):
-            return way_of(first, ways)
-        case Call(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
-            return tuple(way for item in items for way in way_of(item, ways))
-        case Operation(kind="Add", left=left, right=Const(value=int(count))):
-            return tuple(Way(way.raw, way.added + count) for way in way_of(left, ways))
-        case Operation(kind="Sub", left=left, right=Const(value=int(count))):
-            return tuple(Way(way.raw, way.added - count) for way in way_of(left, ways))
-    return ()
+def last(target: str) -> str:
+    """The name of a function, or an operator's without its overload."""
+    *rest, name = target.split(".")
+    return rest[-1] if name == "default" and rest else name
 
 
-def note(value: Expr, ways: Mapping[str, tuple[Way, ...]], seen: Mapping[str, Seen], metas: Mapping[str, Meta]) -> None:
-    """Write down what one call does with the inputs among its arguments."""
-    match value:
-        case Method(of=of, name=name, args=args, kwargs=kwargs):
-            table, given = ARGUMENTS["Tensor"], args
-            whole: tuple[Expr, ...] = (of, *args)
-        case Call(target=target, args=args, kwargs=kwargs):
-            name, table, given, whole = target.split(".")[-1], ARGUMENTS["torch"], args, args
-            name = target.split(".")[-2] if name in ("default", "int") else name
-        case Operation(kind="Div", right=right):
-            mark(right, "positive", None, ways, seen)
-            return
-        case Item(of=of, index=index):
-            parts = index.items if isinstance(index, Items) else (index,)
-            for place, part in enumerate(parts):
-                if not isinstance(part, (Slice, Const)):
-                    mark(part, "index", size_of(of, place, ways, metas), ways, seen)
-            return
-        case _:
-            return
-    for place, kind in table.get(name, ()):
-        if place == -1 and isinstance(value, Method):
-            mark(value.of, kind, None, ways, seen)
-        elif place < len(given):
-            mark(given[place], kind, limit(name, kind, whole, ways, metas), ways, seen)
-    for key, item in kwargs:
-        if key in KEYWORDS:
-            mark(item, KEYWORDS[key], limit(name, KEYWORDS[key], whole, ways, metas), ways, seen)
-
-
-def mark(
-    value: Expr,
-    kind: str,
-    below: int | None,
-    ways: Mapping[str, tuple[Way, ...]],
-    seen: Mapping[str, Seen],
-) -> None:
-    """Write down a use of the inputs whose values an expression has."""
-    for way in way_of(value, ways):
-        one = seen[way.raw]
-        one.kinds.add(kind)
-        if below is not None and kind in ("index", "target"):
-            one.below = min(one.below or below, max(1, below - way.added))
-
-
-def limit(
-    name: str, kind: str, whole: tuple[Expr, ...], ways: Mapping[str, tuple[Way, ...]], metas: Mapping[str, Meta]
-) -> int | None:
-    """What an index stays below: the size of what it is an index of, where that is an input of known shape."""
-    if kind not in ("index", "target"):
-        return None
-    if name == "embedding" and len(whole) > 1:
-        return size_of(whole[1], 0, ways, metas)
-    if name == "embedding_bag" and whole:
-        return size_of(whole[0], 0, ways, metas)
-    if name in ("gather", "index_select", "scatter", "scatter_", "scatter_add", "scatter_add_", "take_along_dim"):
-        match whole:
-            case (of, Const(value=int(dimension)), *_):
-                return size_of(of, dimension, ways, metas)
-    return None
-
-
-def size_of(value: Expr, dimension: int, ways: Mapping[str, tuple[Way, ...]], metas: Mapping[str, Meta]) -> int | None:
-    """The size of an input that stands there itself."""
-    if not isinstance(value, Name):
-        return None
-    for way in ways.get(value.id, ()):
-        shape = metas[way.raw].shape if way.raw in metas else ()
-        if -len(shape) <= dimension < len(shape):
-            return shape[dimension]
-    return None
+def at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
+    """What stands at a position or under a keyword."""
+    for place in places:
+        if isinstance(place, int) and place < len(args):
+            yield args[place]
+        elif place in kwargs:
+            yield kwargs[str(place)]
