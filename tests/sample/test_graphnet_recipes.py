@@ -74,6 +74,23 @@ def test_constants_stay_constant(meta: Meta, role: str, use: Use) -> None:
     assert set(made(meta, role, use).flatten().tolist()) == {meta.mean}
 
 
+def test_numbers_that_are_read_one_by_one_are_evenly_spread_and_not_drawn() -> None:
+    meta = Meta("stride", (3,), mean=18.667, std=12.22)
+    use = Use(frozenset({"read"}))
+    assert made(meta, "buffer", use).tolist() == pytest.approx([6.447, 18.667, 30.887])
+    assert torch.equal(made(meta, "buffer", use), made(meta, "buffer", use, "other"))
+
+
+@pytest.mark.parametrize("name", ["layernorm.eps", "L_self_modules_norm_variance_epsilon", "layer_norm1_eps"])
+def test_what_keeps_a_divisor_from_nothing_is_not_nothing(name: str) -> None:
+    meta = Meta(name, (), "float64", mean=0.0, std=0.0)
+    use = Use(frozenset({"read"}))
+    assert made(meta, "input", use).item() == 1e-5
+    assert notes_of([(name, "input", meta, use)])[0].startswith("1 inputs of floats printed as 0 that keep a divisor")
+    assert made(Meta("dropout_p", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
+    assert made(Meta("steps", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
+
+
 @pytest.mark.parametrize(
     ("mean", "std"), [(3.02, 2.947), (1.0, 0.0), (0.0, 0.0), (0.001, 0.0), (86997.125, 14341.976), (0.5, 2.0)]
 )

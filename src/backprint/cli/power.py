@@ -30,8 +30,8 @@ def command(
     """Measure what a check of these samples can see: how far each result moves when inputs are drawn again.
 
     Figures are in tolerances: below 1, a check of that port would not notice that the input is another. A SAMPLE is a
-    folder that holds capture.json, or a folder with samples somewhere below. Exit code 1 unless outputs and gradients
-    react to everything that they depend on.
+    folder that holds capture.json, or a folder with samples somewhere below. Exit code 1 unless a check sees everything
+    that results depend on.
     """
     rows = []
     for place in found(samples):
@@ -62,9 +62,8 @@ def measured(place: Path, inputs: str, seconds: float | None, allow: tuple[str, 
         "name": capture.name,
         "reacts": power.reacts,
         "power": value if value is None or math.isfinite(value) else str(value),
-        "dead_inputs": list(power.dead_inputs),
+        "hidden": list(power.hidden),
         "dead_ports": list(power.dead_ports),
-        "silent": [list(pair) for pair in power.silent],
         **power_json(power),
     }
 
@@ -102,12 +101,12 @@ def cells(one: dict[str, Any]) -> tuple[str, ...]:
 def verdict(row: dict[str, Any]) -> str:
     """What the numbers come to."""
     if row["reacts"]:
-        return "outputs and gradients react to all that they depend on"
+        return "a check sees all that results depend on"
     if row["power"] is None:
         return "no result has floating-point numbers: nothing to measure"
     parts = []
     if row["dead_ports"]:
         parts.append(f"nothing moves {listed(row['dead_ports'])}")
-    if row["silent"]:
-        parts.append(f"not every side shows {listed(list(dict.fromkeys(name for name, _ in row['silent'])))}")
+    if row["hidden"]:
+        parts.append(f"hidden is {listed(row['hidden'])}")
     return "no proof: " + "; ".join(parts or ["no result depends on an input"])

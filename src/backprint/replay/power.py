@@ -39,6 +39,9 @@ GROUPS = {"parameter": "parameters", "buffer": "buffers"}
 """The inputs that are drawn again together, by their role."""
 
 CHOICES = ("quick", "own", "all")
+STATE = ("parameter", "buffer", "constant")
+"""How the names of trials begin that draw no input of the program's own again."""
+
 EVERYTHING, TOGETHER = "everything", "inputs"
 BROKE = "does not run on it"
 NULL = 1e-9
@@ -88,6 +91,11 @@ class Trial:
         """Whether something depends on it, and nothing moved."""
         return bool(self.moved) and all(by < 1 for _, by in self.moved)
 
+    @property
+    def hidden(self) -> bool:
+        """Whether a check would not see it: nothing moved, or of the program's own inputs, nothing on one side."""
+        return self.dead or (bool(self.silent) and not self.name.startswith(STATE))
+
 
 @dataclass(frozen=True, slots=True)
 class Power:
@@ -112,9 +120,9 @@ class Power:
         return tuple(port for port, by in self.most if by < 1)
 
     @property
-    def dead_inputs(self) -> tuple[str, ...]:
-        """What can be ignored altogether, and nobody would see it."""
-        return tuple(trial.name for trial in self.trials if trial.dead)
+    def hidden(self) -> tuple[str, ...]:
+        """What could be ignored, and a check would not see it."""
+        return tuple(trial.name for trial in self.trials if trial.hidden)
 
     @property
     def dead_ports(self) -> tuple[str, ...]:
@@ -134,8 +142,11 @@ class Power:
 
     @property
     def reacts(self) -> bool:
-        """Whether outputs and gradients react to everything tried that they depend on, and no port stands still."""
-        return bool(self.most) and not self.silent and not self.dead_ports
+        """Whether a check sees everything tried, and no port that depends on something stands still.
+
+        Of a parameter or a buffer some output or gradient has to show it; of the program's own inputs, both sides.
+        """
+        return bool(self.most) and not self.hidden and not self.dead_ports
 
 
 @dataclass(frozen=True, slots=True)

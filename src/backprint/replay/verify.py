@@ -573,7 +573,8 @@ def trial_json(trial: Trial) -> dict[str, Any]:
         return {"ports": 0}
     port, by = trial.weakest
     row = {"ports": len(trial.moved), "port": port, "least": safe(by), "most": safe(max(by for _, by in trial.moved))}
-    return row | ({"silent": list(trial.silent)} if trial.silent else {})
+    row |= {"silent": list(trial.silent)} if trial.silent else {}
+    return row | ({"hidden": True} if trial.hidden else {})
 
 
 def row(value: Tensor | None) -> Row:
