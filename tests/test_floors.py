@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "graph": ("errors",),
     "capture": (*GROUND, "graph"),
     "sample": (*GROUND, "graph"),
-    "replay": (*GROUND, "graph", "sample.load", "sample.recipes"),
+    "replay": (*GROUND, "graph", "sample.load", "sample.recipes", "sample.redraws"),
     "api": (*ROOMS, "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
     "target": (*ROOMS, "api"),
     "torch_backend": (*ROOMS, "api"),

@@ -192,6 +192,17 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     return beside(capture, small, prove(small, draws or DRAWS))
 
 
+def power(capture: Capture, inputs: str = "own", *, seconds: float | None = None, count: int | None = None) -> Any:
+    """How far outputs, gradients and mutations move, in tolerances, when inputs are drawn again: a Power.
+
+    `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
+    `"all"` each parameter and buffer alone too. `seconds` and `count` (of redraws) end it early.
+    """
+    from backprint.replay.power import power_of
+
+    return power_of(capture, inputs, seconds=seconds, count=count)
+
+
 def _twin(large: Capture, twin: Any) -> Capture:
     """The Capture of a twin, with the options that the fake one was captured with."""
     from backprint.errors import UsageError
@@ -239,7 +250,7 @@ def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
         return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
     inputs, proof = _attested(capture, data)
-    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict)}
+    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, proof.power)}
     return write(capture, path, inputs, kept, proof.values)
 
 

@@ -385,6 +385,17 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "verdict.verdict: expected one of",
     ),
     "a power of text": (field("verdict", "power", value="much"), "capture.json", "verdict.power: expected a number"),
+    "powers that are a list": (field("verdict", "powers", value=[1]), "capture.json", "verdict.powers"),
+    "more inputs drawn again than there are": (
+        field("verdict", "powers", value={"tried": 3, "of": 2, "redrawn": {}}),
+        "capture.json",
+        "verdict.powers.tried: 3 inputs of 2",
+    ),
+    "a movement of text": (
+        field("verdict", "powers", value={"tried": 0, "of": 0, "redrawn": {"everything": {"least": "far"}}}),
+        "capture.json",
+        "verdict.powers.redrawn.everything.least: expected a number",
+    ),
     "ports of numbers": (
         field("verdict", "ports", value={"output output": 1}),
         "capture.json",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,12 @@ STYLES = {
 @click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
 @click.option("--mode", type=click.Choice(["train", "eval"]), help="Rewrite GraphNet samples to this mode first.")
 @click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample if the parser refuses it.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: sample, verdict, name, detail, power.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One JSON object a line: sample, verdict, name, detail, power, vacuous, proof.",
+)
 def command(
     samples: tuple[Path, ...],
     allow_unproven: bool,
@@ -85,7 +90,8 @@ def judged(
     from backprint.sample.graphnet import is_graphnet
 
     try:
-        verdicts = bp.verify(captured(place, mode, trust) if is_graphnet(place) else bp.load(place, allow=allow))
+        capture = captured(place, mode, trust) if is_graphnet(place) else bp.load(place, allow=allow)
+        verdicts = bp.verify(capture)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         yield {
             "sample": str(place),
@@ -93,16 +99,38 @@ def judged(
             "name": place.name,
             "detail": f"{type(error).__name__}: {error}",
             "power": None,
+            "vacuous": [],
+            "proof": False,
         }
         return
+    hidden = unseen(capture.verdict)
     for verdict in verdicts:
-        detail = verdict.detail
+        parts = [verdict.detail]
         if verdict.vacuous:
-            said = f"vacuous: redrawn inputs do not move {', '.join(verdict.vacuous[:3])}"
-            said += f" and {len(verdict.vacuous) - 3} more" if len(verdict.vacuous) > 3 else ""
-            detail = "; ".join(part for part in (detail, said) if part)
+            parts.append(f"vacuous, no proof: redrawn inputs do not move {listed(verdict.vacuous)}")
+        if hidden and verdict is verdicts[-1]:
+            parts.append(f"its power, as saved: outputs or gradients do not show {listed(hidden)}")
         power = verdict.power if verdict.power is None or verdict.power < float("inf") else "inf"
-        yield {"sample": str(place), "verdict": verdict.verdict, "name": verdict.name, "detail": detail, "power": power}
+        yield {
+            "sample": str(place),
+            "verdict": verdict.verdict,
+            "name": verdict.name,
+            "detail": "; ".join(filter(None, parts)),
+            "power": power,
+            "vacuous": list(verdict.vacuous),
+            "proof": verdict.proof,
+        }
+
+
+def unseen(verdict: Any) -> tuple[str, ...]:
+    """What outputs or gradients did not show when the sample was saved; samples of before have no such table."""
+    rows = ((verdict or {}).get("powers") or {}).get("redrawn", {})
+    return tuple(name for name, row in rows.items() if row.get("silent"))
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first three names."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def table(rows: list[dict[str, Any]]) -> None:
@@ -123,6 +151,7 @@ def table(rows: list[dict[str, Any]]) -> None:
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
-    console.print(
-        f"{len(rows)} checked: " + ", ".join(f"{count} {name}" for name, count in counts.items()), highlight=False
-    )
+    said = ", ".join(f"{count} {name}" for name, count in counts.items())
+    empty = sum(bool(row["vacuous"]) for row in rows)
+    said += f"; {empty} of them vacuous, which is no proof" if empty else ""
+    console.print(f"{len(rows)} checked: {said}", highlight=False)

@@ -42,13 +42,14 @@ class Walk:
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
+        self.first = {right: left for left, right in capture.signature.same}
         self.names: list[str] = []
         self.bits: Sets = {}
         self.sides: dict[tuple[int, str], Sets] = {}
 
     def bit(self, name: str) -> int:
         """The set of one input alone; the second name of a tensor is its first's."""
-        name = dict((right, left) for left, right in self.capture.signature.same).get(name, name)
+        name = self.first.get(name, name)
         if name not in self.bits:
             self.bits[name] = 1 << len(self.names)
             self.names.append(name)

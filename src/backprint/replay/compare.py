@@ -49,6 +49,11 @@ class Verdict:
         """Whether the Pair is proven, or has nothing to prove."""
         return self.verdict in GOOD
 
+    @property
+    def proof(self) -> bool:
+        """Whether the Verdict is good and says something: a check of ports that nothing moves proves nothing."""
+        return self.good and not self.vacuous
+
 
 def worst(verdicts: list[str]) -> str:
     """The worst of several verdicts; no comparison made is never a pass."""

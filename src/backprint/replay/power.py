@@ -27,6 +27,7 @@ from backprint.errors import BackprintError, ReplayError, UsageError
 from backprint.graph.depends import dependence
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Atom, Capture, Dict, Graph, List, Pair, Port, Slice, Step, TensorSpec, Value
+from backprint.graph.sizes import at_hints
 from backprint.replay.compare import TOLERANCE
 from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.redraws import another, neutral, units
@@ -38,12 +39,13 @@ GROUPS = {"parameter": "parameters", "buffer": "buffers", "constant": "constants
 """The inputs that are drawn again together, by their role; those of role `input` are drawn alone."""
 
 EVERYTHING = "everything"
+BROKE = "does not run on it"
 NULL = 1e-9
 """The share of its size below which a port in float64 stands still."""
 
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
-MOST_BYTES = 2**30
-"""Of inputs: above, nothing is tried at a neutral point, and a port that stands still counts as weak."""
+MOST_BYTES = 2**29
+"""Of inputs and what is saved: above, nothing is tried at a neutral point, and a port that stands still is weak."""
 
 Ports = dict[str, "Tensor | None"]
 
@@ -72,6 +74,15 @@ class Trial:
         return tuple(port for port, by in self.moved if by < 1)
 
     @property
+    def silent(self) -> tuple[str, ...]:
+        """The sides with ports that depend on it none of which moved by a tolerance."""
+        most: dict[str, float] = {}
+        for port, by in self.moved:
+            side = "backward" if port.startswith("gradient ") else "forward"
+            most[side] = max(by, most.get(side, 0.0))
+        return tuple(side for side, by in most.items() if by < 1)
+
+    @property
     def dead(self) -> bool:
         """Whether something depends on it, and nothing moved."""
         return bool(self.moved) and all(by < 1 for _, by in self.moved)
@@ -79,16 +90,25 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What a Capture's ports showed: the trials, how many single inputs were drawn again, and of how many."""
+    """What a Capture's ports showed: the trials, how many single inputs were drawn again, and of how many.
+
+    `most` is how far each port moved at most, whether it depends on what was drawn again or has a path from it alone.
+    """
 
     trials: tuple[Trial, ...]
     tried: int = 0
     of: int = 0
+    most: tuple[tuple[str, float], ...] = ()
 
     @property
     def value(self) -> float | None:
-        """How far the port moved least that anything moves: of each port, its largest movement."""
-        return min(self.most().values(), default=None)
+        """How far the port moved that moved least, at most."""
+        return min((by for _, by in self.most), default=None)
+
+    @property
+    def vacuous(self) -> tuple[str, ...]:
+        """The ports that nothing moves, be it that nothing could: a check of them proves nothing."""
+        return tuple(port for port, by in self.most if by < 1)
 
     @property
     def dead_inputs(self) -> tuple[str, ...]:
@@ -97,8 +117,9 @@ class Power:
 
     @property
     def dead_ports(self) -> tuple[str, ...]:
-        """The ports that nothing moves."""
-        return tuple(port for port, by in self.most().items() if by < 1)
+        """The ports that depend on inputs, and that none of these moves."""
+        bound = {port for trial in self.trials for port, _ in trial.moved}
+        return tuple(port for port in self.vacuous if port in bound)
 
     @property
     def weak(self) -> tuple[tuple[str, str], ...]:
@@ -106,17 +127,14 @@ class Power:
         return tuple((trial.name, port) for trial in self.trials for port in trial.weak)
 
     @property
-    def full(self) -> bool:
-        """Whether every port reacted to everything tried that it depends on."""
-        return bool(self.most()) and not self.weak
+    def silent(self) -> tuple[tuple[str, str], ...]:
+        """What was drawn again, and the side, `forward` or `backward`, that depends on it and did not show it."""
+        return tuple((trial.name, side) for trial in self.trials for side in trial.silent)
 
-    def most(self) -> dict[str, float]:
-        """Each port's largest movement."""
-        found: dict[str, float] = {}
-        for trial in self.trials:
-            for port, by in trial.moved:
-                found[port] = max(by, found.get(port, 0.0))
-        return found
+    @property
+    def reacts(self) -> bool:
+        """Whether outputs and gradients react to everything tried that they depend on, and no port stands still."""
+        return bool(self.most) and not self.silent and not self.dead_ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +153,16 @@ def power_of(
     count: int | None = None,
     base: Base | None = None,
     recipes: Any = None,
+    fresh: Mapping[str, Tensor] | None = None,
+    only: Collection[str] | None = None,
     seed: int = SEED,
 ) -> Power:
     """The power of a Capture on its recipes' inputs.
 
-    `inputs="own"` draws each of the program's inputs again alone, then all parameters, all buffers, everything;
+    `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
     `"all"` each parameter and buffer alone too. `seconds` and `count` end it early; then what was tried of `"all"` is a
-    random part. `recipes` (a mapping and its data, as `sample.inputs` has) stand in for the Capture's own.
+    random part, the program's inputs first. `recipes` (with their data, as `sample.inputs` has them) stand in for the
+    Capture's own, and `fresh` for what they would draw the next time; `only` names what is drawn again alone.
     """
     if inputs not in ("own", "all"):
         raise UsageError(f"inputs={inputs!r} is neither 'own' nor 'all'")
@@ -151,40 +172,50 @@ def power_of(
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
         values = dict(base.values if base is not None else made.make())
         ports = base.ports if base is not None else run(capture, values)
-        study = Study(capture, made.recipes, Base(values, ports), seed)
-        return study.power(inputs, seconds, count)
+        study = Study(capture, made.recipes, Base(values, ports), dict(fresh or {}), seed)
+        return study.power(study.singles(inputs, only, seconds is not None or count is not None), seconds, count)
 
 
 class Study:
     """A Capture while its power is measured."""
 
-    def __init__(self, capture: Capture, recipes: Mapping[str, Any], base: Base, seed: int) -> None:
-        self.capture, self.recipes, self.base, self.seed = capture, recipes, base, seed
+    def __init__(
+        self, capture: Capture, recipes: Mapping[str, Any], base: Base, fresh: dict[str, Tensor], seed: int
+    ) -> None:
+        self.capture, self.recipes, self.base, self.fresh, self.seed = capture, recipes, base, fresh, seed
         self.roles = {port.name: port.role for port in free_ports(capture)}
         self.hangs = dependence(capture)
         self.units = {name: names for name, names in units(recipes).items() if self.reached(names)}
-        self.fresh: dict[str, dict[str, Tensor]] = {}
-        self.point: Base | None | str = None
+        self.point: Base | str | None = None
+        self.most: dict[str, float] = {}
 
     def reached(self, names: Collection[str]) -> bool:
         """Whether any result hangs on one of these."""
         return any(not found.isdisjoint(names) for found in self.hangs.values())
 
-    def power(self, inputs: str, seconds: float | None, count: int | None) -> Power:
+    def singles(self, inputs: str, only: Collection[str] | None, part: bool) -> list[str]:
+        """The inputs to draw again alone, in the order in which that is done."""
+        found = [name for name in self.units if not name.startswith("tangent ")]
+        if only is not None:
+            return [name for name in found if name in only]
+        found = [name for name in found if self.role(name) == "input" or inputs == "all"]
+        if inputs == "all" and part:
+            random.Random(self.seed).shuffle(found)
+            found.sort(key=lambda name: self.role(name) != "input")
+        return found
+
+    def power(self, single: list[str], seconds: float | None, count: int | None) -> Power:
         """The trials, until time or number are spent."""
         started = time.monotonic()
-        single = [name for name in self.units if self.role(name) == "input" or inputs == "all"]
-        single = [name for name in single if not name.startswith("tangent ")]
-        if inputs == "all" and (seconds is not None or count is not None):
-            random.Random(self.seed).shuffle(single)
-        groups = dict(self.groups())
+        groups = [] if not self.units else list(self.groups())
         done: list[Trial] = []
-        for name, together in [*groups.items(), *((f"{self.role(name)} {name}", (name,)) for name in single)]:
+        for name, together in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
             spent = time.monotonic() - started
             if done and ((seconds is not None and spent > seconds) or (count is not None and len(done) >= count)):
                 break
             done.append(self.trial(name, together))
-        return Power(tuple(done), max(0, len(done) - len(groups)), len(single))
+        tried = sum(not trial.untried for trial in done[len(groups) :])
+        return Power(tuple(done), tried, len(single), tuple(self.most.items()))
 
     def role(self, name: str) -> str:
         """What an input is for."""
@@ -212,11 +243,12 @@ class Study:
         try:
             ports = run(self.capture, {**self.base.values, **given})
         except BackprintError as error:
-            return Trial(name, tuple(together), untried=f"does not run on it: {str(error)[:160]}")
+            return Trial(name, tuple(together), untried=f"{BROKE}: {str(error)[:160]}")
         names = frozenset(given)
         bound = {key: moved(self.base.ports.get(key), ports.get(key)) for key in ports if self.hangs[key] & names}
         found = {key: by for key, by in bound.items() if by is not None}
         del ports
+        self.most |= {key: max(by, self.most.get(key, 0.0)) for key, by in found.items()}
         still = [key for key, by in found.items() if by < 1]
         null = self.null(still, given) if still else frozenset()
         rows = tuple((key, by) for key, by in found.items() if key not in null)
@@ -230,7 +262,7 @@ class Study:
 
     def another(self, name: str) -> dict[str, Tensor]:
         """Other values of an input, and of the views of it; none where it knows no other."""
-        return another(name, self.recipes, self.base.values, self.seed) or {}
+        return another(name, self.recipes, self.base.values, self.seed, self.fresh.get(name)) or {}
 
     # -------------------------------------------------------------- the neutral point
 
@@ -256,7 +288,9 @@ class Study:
         return self.point
 
     def at_neutral(self) -> Base | str:
-        if sum(value.nbytes for value in self.base.values.values()) > MOST_BYTES:
+        saved = [port.spec for pair in self.capture.pairs for port in at_hints(pair.forward).by_role("saved")]
+        kept = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
+        if kept + sum(value.nbytes for value in self.base.values.values()) > MOST_BYTES:
             return "too large"
         values = {name: neutral(value, self.role(name), self.seed) for name, value in self.base.values.items()}
         try:

@@ -22,6 +22,7 @@ from backprint.graph.links import free_ports, mutated
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair
 from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
 from backprint.replay.linked import Played
+from backprint.replay.power import BROKE, Base, Power, Trial, power_of
 from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import Replayed, forward_results, replay_values
@@ -473,6 +474,11 @@ class Attested:
     witness: dict[str, Row] | None
     verdict: Verdict
     values: tuple[dict[str, Any], ...]
+    power: Power
+
+
+POWER_SECONDS, POWER_TRIALS = 20.0, 12
+"""When a sample that is saved has been tried enough for its power: after so long, or so many redraws."""
 
 
 def attest(capture: Capture) -> Attested:
@@ -493,24 +499,24 @@ def attest(capture: Capture) -> Attested:
             verdicts = against_autograd(capture, draw, results, said)
         if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
             verdicts = [unsteady(port, wanted, eager(capture, draw)) for port in verdicts]
-        seen = {"recipe": results}
-        try:
-            fresh = replayed(capture, again)
-            seen["fresh"] = keyed(fresh.named, fresh.mutations, fresh.gradients)
-        except ReplayError as error:
-            said.append(f"fresh inputs could not be run ({str(error)[:160]})")
         parts = part_witness(capture, got) if alive else {}
         found = {f"{port.role} {port.name}": port for port in verdicts}
         if alive:
             keep_worst(found, "resized", resize(capture, again, said))
     backward = any(pair.backward is not None for pair in capture.pairs)
-    verdict = summed_up(capture.name, backward, found, said, seen)
+    values = dict(draw.values) | {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
+    power = power_of(capture, seconds=POWER_SECONDS, count=POWER_TRIALS, base=Base(values, results.ports))
+    moved = dict(power.most)
+    found = {key: replace(port, power=moved.get(key)) for key, port in found.items()}
+    broke = [trial for trial in power.trials if trial.untried.startswith(BROKE)]
+    said += [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]
+    verdict = summed_up(capture.name, backward, found, said, {"recipe": results})
     rows = (
         {key: row(value) for key, value in wanted.ports.items()} | parts
         if wanted is not None
         else dict(capture.witness or {}) or None
     )
-    return Attested(rows, verdict, port_values(capture, draw, got))
+    return Attested(rows, verdict, port_values(capture, draw, got), power)
 
 
 def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
@@ -534,8 +540,8 @@ def port_values(capture: Capture, draw: Draw, got: Replayed) -> tuple[dict[str, 
     return tuple(found)
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """A Verdict as a sample keeps it."""
+def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]:
+    """A Verdict as a sample keeps it, with its power where that was measured."""
     return {
         "verdict": verdict.verdict,
         "name": verdict.name,
@@ -543,7 +549,28 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "power": None if verdict.power is None else safe(verdict.power),
         "vacuous": list(verdict.vacuous),
         "ports": {f"{port.role} {port.name}": port.verdict for port in verdict.ports},
+        **({"powers": power_json(power)} if power is not None else {}),
     }
+
+
+def power_json(power: Power) -> dict[str, Any]:
+    """A Power as a sample keeps it: of each thing drawn again, the port that moved least, or why it was not."""
+    return {
+        "tried": power.tried,
+        "of": power.of,
+        "redrawn": {trial.name: trial_json(trial) for trial in power.trials},
+    }
+
+
+def trial_json(trial: Trial) -> dict[str, Any]:
+    """One row."""
+    if trial.untried:
+        return {"untried": trial.untried[:300]}
+    if trial.weakest is None:
+        return {"ports": 0}
+    port, by = trial.weakest
+    row = {"ports": len(trial.moved), "port": port, "least": safe(by), "most": safe(max(by for _, by in trial.moved))}
+    return row | ({"silent": list(trial.silent)} if trial.silent else {})
 
 
 def row(value: Tensor | None) -> Row:

@@ -345,4 +345,20 @@ def read_verdict(field: Field) -> Any:
         field.get("power").number()
     for port in field.get("ports").rows().values():
         port.text(32)
+    if (powers := field.get("powers")).value is not None:
+        check_powers(powers)
     return field.value
+
+
+def check_powers(field: Field) -> None:
+    """Raise unless the table of powers, which older samples have not, is one."""
+    tried, of = field.get("tried").whole(), field.get("of").whole()
+    if tried > of:
+        raise SampleError(f"{field.path}.tried: {tried} inputs of {of} were drawn again")
+    for row in field.get("redrawn").rows().values():
+        row.get("untried", "").free()
+        row.get("ports", 0).whole()
+        row.get("port", "").text()
+        row.get("silent", []).texts()
+        for key in ("least", "most"):
+            row.get(key, 0.0).number()

@@ -38,11 +38,12 @@ def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
 
 
 def another(
-    name: str, recipes: Mapping[str, Recipe], made: Mapping[str, Tensor], seed: int
+    name: str, recipes: Mapping[str, Recipe], made: Mapping[str, Tensor], seed: int, fresh: Tensor | None = None
 ) -> dict[str, Tensor] | None:
-    """Other values for a tensor and the views of it, by name; None where it knows no other."""
+    """Other values for a tensor (`fresh` ones, where given) and the views of it, by name; None where it knows none."""
     recipe = recipes[name]
-    fresh = make(redraw(recipe, seed)) if recipe.kind in RANDOM else None
+    if fresh is None and recipe.kind in RANDOM:
+        fresh = make(redraw(recipe, seed))
     if fresh is None or near(fresh, made[name]):
         fresh = disturbed(made[name], derive(seed, name))
     if fresh is None:
@@ -98,13 +99,13 @@ def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
         noise = noise.sign() * (1 + noise.abs())
     fresh = float(wide.mean()) + std * noise
     if float(wide.min()) >= 0:
-        fresh = fresh.abs().clamp_(min=float(wide.min()))
+        fresh = fresh.abs().clamp_(min=float(wide.min()) / 2)
     return fresh.to(tensor.dtype)
 
 
 def masks(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
     """A mask of floats with some places open that were masked, and the other way round."""
-    turned = torch.rand(masked.shape, generator=source) < 0.25
+    turned = some(masked.shape, 0.25, source)
     closed = tensor[masked].flatten()[0]
     fresh = torch.where(turned & masked, torch.zeros_like(tensor), tensor)
     return torch.where(turned & ~masked, closed.expand_as(tensor), fresh) if not bool(masked.all()) else fresh
@@ -115,8 +116,7 @@ def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
     flat = tensor.flatten()
     if bool((flat == flat[0]).all()):
         step = 1 if int(flat[0]) == 0 else -1
-        turned = torch.rand(flat.shape, generator=source) < 0.5
-        turned[int(torch.randint(flat.numel(), (1,), generator=source))] = True
+        turned = some(flat.shape, 0.5, source)
         return torch.where(turned, flat + step, flat).to(tensor.dtype).reshape(tensor.shape)
     fresh = flat[torch.randperm(flat.numel(), generator=source)]
     return (flat.roll(1) if torch.equal(fresh, flat) else fresh).reshape(tensor.shape)
@@ -124,9 +124,14 @@ def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
 
 def flips(tensor: Tensor, source: torch.Generator) -> Tensor:
     """A quarter of the places turned."""
-    turned = torch.rand(tensor.shape, generator=source) < 0.25
-    turned.view(-1)[int(torch.randint(tensor.numel(), (1,), generator=source))] = True
-    return tensor ^ turned
+    return tensor ^ some(tensor.shape, 0.25, source)
+
+
+def some(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
+    """Places drawn at random, one at least."""
+    drawn = torch.rand(shape, generator=source) < chance
+    drawn.view(-1)[int(torch.randint(drawn.numel(), (1,), generator=source))] = True
+    return drawn
 
 
 def neutral(tensor: Tensor, role: str, seed: int) -> Tensor:

@@ -1,0 +1,113 @@
+"""`backprint power SAMPLE...`."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from backprint.cli.verify import found, listed
+
+
+@click.command("power")
+@click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--inputs",
+    type=click.Choice(["own", "all"]),
+    default="own",
+    show_default=True,
+    help="What is drawn again alone: the program's own inputs, or every parameter and buffer too.",
+)
+@click.option("--seconds", type=float, help="Stop drawing again after so long; what was tried is said.")
+@click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def command(
+    samples: tuple[Path, ...], inputs: str, seconds: float | None, allow: tuple[str, ...], as_json: bool
+) -> None:
+    """Measure what a check of these samples can see: how far each result moves when inputs are drawn again.
+
+    Figures are in tolerances: below 1, a check of that port would not notice that the input is another. A SAMPLE is a
+    folder that holds capture.json, or a folder with samples somewhere below. Exit code 1 unless outputs and gradients
+    react to everything that they depend on.
+    """
+    rows = []
+    for place in found(samples):
+        row = measured(place, inputs, seconds, allow)
+        rows.append(row)
+        if as_json:
+            click.echo(json.dumps(row))
+        else:
+            tell(row)
+    if not rows or not all(row.get("reacts") for row in rows):
+        raise SystemExit(1)
+
+
+def measured(place: Path, inputs: str, seconds: float | None, allow: tuple[str, ...]) -> dict[str, Any]:
+    """A sample's power as data; a sample that cannot be read or run is a row too."""
+    import backprint as bp
+
+    try:
+        capture = bp.load(place, allow=allow)
+        power = bp.power(capture, inputs, seconds=seconds)
+    except Exception as error:  # a row for every sample, whatever is wrong with one
+        return {"sample": str(place), "name": place.name, "error": f"{type(error).__name__}: {error}"}
+    from backprint.replay.verify import power_json
+
+    value = power.value
+    return {
+        "sample": str(place),
+        "name": capture.name,
+        "reacts": power.reacts,
+        "power": value if value is None or math.isfinite(value) else str(value),
+        "dead_inputs": list(power.dead_inputs),
+        "dead_ports": list(power.dead_ports),
+        "silent": [list(pair) for pair in power.silent],
+        **power_json(power),
+    }
+
+
+def tell(row: dict[str, Any]) -> None:
+    """A sample's power for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console.print(Text(f"{row['sample']} · {row['name']}", style="bold"))
+    if "error" in row:
+        console.print(Text(row["error"], style="red"))
+        return
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("drawn again", "ports", "least", "of", "most", ""):
+        shown.add_column(heading, overflow="fold")
+    for name, one in row["redrawn"].items():
+        shown.add_row(Text(name), *map(Text, cells(one)))
+    console.print(shown)
+    console.print(f"{row['tried']} of {row['of']} inputs drawn again alone; {verdict(row)}", soft_wrap=True)
+
+
+def cells(one: dict[str, Any]) -> tuple[str, ...]:
+    """What a row of the table says after its name."""
+    if "untried" in one:
+        return "", "", "", "", f"not tried: {one['untried']}"
+    if not one["ports"]:
+        return "0", "", "", "", "nothing depends on it"
+    said = f"no {' or '.join(one['silent'])} result shows it" if "silent" in one else ""
+    return str(one["ports"]), f"{float(one['least']):.3g}", one["port"], f"{float(one['most']):.3g}", said
+
+
+def verdict(row: dict[str, Any]) -> str:
+    """What the numbers come to."""
+    if row["reacts"]:
+        return "outputs and gradients react to all that they depend on"
+    if row["power"] is None:
+        return "no result has floating-point numbers: nothing to measure"
+    parts = []
+    if row["dead_ports"]:
+        parts.append(f"nothing moves {listed(row['dead_ports'])}")
+    if row["silent"]:
+        parts.append(f"not every side shows {listed(list(dict.fromkeys(name for name, _ in row['silent'])))}")
+    return "no proof: " + "; ".join(parts or ["no result depends on an input"])

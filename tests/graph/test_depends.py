@@ -1,0 +1,93 @@
+"""Which results hang on which inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.graph.depends import dependence
+
+
+def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sin(), x * y
+
+
+def shapes_alone(x: Tensor, y: Tensor) -> Tensor:
+    return torch.zeros_like(y) + x + y.new_ones(y.shape) + torch.full_like(y, 2.0)
+
+
+def in_place(x: Tensor, y: Tensor) -> Tensor:
+    z = x.clone()
+    z[0].mul_(y[0])
+    return z
+
+
+ROWS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
+    "each output on its own": (
+        two,
+        {
+            "output output.0": {"x"},
+            "output output.1": {"x", "y"},
+            "gradient x": {"x", "y", "tangent output.0", "tangent output.1"},
+            "gradient y": {"x", "tangent output.1"},
+        },
+    ),
+    "a shape is no value": (shapes_alone, {"output output": {"x"}, "gradient x": {"tangent output"}}),
+    "what is changed in place": (
+        in_place,
+        {"output output": {"x", "y"}, "gradient x": {"y", "tangent output"}, "gradient y": {"x", "tangent output"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_hangs_on_what(name: str) -> None:
+    program, wanted = ROWS[name]
+    capture = bp.capture(program, torch.randn(3).requires_grad_(), torch.randn(3).requires_grad_(), engine="aot")
+    found = {key: set(names) for key, names in dependence(capture).items()}
+    assert {key: found[key] for key in wanted} == wanted
+
+
+def test_an_update_as_it_ran_reaches_the_views_of_what_it_changes() -> None:
+    capture = bp.capture(in_place, torch.randn(3), torch.randn(3), engine="eager", functional=False)
+    assert dependence(capture)["output output"] == {"x", "y"}
+
+
+def test_the_gradients_of_a_convolution_hang_on_what_each_is_made_of() -> None:
+    model = nn.Conv2d(2, 3, 3)
+    found = dependence(bp.capture(model, torch.randn(1, 2, 5, 5).requires_grad_()))
+    assert found["gradient weight"] == {"input", "tangent output"}
+    assert found["gradient bias"] == {"tangent output"}
+    assert found["gradient input"] == {"weight", "tangent output"}
+
+
+def test_links_carry_it_from_pair_to_pair_and_back() -> None:
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.tanh(self.first(x))
+            torch._dynamo.graph_break()
+            return torch.tanh(self.second(x))
+
+    model = Broken()
+    capture = bp.capture(model, torch.randn(2, 3), engine="dynamo")
+    assert len(capture.pairs) == 2
+    state = {f"{layer}.{kind}" for layer in ("first", "second") for kind in ("weight", "bias")}
+    found = dependence(capture)
+    assert found["output output"] == {"x"} | state
+    assert found["gradient first.weight"] == {"x", "tangent output"} | state
+
+
+def test_the_second_name_of_a_tensor_is_its_first() -> None:
+    x = torch.randn(3)
+    capture = bp.capture(lambda x, y: x.sin() + y, x, x)
+    assert capture.signature.same
+    assert dependence(capture)["output output"] == {"x"}
