@@ -613,3 +613,17 @@ def test_functions_are_made_for_what_is_asked(tmp_path: Path) -> None:
     made = function_of(program, names, {}, "model.py", "cpu")
     assert made.__code__.co_filename == "model.py"
     assert made.__code__.co_varnames[: len(names) + 1] == ("self", *names)
+
+
+def test_assertions_of_dynamo_compute_nothing(tmp_path: Path) -> None:
+    place = sample(
+        tmp_path,
+        "size = torch.ops.aten.sym_size.int(L_x_, 0)",
+        "_check_is_size = torch._check_is_size(size)",
+        "le = size <= 20",
+        '_assert = torch.ops.aten._assert_scalar.default(le, "u0 <= 20")',
+        "le = _assert = _check_is_size = None",
+        "return (L_x_ * L_self_parameters_w_ * size,)",
+    )
+    capture = bp.capture(place)
+    assert (capture.engine, [verdict.verdict for verdict in capture.verify()]) == ("aot", ["bitwise"])
