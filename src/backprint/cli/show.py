@@ -18,9 +18,18 @@ import click
 @click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the sample may call.")
 @click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object.")
 def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str, ...], as_json: bool) -> None:
-    """Show a sample: its code, and what it costs. Nothing of the sample is run, and torch is not needed."""
-    import backprint as bp
+    """Show a sample: its code, and what it costs. Nothing of the sample is run, and torch is not needed.
 
+    Of a GraphNet sample: its facts, its inputs under their own names with who asks for a gradient and why, its calls.
+    """
+    import backprint as bp
+    from backprint.sample.graphnet import is_graphnet
+
+    if is_graphnet(sample):
+        from backprint.cli.graphnet import show
+
+        show(sample, side or "", summary_only, as_json)
+        return
     capture = bp.load(sample, allow=allow)
     if as_json:
         click.echo(json.dumps(numbers(capture, sample)))

@@ -24,24 +24,33 @@ STYLES = {
 @click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--allow-unproven", is_flag=True, help="An unproven sample is no reason to exit with 1.")
 @click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
+@click.option("--mode", type=click.Choice(["train", "eval"]), help="Rewrite GraphNet samples to this mode first.")
+@click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample if the parser refuses it.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
     help="One JSON object a line: sample, verdict, name, detail, power, vacuous, proof.",
 )
-def command(samples: tuple[Path, ...], allow_unproven: bool, allow: tuple[str, ...], as_json: bool) -> None:
+def command(
+    samples: tuple[Path, ...],
+    allow_unproven: bool,
+    allow: tuple[str, ...],
+    mode: str | None,
+    trust: bool,
+    as_json: bool,
+) -> None:
     """Replay samples and prove them: every output, mutation and gradient against the original program's own.
 
     A SAMPLE is a folder that holds capture.json, or a folder with samples somewhere below. Nothing in a sample is
-    run but known tensor operators.
+    run but known tensor operators. A GraphNet sample is captured first, in memory.
     """
     rows = []
     places = list(found(samples))
     for index, place in enumerate(places):
         if not as_json and sys.stderr.isatty() and len(places) > 1:
             click.echo(f"\r{index + 1}/{len(places)} {place}\x1b[K", err=True, nl=False)
-        for row in judged(place, allow):
+        for row in judged(place, allow, mode, trust):
             rows.append(row)
             if as_json:
                 click.echo(json.dumps(row))
@@ -53,20 +62,35 @@ def command(samples: tuple[Path, ...], allow_unproven: bool, allow: tuple[str, .
 
 
 def found(places: tuple[Path, ...]) -> Iterator[Path]:
-    """The samples that these paths name: themselves, or all below them."""
+    """The samples that these paths name: themselves, or all below them, GraphNet's among them."""
+    from backprint.sample.graphnet import is_graphnet
+
     for place in places:
-        below = (
-            [] if (place / "capture.json").exists() else sorted(path.parent for path in place.glob("**/capture.json"))
-        )
-        yield from below or [place]
+        if (place / "capture.json").exists() or is_graphnet(place):
+            yield place
+            continue
+        ours = {path.parent for path in place.glob("**/capture.json")}
+        theirs = {path.parent for path in place.glob("**/model.py") if is_graphnet(path.parent)}
+        theirs = {path for path in theirs if not ours & set(path.parents)}
+        yield from sorted(ours | theirs) or [place]
 
 
-def judged(place: Path, allow: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def captured(place: Path, mode: str | None, trust: bool) -> Any:
+    """A GraphNet sample's Capture, in memory."""
+    from backprint.target import capture_target, read_target
+
+    return capture_target(read_target(place, mode=mode, trust=trust))
+
+
+def judged(
+    place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False
+) -> Iterator[dict[str, Any]]:
     """A row for each Pair of a sample; a sample that cannot be read is a row too."""
     import backprint as bp
+    from backprint.sample.graphnet import is_graphnet
 
     try:
-        capture = bp.load(place, allow=allow)
+        capture = captured(place, mode, trust) if is_graphnet(place) else bp.load(place, allow=allow)
         verdicts = bp.verify(capture)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         yield {

@@ -28,7 +28,10 @@ class Again(nn.Module):
 
     def forward(self, **inputs: Any) -> Any:
         given = {**self.numbers, **state_of(self), **leaves(inputs)}
-        env = feed(self.graph, given, True, graded=True)
+        changed = {port.name for port in self.graph.by_role("mutation")}
+        # autograd may have kept what is written to below
+        run_on = {name: value.clone() if name in changed else value for name, value in given.items()}
+        env = feed(self.graph, run_on, True, graded=True)
         make = maker(env, subgraphs(self.graph))
         for step in self.graph.steps:
             with self.at(step.source):

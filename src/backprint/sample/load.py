@@ -17,6 +17,7 @@ from backprint.errors import RefusedError, SampleError
 from backprint.graph.links import check_links, name_of, role_of
 from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
+from backprint.sample.graphnet.read import is_graphnet
 from backprint.sample.metadata import Field, Witness, check_format, named, read_facts, read_json, read_verdict
 from backprint.sample.standalone import FOOTER, MARKER, is_ending
 
@@ -34,6 +35,10 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         raise SampleError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
     place = folder / "capture.json"
     if not place.exists() and not place.is_symlink():
+        if is_graphnet(folder):
+            raise SampleError(
+                f"{folder}: a GraphNet sample, which has no backward yet: bp.capture({str(folder)!r}) makes it"
+            )
         raise SampleError(f"{folder}: no capture.json here, so this is no sample")
     content = read_json(plain_file(place))
     check_format(content, place)

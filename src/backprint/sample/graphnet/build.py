@@ -6,11 +6,11 @@ caller trusts it, and only there, the file is executed, and a note says so.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from backprint.sample.graphnet import training
 from backprint.sample.graphnet.code import Call, Name, Program, Return
 from backprint.sample.graphnet.emit import function_of
 from backprint.sample.graphnet.meta import Known, Use
-from backprint.sample.graphnet.metas import examples_of
+from backprint.sample.graphnet.metas import examples_of, text_of
 from backprint.sample.graphnet.names import Named
 from backprint.sample.graphnet.plan import Plan, plan_of
 from backprint.sample.graphnet.probe import Probe, careful_batch_norm, numbers_of, untrainable
@@ -128,12 +128,10 @@ def trusted(sample: GraphNetSample) -> tuple[Program, dict[str, Any]]:
 
 def executed(path: Path) -> nn.Module:
     """An instance of the class in a file that is trusted: this runs the file, as importing it does."""
-    spec = importlib.util.spec_from_file_location(f"backprint_trusted_{abs(hash(path.resolve()))}", path)
-    if spec is None or spec.loader is None:
-        raise SampleError(f"{path}: Python cannot import it")
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType("graphnet_trusted")
+    module.__file__ = str(path)
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text_of(path), str(path), "exec"), vars(module))  # an import would leave a cache beside the file
         made = module.GraphModule()
     except Exception as error:  # a trusted file may raise anything
         raise SampleError(f"{path}: executing it raised {type(error).__name__}: {str(error)[:300]}") from error

@@ -364,6 +364,10 @@ class Reader:
         match node:
             case ast.Assign(targets=targets, value=value):
                 made = self.expr(value)
+                if loose_text(made):
+                    raise self.refused(
+                        node, f"{self.said(node)!r}: a text is an argument or a key in a graph, not a value"
+                    )
                 return Assign(at, tuple(map(self.target, targets)), made)
             case ast.AugAssign(target=target, op=op, value=value):
                 kind = type(op).__name__
@@ -497,9 +501,8 @@ class Reader:
 
     def check_growth(self, node: ast.BinOp, made: Operation) -> None:
         """Raise where a text would grow to any size; numbers and lists are watched where they grow (`emit`)."""
-        for side in (made.left, made.right):
-            if isinstance(side, Const) and isinstance(side.value, str) and made.kind in ("Mult", "Mod"):
-                raise self.refused(node, f"{self.said(node)!r}: texts are not multiplied or filled in, in a graph")
+        if loose_text(made.left) or loose_text(made.right):
+            raise self.refused(node, f"{self.said(node)!r}: texts are not added, multiplied or filled in, in a graph")
 
     def unary(self, node: ast.UnaryOp) -> Expr:
         kind = type(node.op).__name__
@@ -543,6 +546,16 @@ class Reader:
             if len(parts) > 8:
                 return ""
         return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
+
+
+def loose_text(value: Expr) -> bool:
+    """Whether an expression is a text, or a tuple or list that holds one."""
+    match value:
+        case Const(value=str()):
+            return True
+        case Items(items=items):
+            return any(map(loose_text, items))
+    return False
 
 
 EXPRESSIONS: Mapping[type[ast.expr], Callable[[Reader, Any], Expr]] = {

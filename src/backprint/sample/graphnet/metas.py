@@ -215,6 +215,11 @@ def size_of(node: ast.expr) -> int | str | None:
 
 # ------------------------------------------------------------------ files
 
+UNTYPED = (
+    "no weight_meta.py: shapes are input_tensor_constraints.py's; a tensor that the graph uses as an index is taken "
+    "for int64, every other for float32"
+)
+
 
 def text_of(path: Path) -> str:
     """A file's text; what is not there or cannot be read is a SampleError."""
@@ -243,7 +248,7 @@ def metas_of(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
         if not all(type(size) is int for size in known):
             raise SampleError(f"{place}: the shape of {name!r:.100} has a size without an example value")
         found[name] = checked({"name": name, "shape": list(known)}, 3)
-    return found, ("no weight_meta.py: shapes are input_tensor_constraints.py's, every tensor is taken for float32",)
+    return found, (UNTYPED,)
 
 
 def examples_of(folder: Path) -> dict[str, int]:

@@ -36,6 +36,27 @@ WORDS = {
 """Words in a name that say what a tensor is for."""
 
 
+MEMBERS = frozenset(
+    (
+        "T_destination _apply _backward_hooks _backward_pre_hooks _buffers _call_impl _compiled_call_impl "
+        "_forward_hooks _forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks "
+        "_forward_pre_hooks_with_kwargs _get_backward_hooks _get_backward_pre_hooks _get_name _is_full_backward_hook "
+        "_load_from_state_dict _load_state_dict_post_hooks _load_state_dict_pre_hooks "
+        "_maybe_warn_non_full_backward_hook _modules _named_members _non_persistent_buffers_set _parameters "
+        "_register_load_state_dict_pre_hook _register_state_dict_hook _replicate_for_data_parallel "
+        "_save_to_state_dict _slow_forward _state_dict_hooks _state_dict_pre_hooks _version _wrapped_call_impl "
+        "add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval "
+        "extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict "
+        "modules mtia named_buffers named_children named_modules named_parameters parameters register_backward_hook "
+        "register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook "
+        "register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook "
+        "register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ "
+        "set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu zero_grad "
+    ).split()
+)
+"""What every module has by these names (torch 2.13): none of its parts can have them, and torch refuses it too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """One input of a sample: its name in the code, its own name, its role, and why it has that role."""
@@ -77,7 +98,12 @@ def name_inputs(arguments: Sequence[Argument], metas: Mapping[str, Meta]) -> tup
 
 def is_free(name: str, state: bool, taken: Mapping[str, bool], inner: Collection[str]) -> bool:
     """Whether a tensor can have this name: no other has it, and as a module's it is no module, nor lies in a tensor."""
-    if not all(name.split(".")) or name in taken:
+    steps = name.split(".")
+    if (
+        not all(steps)
+        or name in taken
+        or (state and (MEMBERS.intersection(steps) or any("__" in s[:2] for s in steps)))
+    ):
         return False
     return not state or (name not in inner and not any(taken.get(each) for each in folders(name)))
 

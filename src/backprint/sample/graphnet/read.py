@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.sample.graphnet.code import Argument, Program, read_code
 from backprint.sample.graphnet.meta import Meta
-from backprint.sample.graphnet.metas import facts_of, metas_of, text_of
+from backprint.sample.graphnet.metas import UNTYPED, facts_of, metas_of, text_of
+from backprint.sample.graphnet.uses import uses_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,14 @@ def annotation(name: str, meta: Meta) -> str:
 
 def is_graphnet(path: Path) -> bool:
     """Whether a folder holds a GraphNet sample, and not one of ours around it."""
-    if (path / "capture.json").exists() or not (path / "model.py").is_file():
+    if (path / "capture.json").exists() or not (path / "model.py").is_file() or is_direction(path):
         return False
     return (path / "graph_net.json").is_file() or (path / "weight_meta.py").is_file()
+
+
+def is_direction(path: Path) -> bool:
+    """Whether a folder is the forward or the backward in a sample of ours."""
+    return path.name in ("forward", "backward") and (path / ".." / ".." / "capture.json").is_file()
 
 
 def read(path: Path | str, trust: bool = False) -> GraphNetSample:
@@ -57,6 +63,8 @@ def read(path: Path | str, trust: bool = False) -> GraphNetSample:
     path = Path(path)
     if not (path / "model.py").is_file():
         raise SampleError(f"{path}: no GraphNet sample: there is no model.py")
+    if is_direction(path):
+        raise SampleError(f"{path}: one direction of a sample of ours: the sample is {path.parent.parent}")
     facts = facts_of(path)
     metas, notes = metas_of(path)
     program, refused = None, ""
@@ -74,7 +82,18 @@ def read(path: Path | str, trust: bool = False) -> GraphNetSample:
         if absent:
             more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
             raise SampleError(f"{path}: no metadata says what {', '.join(absent[:3])}{more} are, which forward takes")
+        if UNTYPED in notes:
+            metas = typed(program, metas)
     return GraphNetSample(path, name_of(path, facts), program, metas, facts, notes, refused)
+
+
+def typed(program: Program, metas: Mapping[str, Meta]) -> dict[str, Meta]:
+    """Metadata without dtypes, where the graph tells them: what is an index is of whole numbers."""
+    uses = uses_of(program, metas)
+    return {
+        name: replace(meta, dtype="int64") if name in uses and "index" in uses[name].kinds else meta
+        for name, meta in metas.items()
+    }
 
 
 def needs(argument: Argument) -> bool:

@@ -1,0 +1,92 @@
+"""What `backprint show` says of a GraphNet sample: nothing of it is run, and torch is not needed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
+    """Print a GraphNet sample."""
+    from backprint.errors import UsageError
+
+    if side == "backward":
+        raise UsageError(f"{place}: a GraphNet sample has no backward: `backprint capture {place} -o DIR` makes it")
+    row = numbers(place)
+    if as_json:
+        click.echo(json.dumps(row))
+        return
+    if side or not summary_only:
+        click.echo((place / "model.py").read_text(encoding="utf-8"))
+    if not side:
+        tell(row)
+
+
+def numbers(place: Path) -> dict[str, Any]:
+    """Everything that is said of the sample, as data."""
+    from backprint.sample.graphnet import read
+    from backprint.sample.graphnet.plan import plan_of
+
+    sample = read(place)
+    assert sample.program is not None  # without trust, what is not parsed has been refused
+    plan = plan_of(sample)
+    why = {name: (asks, said) for asks, rows in ((True, plan.asks), (False, plan.rests)) for name, said in rows}
+    inputs = []
+    for named in plan.inputs:
+        meta = plan.metas.get(named.raw)
+        spec = {"dtype": meta.dtype, "shape": list(meta.shape)} if meta is not None else {"dtype": "int", "shape": []}
+        asks, said = why[named.name]
+        inputs.append({"name": named.name, "role": named.role, **spec, "asks": asks, "why": said, "code": named.raw})
+    return {
+        "sample": str(place),
+        "name": sample.name,
+        "facts": dict(sample.facts),
+        "lines": len(sample.program.lines),
+        "bytes": plan.bytes,
+        "calls": dict(called(sample.program).most_common()),
+        "inputs": inputs,
+        "notes": list(sample.notes),
+    }
+
+
+def called(program: Any) -> Counter[str]:
+    """How often each function and method is called."""
+    from backprint.sample.graphnet.code import Call, Method, values_of
+
+    found: Counter[str] = Counter()
+    for _, value in values_of(program):
+        if isinstance(value, Call):
+            found[value.target] += 1
+        elif isinstance(value, Method):
+            found[f".{value.name}"] += 1
+    return found
+
+
+def tell(row: dict[str, Any]) -> None:
+    """The numbers for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from backprint.cli.show import amount
+
+    console = Console(highlight=False)
+    console.print(Text(f"{row['name']} · a GraphNet sample · {row['lines']} lines · inputs {amount(row['bytes'])}"))
+    for key, value in row["facts"].items():
+        console.print(Text(f"{key}: {json.dumps(value) if not isinstance(value, str) else value}"))
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("input", "role", "spec", "gradient", "why"):
+        shown.add_column(heading, overflow="fold")
+    for each in row["inputs"]:
+        spec = f"{each['dtype']}{each['shape'] or ''}"
+        cells = (each["name"], each["role"], spec, "asks" if each["asks"] else "", each["why"])
+        shown.add_row(*map(Text, cells))
+    console.print(shown)
+    calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])
+    console.print(Text(f"calls: {calls}{' …' if len(row['calls']) > 16 else ''}"))
+    for text in row["notes"]:
+        console.print(Text(f"note: {text}"))
