@@ -181,7 +181,7 @@ def test_views_of_one_memory_are_drawn_again_together() -> None:
     capture = captured(lambda x, y: x.sum() + y.sum(), base, base.t())
     recipes = capture.recipes.recipes
     assert units(recipes)["x"] == ("x", "y")
-    made = another("x", recipes, capture.recipes.make(), 1)
+    made = another(("x", "y"), recipes, capture.recipes.make(), 1)
     assert made is not None
     assert made["y"].data_ptr() == made["x"].data_ptr()
     assert torch.equal(made["y"], made["x"].t())

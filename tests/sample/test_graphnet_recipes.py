@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from graphnet_samples import write
 from torch import Tensor
 
+import backprint as bp
 from backprint.sample.graphnet.code import read_code
 from backprint.sample.graphnet.meta import USES, Known, Meta, Use
 from backprint.sample.graphnet.recipes import notes_of, recipes_of
@@ -180,6 +183,18 @@ def test_every_recipe_has_its_own_seed_and_the_same_next_time() -> None:
     assert not torch.equal(first["a"], first["b"])
     assert torch.equal(first["a"], second["a"])
     assert not torch.equal(first["a"], recipes_of(known, 1, "cpu").make()["a"])
+
+
+# ------------------------------------------------------------------ samples
+
+
+@pytest.mark.parametrize("name", ["convnet", "transformer"])
+@pytest.mark.parametrize("mode", [None, "train"])
+def test_a_check_of_a_sample_sees_all_that_its_results_depend_on(name: str, mode: str | None, tmp_path: Path) -> None:
+    capture = bp.capture(write(name, tmp_path / name), mode=mode)
+    power = bp.power(capture, "all")
+    assert power.reacts, (power.hidden, power.dead_ports)
+    assert power.tried > 3
 
 
 # ------------------------------------------------------------------ uses

@@ -279,7 +279,7 @@ class Study:
 
     def another(self, name: str) -> dict[str, Tensor]:
         """Other values of an input, and of the views of it; none where it knows no other."""
-        return another(name, self.recipes, self.base.values, self.seed, self.fresh.get(name)) or {}
+        return another(self.units[name], self.recipes, self.base.values, self.seed, self.fresh.get(name)) or {}
 
     # -------------------------------------------------------------- the neutral point
 

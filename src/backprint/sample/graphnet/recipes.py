@@ -8,7 +8,8 @@
   they are one of QUANTILES values of a log-normal distribution, so that none lies near nothing, where a norm would
   blow up what it divides.
 - Masks stay masks: a causal one is triangular, others are mostly open, closed places have what closed them.
-- Numbers that the program reads are not drawn, because it runs on no others: one is its mean, several are evenly spread.
+- Numbers that the program reads are not drawn, because a capture runs on no others: one is its mean, several are
+  evenly spread.
 - A deviation printed as 0.000 says that it is below half of the last digit. Zero-initialised scales and biases make
   what stands behind them invisible, so Parameters and buffers of floats take most of what the printing leaves open.
 """
@@ -191,7 +192,7 @@ def real(known: Known) -> tuple[str, Facts]:
 
 def is_epsilon(known: Known) -> bool:
     """Whether a number is one that keeps a divisor from nothing, of which the printing left nothing."""
-    name, _, meta, use = known
+    name, _, meta, _ = known
     small = meta.mean is not None and abs(meta.mean) < half(meta) and not meta.min_val
     return small and math.prod(meta.shape) == 1 and meta.dtype in FLOATS and _EPSILON.search(name) is not None
 
