@@ -51,10 +51,15 @@ def options(function: F) -> F:
             click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free."),
             click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16."),
             click.option(
-                "--executor", type=click.Choice(["pool", "ray"]), default="pool", show_default=True,
+                "--executor",
+                type=click.Choice(["pool", "ray"]),
+                default="pool",
+                show_default=True,
                 help="Where samples are worked on: by processes here, or by a Ray cluster.",
             ),
-            click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."),
+            click.option(
+                "--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."
+            ),
             click.option("--list", "names", type=click.Path(path_type=Path), help="A file with a sample's id a line."),
             click.option("--only", metavar="GLOB", help="Samples whose id matches."),
             click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples."),
