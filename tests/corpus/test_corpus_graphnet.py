@@ -146,3 +146,21 @@ def test_what_was_made_is_proven_again_by_fresh_processes(out: Path, tmp_path: P
     assert verdicts == {"bitwise", "unproven"}
     assert len(rows(tmp_path / "out")) == sum(verdict != "failed" for _, verdict, *_ in HOSTILE.values())
     assert verdicts - GOOD == {"unproven"}
+
+
+def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> None:
+    source, place = tmp_path / "samples", tmp_path / "out"
+    graphnet(source / "a/one")
+    graphnet(source / "two\nlines")
+    verb, options = settled("backward", {"layout": "graphnet"})
+    run(Plan(verb, source, place, options), LIMITS, 1)
+    assert {row["verdict"] for row in rows(place).values()} == {"bitwise"}
+    for tree in ("train_forward", "train_backward", "eval_forward"):
+        found = sorted(mark.parent.relative_to(place / tree) for mark in (place / tree).rglob("graph_net.json"))
+        assert found[0] == Path("a/one")
+        assert found[1].name.startswith("two_nlines.")
+        assert {file.name for file in (place / tree / "a/one").iterdir()} >= {"model.py", "graph_hash.txt"}
+    assert (place / "eval_forward/a/one/model.py").read_bytes() == (source / "a/one/model.py").read_bytes()
+    again = tmp_path / "again"
+    run(Plan("verify", place, again, {"allow": []}), LIMITS, 1)  # which passes over what is GraphNet's
+    assert {name: row["verdict"] for name, row in rows(again).items()} == {"a/one": "bitwise", r"two\nlines": "bitwise"}

@@ -195,9 +195,12 @@ def clear(out: Path, name: str) -> None:
 def search(plan: Plan, ledger: Ledger) -> None:
     """Every sample into the ledger; one that cannot be is done with that."""
     broken = []
+    kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
 
     def good() -> Iterator[Any]:
         for job in find(plan.source, names=plan.names, only=plan.only, limit=plan.limit, without=plan.out):
+            if kinds and job.kind not in kinds and not job.cause:
+                continue
             if job.cause:
                 broken.append(job)
             yield job

@@ -30,13 +30,15 @@ Options = Mapping[str, Any]
 class Verb:
     """A verb: its function, the options it takes, and what a worker loads first (which gives the versions of it).
 
-    `instead` has, by cause of failure, the options with which a sample is tried once more.
+    `instead` has, by cause of failure, the options with which a sample is tried once more; `kinds` the samples it is for,
+    others being passed over, or nothing for all.
     """
 
     run: Callable[[Task, Options, Path], Row]
     warm: Callable[[Options], dict[str, str]]
     options: Options = field(default_factory=dict)
     instead: Mapping[str, Options] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ()
 
 
 def settled(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
@@ -196,7 +198,7 @@ VERBS: Mapping[str, Verb] = {
     "backward": Verb(backward, warm, CAPTURING, INSTEAD),
     "capture": Verb(backward, warm, {**CAPTURING, "mode": None}, INSTEAD),
     "forward": Verb(backward, warm, {**CAPTURING, "mode": "eval", "forward": True}, INSTEAD),
-    "verify": Verb(verify, warm, {"allow": []}),
+    "verify": Verb(verify, warm, {"allow": []}, kinds=("backprint",)),
     "power": Verb(power, warm, {"allow": [], "inputs": "own", "seconds": None}),
 }
 """`capture` takes the modes as the sample has them, `forward` asks for no gradients."""
