@@ -30,8 +30,8 @@ Options = Mapping[str, Any]
 class Verb:
     """A verb: its function, the options it takes, and what a worker loads first (which gives the versions of it).
 
-    `instead` has, by cause of failure, the options with which a sample is tried once more; `kinds` the samples it is for,
-    others being passed over, or nothing for all.
+    `instead` has, by cause of failure, the options with which a sample is tried once more; `kinds` the samples it is
+    for, others being passed over, or nothing for all.
     """
 
     run: Callable[[Task, Options, Path], Row]
