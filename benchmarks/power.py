@@ -37,7 +37,7 @@ from backprint.graph.nouns import Capture
 from backprint.replay.power import Power, power_of
 from backprint.sample.graphnet.plan import plan_of
 from backprint.sample.graphnet.read import is_graphnet, read
-from backprint.sample.inputs import Inputs
+from backprint.sample.inputs import Inputs, held_exact
 from backprint.sample.recipes import placed
 
 Row = dict[str, Any]
@@ -97,8 +97,10 @@ def regenerated(folder: Path, seed: int) -> dict[str, Tensor]:
 
 
 def theirs(capture: Capture, names: Mapping[str, str], values: Mapping[str, Tensor]) -> Inputs:
-    """GraphNet's values under our names; tangents are ours."""
-    own = {name: values[raw] for raw, name in names.items() if raw in values and name in capture.recipes.recipes}
+    """GraphNet's values under our names; tangents are ours, and what a guard holds stays as it was captured."""
+    held = held_exact(capture)
+    free = {raw: name for raw, name in names.items() if name in capture.recipes.recipes and name not in held}
+    own = {name: values[raw] for raw, name in free.items() if raw in values}
     recipes = dict(capture.recipes.recipes) | {name: placed(value, "exact", {}, 0) for name, value in own.items()}
     return Inputs(recipes, dict(capture.recipes.exact) | own, capture.seed)
 
@@ -127,7 +129,8 @@ def told(power: Power) -> Row:
         "of": power.of,
         "pairs": asked,
         "weak": len(power.weak),
-        "dead_inputs": power.dead_inputs,
+        "hidden": power.hidden,
+        "strict": power.reacts and not power.silent,
         "dead_ports": power.dead_ports,
         "silent": power.silent,
         "untried": [(trial.name, trial.untried) for trial in power.trials if trial.untried],
@@ -160,9 +163,9 @@ def alone(folder: Path, limit: float, *options: Any) -> Row:
 # ------------------------------------------------------------------ the table
 
 
-def share(rows: list[Row], side: str) -> str:
+def share(rows: list[Row], side: str, key: str) -> str:
     """How many samples react, of how many."""
-    good = sum(row[side]["reacts"] for row in rows)
+    good = sum(row[side][key] for row in rows)
     return f"{good} of {len(rows)} ({good / max(1, len(rows)):.1%})"
 
 
@@ -178,8 +181,9 @@ def table(rows: list[Row]) -> str:
         asked, weak = (sum(row[side][key] for row in found) for key in ("pairs", "weak"))
         return f"{asked - weak:,} of {asked:,} ({(asked - weak) / max(1, asked):.2%})"
 
-    line("samples whose outputs and gradients react to every input tried", lambda side: share(found, side))
-    line("samples with an input that nothing shows", lambda side: sum(bool(row[side]["dead_inputs"]) for row in found))
+    line("samples of which a check sees everything tried", lambda side: share(found, side, "reacts"))
+    line("the same, if outputs alone and gradients alone have to see it", lambda side: share(found, side, "strict"))
+    line("samples with something hidden", lambda side: sum(bool(row[side]["hidden"]) for row in found))
     line("samples with a port that nothing moves", lambda side: sum(bool(row[side]["dead_ports"]) for row in found))
     line("pairs of a port and an input that it depends on, that react", pairs)
     tried, of = (sum(row["ours"][key] for row in found) for key in ("tried", "of"))

@@ -203,6 +203,14 @@ def power(capture: Capture, inputs: str = "own", *, seconds: float | None = None
     return power_of(capture, inputs, seconds=seconds, count=count)
 
 
+def _check_power(inputs: str) -> None:
+    from backprint.errors import UsageError
+    from backprint.replay.power import CHOICES
+
+    if inputs not in CHOICES:
+        raise UsageError(f"power={inputs!r} is none of {', '.join(map(repr, CHOICES))}")
+
+
 def _twin(large: Capture, twin: Any) -> Capture:
     """The Capture of a twin, with the options that the fake one was captured with."""
     from backprint.errors import UsageError
@@ -231,16 +239,26 @@ def fake() -> Any:
     return build()
 
 
-def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str] = (), overwrite: bool = False) -> Any:
+def save(
+    capture: Capture,
+    path: Any,
+    data: str = "seed",
+    *,
+    allow: Sequence[str] = (),
+    overwrite: bool = False,
+    power: str = "quick",
+) -> Any:
     """Write a Capture as a sample: readable, self-contained, with its verdict. Gives the path.
 
-    `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither.
+    `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither. `power` is how
+    much of it is measured: `"quick"` draws all inputs again once, `"own"` and `"all"` do what `bp.power` does.
     """
     from backprint.replay.verify import verdict_json
     from backprint.replay.verify import verify as prove
     from backprint.sample.save import check_custom, check_data, check_place, write
 
     check_data(data)
+    _check_power(power)
     check_place(path, overwrite)
     check_custom(capture, allow)
     if capture.fake:
@@ -249,7 +267,7 @@ def save(capture: Capture, path: Any, data: str = "seed", *, allow: Sequence[str
     if data == "none":
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
         return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
-    inputs, proof = _attested(capture, data)
+    inputs, proof = _attested(capture, data, power)
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, proof.power)}
     return write(capture, path, inputs, kept, proof.values)
 
@@ -285,7 +303,7 @@ def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:
     return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
 
 
-def _attested(capture: Capture, data: str) -> tuple[Any, Any]:
+def _attested(capture: Capture, data: str, power: str) -> tuple[Any, Any]:
     """Recipes on which the program runs, and its proof on them: inputs that redrawn break it are kept exact."""
     from dataclasses import replace
 
@@ -301,7 +319,7 @@ def _attested(capture: Capture, data: str) -> tuple[Any, Any]:
     for exact in tries:
         inputs = _inputs(capture, data, exact)
         try:
-            return inputs, attest(replace(capture, recipes=inputs))
+            return inputs, attest(replace(capture, recipes=inputs), power)
         except Exception as error:  # the user's program may raise anything on redrawn inputs
             causes.append(error)
             if capture.origin is None or not capture.origin.alive:

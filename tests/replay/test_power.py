@@ -47,7 +47,7 @@ def test_a_net_that_is_alive_reacts_to_everything() -> None:
     assert power.reacts
     assert power.value is not None
     assert power.value > 1
-    assert (power.dead_inputs, power.dead_ports, power.silent) == ((), (), ())
+    assert (power.hidden, power.dead_ports, power.silent) == ((), (), ())
     assert (power.tried, power.of) == (10, 10)
 
 
@@ -57,7 +57,7 @@ def test_a_net_whose_relus_are_dead_is_flagged() -> None:
         model[1].bias.fill_(-100)
     power = power_of(captured(model, IMAGE), "all")
     assert not power.reacts
-    assert "input input" in power.dead_inputs
+    assert "input input" in power.hidden
     assert "gradient 0.weight" in power.dead_ports
     assert trial(power, "parameter 4.bias").moved == (("output output", pytest.approx(1e4, rel=1)),)
     assert ("input input", "forward") in power.silent
@@ -67,9 +67,28 @@ def test_a_net_whose_relus_are_dead_is_flagged() -> None:
 def test_an_input_that_the_values_of_another_hide_is_dead() -> None:
     capture = captured(lambda x, gate: x + gate * 1e-9, torch.randn(50), torch.randn(50))
     power = power_of(capture)
-    assert power.dead_inputs == ("input gate",)
+    assert power.hidden == ("input gate",)
     assert trial(power, "input gate").silent == ("forward",)
     assert not power.reacts
+
+
+def test_a_weight_shows_in_either_direction_and_an_input_in_both() -> None:
+    def program(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sin() + 1e-9 * y, y.cos()
+
+    x, y = torch.randn(50).requires_grad_(), torch.randn(50).requires_grad_()
+    assert power_of(captured(program, x, y)).reacts
+    faint = captured(lambda x, w: x * 1e2 + (w * w).sum() * 1e-4, torch.randn(50), torch.randn(3).requires_grad_())
+    power = power_of(faint)
+    assert trial(power, "input w").silent == ("forward",)
+    assert power.hidden == ("input w",)
+    model = nn.Linear(1, 1, bias=False)
+    model.forward = lambda x: x * 1e2 + model.weight.square().sum() * 1e-4  # type: ignore[method-assign]
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    power = power_of(captured(model, torch.randn(50)), "all")
+    assert trial(power, "parameter weight").silent == ("forward",)
+    assert "parameter weight" not in power.hidden
 
 
 NULL: dict[str, tuple[Callable[[], Capture], str, str]] = {
@@ -162,7 +181,7 @@ def test_views_of_one_memory_are_drawn_again_together() -> None:
     capture = captured(lambda x, y: x.sum() + y.sum(), base, base.t())
     recipes = capture.recipes.recipes
     assert units(recipes)["x"] == ("x", "y")
-    made = another("x", recipes, capture.recipes.make(), 1)
+    made = another(("x", "y"), recipes, capture.recipes.make(), 1)
     assert made is not None
     assert made["y"].data_ptr() == made["x"].data_ptr()
     assert torch.equal(made["y"], made["x"].t())
@@ -216,7 +235,7 @@ def test_a_fake_capture_has_no_power() -> None:
 
 
 def test_an_unknown_choice_of_inputs_is_refused() -> None:
-    with pytest.raises(bp.UsageError, match="neither 'own' nor 'all'"):
+    with pytest.raises(bp.UsageError, match="none of quick, own, all"):
         bp.power(captured(net(), IMAGE), "some")
 
 
@@ -227,11 +246,11 @@ def test_an_unknown_choice_of_inputs_is_refused() -> None:
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two samples: one that is alive, one whose ReLUs are dead."""
     folder = tmp_path_factory.mktemp("power")
-    captured(net(), IMAGE, name="alive").save(folder / "alive")
+    captured(net(), IMAGE, name="alive").save(folder / "alive", power="own")
     dead = net(train=False)
     with torch.no_grad():
         dead[1].bias.fill_(-100)
-    captured(dead, IMAGE, name="dead").save(folder / "dead")
+    captured(dead, IMAGE, name="dead").save(folder / "dead", power="own")
     return folder
 
 
@@ -246,8 +265,18 @@ def test_a_sample_keeps_its_power(samples: Path) -> None:
     assert (alive["powers"]["tried"], alive["powers"]["of"], alive["vacuous"]) == (1, 1, [])
     assert rows["input input"]["least"] > 1
     assert dead["powers"]["redrawn"]["input input"]["silent"] == ["forward", "backward"]
+    assert dead["powers"]["redrawn"]["input input"]["hidden"]
     assert "gradient 0.weight" in dead["vacuous"]
     assert dead["power"] == 0
+
+
+def test_a_save_looks_once_where_nothing_else_is_asked(tmp_path: Path) -> None:
+    capture = captured(net(), IMAGE)
+    verdict = bp.load(capture.save(tmp_path / "quick")).verdict
+    assert list(verdict["powers"]["redrawn"]) == ["inputs"]
+    assert (verdict["vacuous"], verdict["powers"]["of"]) == ([], 0)
+    with pytest.raises(bp.UsageError, match="power='much' is none of 'quick', 'own', 'all'"):
+        capture.save(tmp_path / "much", power="much")
 
 
 def test_a_sample_of_before_is_read_without(samples: Path, tmp_path: Path) -> None:
@@ -267,7 +296,7 @@ def test_verify_flags_what_has_no_power_and_does_not_count_it(samples: Path) -> 
     assert (dead["verdict"], dead["proof"]) == ("bitwise", False)
     assert "gradient 0.weight" in dead["vacuous"]
     assert "vacuous, no proof" in dead["detail"]
-    assert "do not show parameters, buffers, input input" in dead["detail"]
+    assert "no proof of buffers, input input: hidden when it was saved" in dead["detail"]
     assert "2 checked: 2 bitwise; 1 of them vacuous, which is no proof" in call("verify", samples).stdout
 
 
@@ -278,7 +307,7 @@ def test_the_verb_measures_and_exits_by_it(samples: Path) -> None:
     bad = call("power", samples)
     assert bad.exit_code == 1
     assert "no proof: nothing moves" in bad.stdout
-    assert "react to all that they depend on" in bad.stdout
+    assert "a check sees all that results depend on" in bad.stdout
 
 
 def test_the_verb_has_a_row_for_what_cannot_be_read(samples: Path, tmp_path: Path) -> None:

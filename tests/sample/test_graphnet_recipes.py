@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from graphnet_samples import write
 from torch import Tensor
 
+import backprint as bp
 from backprint.sample.graphnet.code import read_code
 from backprint.sample.graphnet.meta import USES, Known, Meta, Use
 from backprint.sample.graphnet.recipes import notes_of, recipes_of
@@ -72,6 +75,23 @@ def test_digits_say_how_much_is_left_open() -> None:
 )
 def test_constants_stay_constant(meta: Meta, role: str, use: Use) -> None:
     assert set(made(meta, role, use).flatten().tolist()) == {meta.mean}
+
+
+def test_numbers_that_are_read_one_by_one_are_evenly_spread_and_not_drawn() -> None:
+    meta = Meta("stride", (3,), mean=18.667, std=12.22)
+    use = Use(frozenset({"read"}))
+    assert made(meta, "buffer", use).tolist() == pytest.approx([6.447, 18.667, 30.887])
+    assert torch.equal(made(meta, "buffer", use), made(meta, "buffer", use, "other"))
+
+
+@pytest.mark.parametrize("name", ["layernorm.eps", "L_self_modules_norm_variance_epsilon", "layer_norm1_eps"])
+def test_what_keeps_a_divisor_from_nothing_is_not_nothing(name: str) -> None:
+    meta = Meta(name, (), "float64", mean=0.0, std=0.0)
+    use = Use(frozenset({"read"}))
+    assert made(meta, "input", use).item() == 1e-5
+    assert notes_of([(name, "input", meta, use)])[0].startswith("1 inputs of floats printed as 0 that keep a divisor")
+    assert made(Meta("dropout_p", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
+    assert made(Meta("steps", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
 
 
 @pytest.mark.parametrize(
@@ -163,6 +183,18 @@ def test_every_recipe_has_its_own_seed_and_the_same_next_time() -> None:
     assert not torch.equal(first["a"], first["b"])
     assert torch.equal(first["a"], second["a"])
     assert not torch.equal(first["a"], recipes_of(known, 1, "cpu").make()["a"])
+
+
+# ------------------------------------------------------------------ samples
+
+
+@pytest.mark.parametrize("name", ["convnet", "transformer"])
+@pytest.mark.parametrize("mode", [None, "train"])
+def test_a_check_of_a_sample_sees_all_that_its_results_depend_on(name: str, mode: str | None, tmp_path: Path) -> None:
+    capture = bp.capture(write(name, tmp_path / name), mode=mode)
+    power = bp.power(capture, "all")
+    assert power.reacts, (power.hidden, power.dead_ports)
+    assert power.tried > 3
 
 
 # ------------------------------------------------------------------ uses

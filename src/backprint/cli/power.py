@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from backprint.cli.verify import found, listed
+from backprint.cli.verify import captured, found, listed
 
 
 @click.command("power")
@@ -22,20 +24,28 @@ from backprint.cli.verify import found, listed
     help="What is drawn again alone: the program's own inputs, or every parameter and buffer too.",
 )
 @click.option("--seconds", type=float, help="Stop drawing again after so long; what was tried is said.")
+@click.option("--mode", type=click.Choice(["train", "eval"]), help="Of GraphNet samples: rewritten to it first.")
+@click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample that the parser refuses.")
 @click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
-    samples: tuple[Path, ...], inputs: str, seconds: float | None, allow: tuple[str, ...], as_json: bool
+    samples: tuple[Path, ...],
+    inputs: str,
+    seconds: float | None,
+    mode: str | None,
+    trust: bool,
+    allow: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Measure what a check of these samples can see: how far each result moves when inputs are drawn again.
 
     Figures are in tolerances: below 1, a check of that port would not notice that the input is another. A SAMPLE is a
-    folder that holds capture.json, or a folder with samples somewhere below. Exit code 1 unless outputs and gradients
-    react to everything that they depend on.
+    folder that holds capture.json, a GraphNet sample, which is captured first, or a folder with samples below. Exit
+    code 1 unless a check sees everything that results depend on.
     """
     rows = []
     for place in found(samples):
-        row = measured(place, inputs, seconds, allow)
+        row = measured(place, inputs, seconds, partial(read, place, mode, trust, allow))
         rows.append(row)
         if as_json:
             click.echo(json.dumps(row))
@@ -45,12 +55,20 @@ def command(
         raise SystemExit(1)
 
 
-def measured(place: Path, inputs: str, seconds: float | None, allow: tuple[str, ...]) -> dict[str, Any]:
+def read(place: Path, mode: str | None, trust: bool, allow: tuple[str, ...]) -> Any:
+    """The Capture of a sample."""
+    import backprint as bp
+    from backprint.sample.graphnet import is_graphnet
+
+    return captured(place, mode, trust) if is_graphnet(place) else bp.load(place, allow=allow)
+
+
+def measured(place: Path, inputs: str, seconds: float | None, read: Callable[[], Any]) -> dict[str, Any]:
     """A sample's power as data; a sample that cannot be read or run is a row too."""
     import backprint as bp
 
     try:
-        capture = bp.load(place, allow=allow)
+        capture = read()
         power = bp.power(capture, inputs, seconds=seconds)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         return {"sample": str(place), "name": place.name, "error": f"{type(error).__name__}: {error}"}
@@ -62,9 +80,8 @@ def measured(place: Path, inputs: str, seconds: float | None, allow: tuple[str, 
         "name": capture.name,
         "reacts": power.reacts,
         "power": value if value is None or math.isfinite(value) else str(value),
-        "dead_inputs": list(power.dead_inputs),
+        "hidden": list(power.hidden),
         "dead_ports": list(power.dead_ports),
-        "silent": [list(pair) for pair in power.silent],
         **power_json(power),
     }
 
@@ -102,12 +119,12 @@ def cells(one: dict[str, Any]) -> tuple[str, ...]:
 def verdict(row: dict[str, Any]) -> str:
     """What the numbers come to."""
     if row["reacts"]:
-        return "outputs and gradients react to all that they depend on"
+        return "a check sees all that results depend on"
     if row["power"] is None:
         return "no result has floating-point numbers: nothing to measure"
     parts = []
     if row["dead_ports"]:
         parts.append(f"nothing moves {listed(row['dead_ports'])}")
-    if row["silent"]:
-        parts.append(f"not every side shows {listed(list(dict.fromkeys(name for name, _ in row['silent'])))}")
+    if row["hidden"]:
+        parts.append(f"hidden is {listed(row['hidden'])}")
     return "no proof: " + "; ".join(parts or ["no result depends on an input"])

@@ -109,7 +109,7 @@ def judged(
         if verdict.vacuous:
             parts.append(f"vacuous, no proof: redrawn inputs do not move {listed(verdict.vacuous)}")
         if hidden and verdict is verdicts[-1]:
-            parts.append(f"its power, as saved: outputs or gradients do not show {listed(hidden)}")
+            parts.append(f"no proof of {listed(hidden)}: hidden when it was saved")
         power = verdict.power if verdict.power is None or verdict.power < float("inf") else "inf"
         yield {
             "sample": str(place),
@@ -118,14 +118,14 @@ def judged(
             "detail": "; ".join(filter(None, parts)),
             "power": power,
             "vacuous": list(verdict.vacuous),
-            "proof": verdict.proof,
+            "proof": verdict.proof and not hidden,
         }
 
 
 def unseen(verdict: Any) -> tuple[str, ...]:
-    """What outputs or gradients did not show when the sample was saved; samples of before have no such table."""
+    """What a check did not see when the sample was saved; samples of before have no such table."""
     rows = ((verdict or {}).get("powers") or {}).get("redrawn", {})
-    return tuple(name for name, row in rows.items() if row.get("silent"))
+    return tuple(name for name, row in rows.items() if row.get("hidden"))
 
 
 def listed(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,10 +35,14 @@ from backprint.tree import parts
 
 SEED = 0x90E7
 
-GROUPS = {"parameter": "parameters", "buffer": "buffers", "constant": "constants", "tangent": "tangents"}
-"""The inputs that are drawn again together, by their role; those of role `input` are drawn alone."""
+GROUPS = {"parameter": "parameters", "buffer": "buffers"}
+"""The inputs that are drawn again together, by their role."""
 
-EVERYTHING = "everything"
+CHOICES = ("quick", "own", "all")
+STATE = ("parameter", "buffer", "constant")
+"""How the names of trials begin that draw no input of the program's own again."""
+
+EVERYTHING, TOGETHER = "everything", "inputs"
 BROKE = "does not run on it"
 NULL = 1e-9
 """The share of its size below which a port in float64 stands still."""
@@ -87,6 +91,11 @@ class Trial:
         """Whether something depends on it, and nothing moved."""
         return bool(self.moved) and all(by < 1 for _, by in self.moved)
 
+    @property
+    def hidden(self) -> bool:
+        """Whether a check would not see it: nothing moved, or of the program's own inputs, nothing on one side."""
+        return self.dead or (bool(self.silent) and not self.name.startswith(STATE))
+
 
 @dataclass(frozen=True, slots=True)
 class Power:
@@ -111,9 +120,9 @@ class Power:
         return tuple(port for port, by in self.most if by < 1)
 
     @property
-    def dead_inputs(self) -> tuple[str, ...]:
-        """What can be ignored altogether, and nobody would see it."""
-        return tuple(trial.name for trial in self.trials if trial.dead)
+    def hidden(self) -> tuple[str, ...]:
+        """What could be ignored, and a check would not see it."""
+        return tuple(trial.name for trial in self.trials if trial.hidden)
 
     @property
     def dead_ports(self) -> tuple[str, ...]:
@@ -133,8 +142,11 @@ class Power:
 
     @property
     def reacts(self) -> bool:
-        """Whether outputs and gradients react to everything tried that they depend on, and no port stands still."""
-        return bool(self.most) and not self.silent and not self.dead_ports
+        """Whether a check sees everything tried, and no port that depends on something stands still.
+
+        Of a parameter or a buffer some output or gradient has to show it; of the program's own inputs, both sides.
+        """
+        return bool(self.most) and not self.hidden and not self.dead_ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +171,14 @@ def power_of(
 ) -> Power:
     """The power of a Capture on its recipes' inputs.
 
-    `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
-    `"all"` each parameter and buffer alone too. `seconds` and `count` end it early; then what was tried of `"all"` is a
-    random part, the program's inputs first. `recipes` (with their data, as `sample.inputs` has them) stand in for the
-    Capture's own, and `fresh` for what they would draw the next time; `only` names what is drawn again alone.
+    `inputs="quick"` draws the program's inputs and the tangents again once, together; `"own"` each of the program's
+    inputs alone, all parameters, all buffers, and everything at once; `"all"` each parameter and buffer alone too.
+    `seconds` and `count` end it early; then what was tried of `"all"` is a random part, the program's inputs first.
+    `recipes` (with their data, as `sample.inputs` has them) stand in for the Capture's own, and `fresh` for what they
+    would draw the next time; `only` names what is drawn again alone.
     """
-    if inputs not in ("own", "all"):
-        raise UsageError(f"inputs={inputs!r} is neither 'own' nor 'all'")
+    if inputs not in CHOICES:
+        raise UsageError(f"inputs={inputs!r} is none of {', '.join(CHOICES)}")
     made = capture.recipes if recipes is None else recipes
     if capture.fake or made is None or made.missing:
         raise ReplayError(f"{capture.name} has inputs without values, so nothing can be drawn again")
@@ -173,7 +186,8 @@ def power_of(
         values = dict(base.values if base is not None else made.make())
         ports = base.ports if base is not None else run(capture, values)
         study = Study(capture, made.recipes, Base(values, ports), dict(fresh or {}), seed)
-        return study.power(study.singles(inputs, only, seconds is not None or count is not None), seconds, count)
+        single = study.singles(inputs, only, seconds is not None or count is not None)
+        return study.power(study.groups(inputs), single, seconds, count)
 
 
 class Study:
@@ -198,16 +212,17 @@ class Study:
         found = [name for name in self.units if not name.startswith("tangent ")]
         if only is not None:
             return [name for name in found if name in only]
-        found = [name for name in found if self.role(name) == "input" or inputs == "all"]
+        found = [name for name in found if (self.role(name) == "input" and inputs == "own") or inputs == "all"]
         if inputs == "all" and part:
             random.Random(self.seed).shuffle(found)
             found.sort(key=lambda name: self.role(name) != "input")
         return found
 
-    def power(self, single: list[str], seconds: float | None, count: int | None) -> Power:
+    def power(
+        self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
+    ) -> Power:
         """The trials, until time or number are spent."""
         started = time.monotonic()
-        groups = [] if not self.units else list(self.groups())
         done: list[Trial] = []
         for name, together in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
             spent = time.monotonic() - started
@@ -221,13 +236,15 @@ class Study:
         """What an input is for."""
         return "tangent" if name.startswith("tangent ") else self.roles.get(name, "constant")
 
-    def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def groups(self, inputs: str) -> list[tuple[str, tuple[str, ...]]]:
         """What is drawn again at once."""
-        yield EVERYTHING, tuple(self.units)
-        for role, said in GROUPS.items():
-            names = tuple(name for name in self.units if self.role(name) == role)
-            if names and role in ("parameter", "buffer"):
-                yield said, names
+        roles = {name: self.role(name) for name in self.units}
+        if inputs == "quick":
+            rows = [(TOGETHER, tuple(name for name, role in roles.items() if role in ("input", "tangent")))]
+        else:
+            rows = [(EVERYTHING, tuple(roles))]
+            rows += [(said, tuple(name for name in roles if roles[name] == role)) for role, said in GROUPS.items()]
+        return [(said, names) for said, names in rows if names]
 
     def trial(self, name: str, together: Collection[str]) -> Trial:
         """These inputs drawn again, at once, and what moved."""
@@ -262,7 +279,7 @@ class Study:
 
     def another(self, name: str) -> dict[str, Tensor]:
         """Other values of an input, and of the views of it; none where it knows no other."""
-        return another(name, self.recipes, self.base.values, self.seed, self.fresh.get(name)) or {}
+        return another(self.units[name], self.recipes, self.base.values, self.seed, self.fresh.get(name)) or {}
 
     # -------------------------------------------------------------- the neutral point
 

@@ -481,8 +481,11 @@ POWER_SECONDS, POWER_TRIALS = 20.0, 12
 """When a sample that is saved has been tried enough for its power: after so long, or so many redraws."""
 
 
-def attest(capture: Capture) -> Attested:
-    """Prove a Capture on its recipe's inputs, with its power, and keep the original program's numbers for later."""
+def attest(capture: Capture, power: str = "quick") -> Attested:
+    """Prove a Capture on its recipe's inputs, and keep the original program's numbers for later.
+
+    `power` says how much of it is measured: see `power_of`.
+    """
     alive = capture.origin is not None and capture.origin.alive
     draw = drawn(capture, "recipe", None)
     again = redrawn(capture, draw)
@@ -505,10 +508,10 @@ def attest(capture: Capture) -> Attested:
             keep_worst(found, "resized", resize(capture, again, said))
     backward = any(pair.backward is not None for pair in capture.pairs)
     values = dict(draw.values) | {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
-    power = power_of(capture, seconds=POWER_SECONDS, count=POWER_TRIALS, base=Base(values, results.ports))
-    moved = dict(power.most)
+    seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=Base(values, results.ports))
+    moved = dict(seen.most)
     found = {key: replace(port, power=moved.get(key)) for key, port in found.items()}
-    broke = [trial for trial in power.trials if trial.untried.startswith(BROKE)]
+    broke = [trial for trial in seen.trials if trial.untried.startswith(BROKE)]
     said += [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]
     verdict = summed_up(capture.name, backward, found, said, {"recipe": results})
     rows = (
@@ -516,7 +519,7 @@ def attest(capture: Capture) -> Attested:
         if wanted is not None
         else dict(capture.witness or {}) or None
     )
-    return Attested(rows, verdict, port_values(capture, draw, got), power)
+    return Attested(rows, verdict, port_values(capture, draw, got), seen)
 
 
 def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
@@ -570,7 +573,8 @@ def trial_json(trial: Trial) -> dict[str, Any]:
         return {"ports": 0}
     port, by = trial.weakest
     row = {"ports": len(trial.moved), "port": port, "least": safe(by), "most": safe(max(by for _, by in trial.moved))}
-    return row | ({"silent": list(trial.silent)} if trial.silent else {})
+    row |= {"silent": list(trial.silent)} if trial.silent else {}
+    return row | ({"hidden": True} if trial.hidden else {})
 
 
 def row(value: Tensor | None) -> Row:

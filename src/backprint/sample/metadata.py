@@ -360,5 +360,6 @@ def check_powers(field: Field) -> None:
         row.get("ports", 0).whole()
         row.get("port", "").text()
         row.get("silent", []).texts()
+        row.get("hidden", False).expect(bool)
         for key in ("least", "most"):
             row.get(key, 0.0).number()

@@ -38,9 +38,14 @@ def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
 
 
 def another(
-    name: str, recipes: Mapping[str, Recipe], made: Mapping[str, Tensor], seed: int, fresh: Tensor | None = None
+    unit: tuple[str, ...],
+    recipes: Mapping[str, Recipe],
+    made: Mapping[str, Tensor],
+    seed: int,
+    fresh: Tensor | None = None,
 ) -> dict[str, Tensor] | None:
-    """Other values for a tensor (`fresh` ones, where given) and the views of it, by name; None where it knows none."""
+    """Other values for a tensor and the views of it, `fresh` ones where given; None where it knows none."""
+    name = next(each for each in unit if recipes[each].kind != "view")
     recipe = recipes[name]
     if fresh is None and recipe.kind in RANDOM:
         fresh = make(redraw(recipe, seed))
@@ -49,8 +54,7 @@ def another(
     if fresh is None:
         return None
     base = whole(recipe, fresh)
-    views = units(recipes)[name]
-    return {view: base if view == name else generator.make(recipes[view], None, {name: base}) for view in views}
+    return {each: base if each == name else generator.make(recipes[each], None, {name: base}) for each in unit}
 
 
 def near(fresh: Tensor, old: Tensor) -> bool:

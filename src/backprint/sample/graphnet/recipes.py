@@ -8,6 +8,8 @@
   they are one of QUANTILES values of a log-normal distribution, so that none lies near nothing, where a norm would
   blow up what it divides.
 - Masks stay masks: a causal one is triangular, others are mostly open, closed places have what closed them.
+- Numbers that the program reads are not drawn, because a capture runs on no others: one is its mean, several are
+  evenly spread.
 - A deviation printed as 0.000 says that it is below half of the last digit. Zero-initialised scales and biases make
   what stands behind them invisible, so Parameters and buffers of floats take most of what the printing leaves open.
 """
@@ -41,12 +43,16 @@ QUANTILES, FLOOR = 64, 0.2
 OPEN = 0.9
 """How much of what rounding leaves open is taken."""
 
+EPSILON = 1e-5
+"""What a number that keeps a divisor from nothing is, where its printing says 0.000."""
+
 CLOSED = -1e4
 """A mean of floats below this is a mask's."""
 
 _MASK = re.compile(r"mask|causal|tril|triu", re.IGNORECASE)
 _CAUSAL = re.compile(r"causal|tril|triu|attn_mask|attention_mask|(?:^|[._])bias$", re.IGNORECASE)
 _POSITIONS = re.compile(r"position_?ids|positions?$|cache_position|pos_ids", re.IGNORECASE)
+_EPSILON = re.compile(r"(?:^|[._])(?:\w+_)?eps(?:ilon)?_?$", re.IGNORECASE)
 _VARIANCE = re.compile(r"running_var|(?:^|[._])var(?:iance)?_?$", re.IGNORECASE)
 
 
@@ -69,7 +75,9 @@ def notes_of(inputs: Sequence[Known]) -> tuple[str, ...]:
     """What a report has to say of these inputs."""
     zeros = [name for name, _, meta, _ in inputs if meta.data is not None and meta.dtype in FLOATS and 0 in meta.data]
     flat = [known[0] for known in inputs if not has_data(known[2]) and opened(known)]
+    small = [known[0] for known in inputs if not has_data(known[2]) and is_epsilon(known)]
     rows = (
+        (small, f"printed as 0 that keep a divisor from it: taken for {EPSILON}"),
         (zeros, "printed as 0.000000 and kept so, whatever they were"),
         (flat, "whose deviation is printed as 0: drawn with one that prints so"),
     )
@@ -166,9 +174,13 @@ def real(known: Known) -> tuple[str, Facts]:
     if closing(meta, use):
         floor = -math.inf if meta.mean == -math.inf else torch.finfo(getattr(torch, meta.dtype)).min
         return mask(known, floor, 0.0)
-    if math.prod(meta.shape) == 1 or "read" in use.kinds:
-        slack = OPEN * half(meta) if role == "parameter" else 0.0
+    if is_epsilon(known):
+        return "constant", {"value": EPSILON}
+    if math.prod(meta.shape) == 1:
+        slack = OPEN * half(meta) if role == "parameter" and "read" not in use.kinds else 0.0
         return "uniform", {"low": mean - slack, "high": mean + slack}
+    if "read" in use.kinds:
+        return even(math.prod(meta.shape), mean, std)
     if "variance" in use.kinds or (role == "buffer" and _VARIANCE.search(name)) or (low == 0 and high is None):
         return "choice", positive(meta, number(meta.mean, 1.0), number(meta.std, 0.25))
     if "positive" in use.kinds and mean > half(meta):
@@ -176,6 +188,21 @@ def real(known: Known) -> tuple[str, Facts]:
     if opened(known):
         std = OPEN * half(meta)
     return "normal", normal(mean, std, low, high)
+
+
+def is_epsilon(known: Known) -> bool:
+    """Whether a number is one that keeps a divisor from nothing, of which the printing left nothing."""
+    name, _, meta, _ = known
+    small = meta.mean is not None and abs(meta.mean) < half(meta) and not meta.min_val
+    return small and math.prod(meta.shape) == 1 and meta.dtype in FLOATS and _EPSILON.search(name) is not None
+
+
+def even(count: int, mean: float, std: float) -> tuple[str, Facts]:
+    """Numbers that the program reads one by one: evenly spread, so that no draw changes what was read."""
+    step = std / math.sqrt(count * (count + 1) / 12)
+    if step == 0:
+        return "constant", {"value": mean}
+    return "arange", {"start": mean - step * (count - 1) / 2, "step": step, "period": count}
 
 
 def closing(meta: Meta, use: Use) -> bool:
