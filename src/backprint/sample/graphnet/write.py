@@ -37,7 +37,7 @@ TRIES = (SMALL, 2**12, 2**16)
 """Below how many elements tensors are written out: the first of these with which a graph runs on GraphNet's draws."""
 
 DRAWS = 4
-"""How many draws a graph is tried on: half of all matrices have a determinant with no logarithm."""
+"""How many draws a small graph is tried on: half of all matrices have a determinant with no logarithm."""
 
 SEEN = 2**16
 """How many elements of a tensor its mean, deviation and range are taken from."""
@@ -226,7 +226,8 @@ def sight(value: Tensor) -> Tensor:
 def tried(graph: Graph, rows: tuple[Row, ...], values: Mapping[str, Any], run: Run) -> str:
     """Why a graph does not run on what GraphNet draws from these rows, or gives NaN there that it gave not; '' else."""
     bad: list[int] = []
-    for seed in range(DRAWS):
+    size = sum(math.prod(entry["shape"]) for entry in rows)
+    for seed in range(DRAWS if size <= SEEN else 1):
         try:
             found = run(graph, {entry["name"]: regenerate(entry, seed) for entry in rows})
         except Exception as error:  # whatever an operator raises on inputs that do not fit it
