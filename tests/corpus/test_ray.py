@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from corpora import command, corpus, left_behind, rows, until
 from backprint.corpus import processes
 from backprint.corpus import ray as module
 from backprint.corpus.files import packed, unpacked
+from backprint.corpus.ledger import Ledger
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.ray import Cluster, connected, limits_on
 from backprint.corpus.run import RESULT, WORK, Plan, Written, run
@@ -28,9 +30,11 @@ os.environ |= {"RAY_health_check_period_ms": "1000"}
 """Nothing is reported to anyone, addresses are the loopback's, the end of a node is noticed within seconds. Ray reads
 these when it is imported, and gives them to its nodes."""
 
+pytestmark = pytest.mark.slow
+
 VERB = f"{Path(__file__).with_name('ray_verbs.py')}:act"
 SMALL = Limits(timeout=2.0, memory=GIB // 4, disk=GIB // 8)
-NAMES = [*(f"family_{index % 3}/sample_{index:02}" for index in range(18)), "segfault", "raise", "hang"]
+NAMES = [*(f"family_{index % 3}/sample_{index:02}" for index in range(12)), "segfault", "raise", "hang"]
 WANTED = dict.fromkeys(NAMES, "bitwise") | dict.fromkeys(("segfault", "raise", "hang"), "failed")
 
 
@@ -163,7 +167,14 @@ def test_where_nothing_is_shared_samples_travel(
     assert told(found) == told(rows(tmp_path / "pool"))
     assert written(tmp_path / "ray") == written(tmp_path / "pool")
     assert {row["attempts"] for row in found.values()} == {1}
+    assert not list(Path(tempfile.gettempdir()).glob(f"backprint-{run_of(tmp_path / 'ray')}"))
     assert {place.name for place in (tmp_path / "ray" / WORK).iterdir()} == {"lock", "logs"}
+
+
+def run_of(out: Path) -> str:
+    """The name of a run."""
+    with Ledger.reading(out) as ledger:
+        return str(ledger.facts()["run"])
 
 
 def test_what_is_too_large_to_travel_says_so(

@@ -141,6 +141,8 @@ class Cluster:
         self.names: list[str] = []
         self.slots = 0
         self.carrying = False
+        self.apart = False
+        self.run = run
         self.count = 0
         self.false_starts = 0
         work.mkdir(parents=True, exist_ok=True)
@@ -207,6 +209,7 @@ class Cluster:
                 return [self.outcome(sent, failure("not sent", str(error), "read"))]
             return []
         self.false_starts = 0
+        self.apart = self.apart or "place" not in answer
         return [self.outcome(sent, **answer)]
 
     def lost(self, sent: Sent, error: Any) -> Outcome:
@@ -251,7 +254,18 @@ class Cluster:
         if self.sent:
             self.ray.wait(list(self.sent), num_returns=len(self.sent), timeout=10)
         self.sent.clear()
+        if self.apart:
+            self.sweep()
         self.ray.shutdown()
+
+    def sweep(self) -> None:
+        """Remove what the run has left on nodes that have their own disks; one that does not answer keeps it."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        there = [node["NodeID"] for node in self.ray.nodes() if node["Alive"]]
+        on = (NodeAffinitySchedulingStrategy(node, soft=False) for node in there)
+        tasks = [self.ray.remote(swept).options(num_cpus=0, scheduling_strategy=place) for place in on]
+        self.ray.wait([task.remote(self.run) for task in tasks], num_returns=len(tasks), timeout=20)
 
 
 # ------------------------------------------------------------------ the node's side
@@ -336,7 +350,7 @@ def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
     with contextlib.suppress(OSError):
         shared = (base / TOKEN).read_text() == setup["token"]
     if not shared:
-        base = Path(tempfile.gettempdir()) / f"backprint-{setup['run']}"
+        base = own_disk(setup["run"])
         base.mkdir(mode=0o700, exist_ok=True)
     here = f"{socket.gethostname()}-"
     for place in [place for place in base.iterdir() if place.name.startswith(here)]:
@@ -346,6 +360,20 @@ def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
             if not shared:
                 remove(place)
     return base / f"{here}{os.getpid()}", shared
+
+
+def own_disk(run: str) -> Path:
+    """Where a run writes on a machine that does not see OUT."""
+    return Path(tempfile.gettempdir()) / f"backprint-{run}"
+
+
+def swept(run: str) -> None:
+    """Remove what a run has left on this machine's own disk."""
+    base = own_disk(run)
+    for place in base.iterdir() if base.is_dir() else ():
+        processes.end_marked(mark(run, int(place.name.rpartition("-")[2])))
+    if base.is_dir():
+        remove(base)
 
 
 def worked(place: Place, task: Task, options: Mapping[str, Any]) -> Outcome:
