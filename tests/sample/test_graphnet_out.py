@@ -89,6 +89,10 @@ def recurrent() -> tuple[Any, tuple[Tensor, ...]]:
     return (lambda x: lstm(x)[0]), (torch.randn(2, 5, 4),)
 
 
+def turned(x: Tensor, w: Tensor) -> Tensor:
+    return (x.transpose(1, 2) @ w).transpose(1, 2).reshape(2, -1).sin() * x.transpose(1, 2).view(2, -1)[:, :1]
+
+
 def strided(x: Tensor, e: Tensor) -> Tensor:
     return (x.t() @ e).unfold(0, 2, 1).sum(-1)
 
@@ -131,6 +135,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "shaped": lambda: (shaped, (torch.randn(6, 12), torch.randn(24, 2)), {"dynamic": True}),
     "determinant": lambda: (determinant, (torch.randn(9, 9, dtype=torch.float64),), {}),
     "recurrent": lambda: (*recurrent(), {}),
+    "turned": lambda: (turned, (torch.randn(2, 5, 4).transpose(1, 2), torch.randn(4, 4)), {}),
     "strided": lambda: (strided, (torch.randn(4, 6).t(), torch.randn(1, 5).expand(6, 5)), {}),
 }
 

@@ -6,10 +6,11 @@ who would hand sizes over. Left out: numbers that come out of a tensor's values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from backprint.graph.nouns import (
+    Atom,
     Dict,
     Graph,
     List,
@@ -76,6 +77,66 @@ def tensors_alone(graph: Graph) -> Graph:
         if isinstance(result, Ref) and isinstance(port.spec, TensorSpec) and port.spec.numel
     ]
     return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
+
+
+def permuted(spec: Spec) -> tuple[int, ...] | None:
+    """The dimensions of a tensor from the outermost in memory to the innermost, where its strides are those of a
+    contiguous tensor in another order; else None."""
+    if not isinstance(spec, TensorSpec) or spec.stride is None:
+        return None
+    shape, stride = spec.shape, spec.stride
+    if not all(isinstance(size, int) for size in (*shape, *stride)):
+        return None
+    order = sorted(range(len(shape)), key=lambda index: (-int(stride[index]), -int(shape[index])))
+    step = 1
+    for index in reversed(order):
+        if shape[index] != 1 and stride[index] != step:
+            return None
+        step *= int(shape[index])
+    return tuple(order) if order != sorted(order) else None
+
+
+def contiguous_inputs(graph: Graph) -> Graph:
+    """The graph for inputs without strides of their own: what lay in another order in memory is laid so first, because
+    views further on may rely on it."""
+    taken = {*(port.local for port in graph.inputs), *(step.name for step in graph.steps)}
+    inputs, first = [], []
+    renamed: dict[str, Value] = {}
+    for port in graph.inputs:
+        order = permuted(port.spec)
+        if order is None:
+            inputs.append(port)
+            continue
+        assert isinstance(port.spec, TensorSpec)
+        back = tuple(sorted(range(len(order)), key=order.__getitem__))
+        turned = replace(port.spec, shape=tuple(port.spec.shape[index] for index in order), stride=None, offset=0)
+        names = [free(f"{port.local}_{what}", taken) for what in ("turned", "laid", "back")]
+        taken |= set(names)
+        first += [
+            Step(names[0], "aten.permute.default", (Ref(port.local), List(order)), (), None),
+            Step(
+                names[1],
+                "aten.clone.default",
+                (Ref(names[0]),),
+                (("memory_format", Atom("contiguous_format")),),
+                turned,
+            ),
+            Step(names[2], "aten.permute.default", (Ref(names[1]), List(back)), (), replace(port.spec, offset=0)),
+        ]
+        inputs.append(replace(port, spec=replace(port.spec, stride=None, offset=0)))
+        renamed[port.local] = Ref(names[2])
+    steps = tuple(mapped(step, lambda name: renamed.get(name, Ref(name))) for step in graph.steps)
+    results = tuple(with_names(result, lambda name: renamed.get(name, Ref(name))) for result in graph.results)
+    return replace(graph, inputs=tuple(inputs), steps=(*first, *steps), results=results)
+
+
+def free(name: str, taken: Collection[str]) -> str:
+    """A local that nothing has."""
+    count, found = 0, name[:240]
+    while found in taken:
+        count += 1
+        found = f"{name[:240]}_{count}"
+    return found
 
 
 def live(graph: Graph) -> Graph:

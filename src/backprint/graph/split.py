@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from backprint.errors import GraphError, RefusedError
-from backprint.graph.fixed import live, mapped, used
+from backprint.graph.fixed import free, live, mapped, used
 from backprint.graph.links import name_of, role_of
 from backprint.graph.nouns import (
     Capture,
@@ -444,15 +444,6 @@ def dense(spec: Spec) -> TensorSpec:
 def identifier(name: str) -> str:
     """A name as part of a local."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:200]
-
-
-def free(name: str, taken: Collection[str]) -> str:
-    """A local that nothing has."""
-    count, found = 0, name
-    while found in taken:
-        count += 1
-        found = f"{name}_{count}"
-    return found
 
 
 # ------------------------------------------------------------------ parts, linked

@@ -27,16 +27,33 @@ PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|out
 
 
 TENSOR = re.compile(r"[a-z]\\w*\\[(?!(?:[^\\]]*, )?0[,\\]])")  # how the annotation of a tensor with elements starts
+STRIDED = re.compile(r"[a-z]\\w*\\[(\\d+(?:, \\d+)*)\\] stride=\\[(\\d+(?:, \\d+)*)\\]")
 Whole = GraphModule  # what runs here; tools that know tensors alone take the name GraphModule
 
 
+def permuted(text):
+    """The dimensions of a tensor from the outermost in memory to the innermost, where its annotation has strides that
+    are those of a contiguous tensor in another order; else None."""
+    found = STRIDED.match(text)
+    if not found:
+        return None
+    shape, stride = (list(map(int, part.split(", "))) for part in found.groups())
+    order, step = sorted(range(len(shape)), key=lambda index: (-stride[index], -shape[index])), 1
+    for index in reversed(order):
+        if shape[index] != 1 and stride[index] != step:
+            return None
+        step *= shape[index]
+    return order if order != sorted(order) else None
+
+
 def tensors_alone(whole):
-    """A class whose numbers come and go as those tools have them: given as tensors of one element, and not returned;
-    neither is what is None or empty."""
+    """A class that those tools get along with: numbers are given to it as tensors of one element, and it gives none,
+    nor what is None or empty; an input that lay in another order in memory is laid so, as views inside rely on it."""
     annotations = dict(whole.forward.__annotations__)
     given = annotations.pop("return")
     numbers = [name for name, text in annotations.items() if not re.match(r"[a-z]\\w*\\[", text)]
-    if not numbers and all(map(TENSOR.match, given)):
+    orders = {name: order for name, text in annotations.items() if (order := permuted(text)) is not None}
+    if not numbers and not orders and all(map(TENSOR.match, given)):
         return whole
 
     class GraphModule(whole):
@@ -46,6 +63,9 @@ def tensors_alone(whole):
             for name in numbers:
                 if isinstance(named[name], torch.Tensor):
                     named[name] = named[name].item()
+            for name, order in orders.items():
+                back = sorted(range(len(order)), key=order.__getitem__)
+                named[name] = named[name].permute(order).contiguous().permute(back)
             found = super().forward(**named)
             return tuple(value for value in found if isinstance(value, torch.Tensor) and value.numel())
 

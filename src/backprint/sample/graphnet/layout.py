@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from backprint.errors import SampleError, UsageError
-from backprint.graph.fixed import at_capture, live, tensors_alone
+from backprint.graph.fixed import at_capture, contiguous_inputs, live, tensors_alone
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.text import emit
 from backprint.sample.graphnet.write import Run, undrawable, write_graphnet
@@ -128,7 +128,11 @@ def side(
 ) -> bool:
     """One tree's folder of a sample: one graph, or a `subgraph_N` for each; whether there was any."""
     rows = [(index, graph) for index, graph in enumerate(graphs) if graph is not None]
-    rows = [(index, plain) for index, graph in rows if (plain := tensors_alone(at_capture(graph))).outputs]
+    rows = [
+        (index, plain)
+        for index, graph in rows
+        if (plain := contiguous_inputs(tensors_alone(at_capture(graph)))).outputs
+    ]
     for index, graph in rows:
         place = folder / f"subgraph_{index}" if len(graphs) > 1 else folder
         place.mkdir(parents=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from backprint.graph.fixed import permuted
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
 from backprint.graph.sizes import FUNCTIONS, at_hints, evaluate, hints, known, names_in
 from backprint.sample.graphnet.regenerate import regenerate, sensitive
@@ -226,10 +227,11 @@ def sight(value: Tensor) -> Tensor:
 def tried(graph: Graph, rows: tuple[Row, ...], values: Mapping[str, Any], run: Run) -> str:
     """Why a graph does not run on what GraphNet draws from these rows, or gives NaN there that it gave not; '' else."""
     bad: list[int] = []
+    orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
     size = sum(math.prod(entry["shape"]) for entry in rows)
     for seed in range(DRAWS if size <= SEEN else 1):
         try:
-            found = run(graph, {entry["name"]: regenerate(entry, seed) for entry in rows})
+            found = run(graph, {entry["name"]: laid(orders, regenerate(entry, seed), entry["name"]) for entry in rows})
         except Exception as error:  # whatever an operator raises on inputs that do not fit it
             return f"{type(error).__name__}: {error}"[:300]
         bad += [index for index, each in enumerate(found) if not finite(each) and index not in bad]
@@ -238,6 +240,14 @@ def tried(graph: Graph, rows: tuple[Row, ...], values: Mapping[str, Any], run: R
     given = run(graph, {port.local: values[f"{port.role} {port.name}"] for port in graph.inputs})
     new = [graph.outputs[index].name for index in bad if finite(given[index])]
     return f"NaN or infinities in {', '.join(new[:3])}" if new else ""
+
+
+def laid(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
+    """A drawn tensor as a sample's `model.py` lays it in memory before it runs."""
+    if name not in orders:
+        return value
+    order = orders[name]
+    return value.permute(tuple(order)).contiguous().permute(sorted(range(len(order)), key=order.__getitem__))
 
 
 def finite(value: Any) -> bool:
