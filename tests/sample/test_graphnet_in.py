@@ -168,6 +168,13 @@ def test_large_samples_are_captured_without_allocating(tmp_path: Path) -> None:
     assert capture.recipes.recipes["fc.weight"].kind == target.recipes.recipes["fc.weight"].kind
 
 
+def test_numbers_that_the_code_reads_are_known_without_allocating(tmp_path: Path) -> None:
+    capture = bp.capture(write("convnet", tmp_path / "c"), fake=True, mode="train")
+    assert [verdict.verdict for verdict in capture.verify()] == ["unproven"]
+    assert [guard.inputs for guard in capture.guards] == [("stem.bn.eps",)]
+    assert capture.recipes.recipes["stem.bn.eps"].kind in ("constant", "exact")
+
+
 # ------------------------------------------------------------------ what no reader may run
 
 
@@ -333,7 +340,7 @@ def test_devices_follow_the_device_asked_for(said: str, tmp_path: Path) -> None:
         imports="import torch\nfrom torch import device\n",
     )
     assert run(place)[0].device.type == "cpu"
-    built = build(read(place), device="meta", fake=True)
+    built = build(read(place), device="meta", fake=bp.fake)
     assert built.module(**built.inputs)[0].device.type == "meta"
 
 
@@ -627,3 +634,8 @@ def test_assertions_of_dynamo_compute_nothing(tmp_path: Path) -> None:
     )
     capture = bp.capture(place)
     assert (capture.engine, [verdict.verdict for verdict in capture.verify()]) == ("aot", ["bitwise"])
+
+
+def test_without_allocating_a_device_that_is_not_here_stands_for_another(tmp_path: Path) -> None:
+    target = read_target(write("convnet", tmp_path / "c"), fake=True, device="cuda", mode="train")
+    assert [verdict.verdict for verdict in capture_target(target).verify()] == ["unproven"]
