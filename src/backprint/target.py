@@ -76,6 +76,8 @@ def capture_target(target: Target, **options: Any) -> Capture:
         raise UsageError(f"{target.title}: read the TARGET with fake={given['fake']}, as it is to be captured")
     if target.kind != "factory":
         given["mode"] = None  # it is in the code already
+        if target.fake and given["specialise"] is None:
+            given["specialise"] = True  # the numbers that a sample's code reads are known from its metadata
     return capture_made(target.model, target.args, target.kwargs, given, target.recipes)
 
 
@@ -94,13 +96,14 @@ def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], o
 
 def from_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
     """A GraphNet sample, built."""
+    from backprint.api import fake as world
     from backprint.sample.graphnet import read
     from backprint.sample.graphnet.build import build
 
     sample = read(place, trust)
-    check_device(device)
-    with building(fake):
-        built = build(sample, device=device or "cpu", mode=mode, fake=fake)
+    with building(fake):  # where a device that is not here stands for the CPU
+        check_device(device)
+    built = build(sample, device=device or "cpu", mode=mode, fake=world if fake else None)
     return Target(
         title=sample.name,
         model=built.module,

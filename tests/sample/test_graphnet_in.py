@@ -168,6 +168,13 @@ def test_large_samples_are_captured_without_allocating(tmp_path: Path) -> None:
     assert capture.recipes.recipes["fc.weight"].kind == target.recipes.recipes["fc.weight"].kind
 
 
+def test_numbers_that_the_code_reads_are_known_without_allocating(tmp_path: Path) -> None:
+    capture = bp.capture(write("convnet", tmp_path / "c"), fake=True, mode="train")
+    assert [verdict.verdict for verdict in capture.verify()] == ["unproven"]
+    assert [guard.inputs for guard in capture.guards] == [("stem.bn.eps",)]
+    assert capture.recipes.recipes["stem.bn.eps"].kind in ("constant", "exact")
+
+
 # ------------------------------------------------------------------ what no reader may run
 
 
@@ -333,7 +340,7 @@ def test_devices_follow_the_device_asked_for(said: str, tmp_path: Path) -> None:
         imports="import torch\nfrom torch import device\n",
     )
     assert run(place)[0].device.type == "cpu"
-    built = build(read(place), device="meta", fake=True)
+    built = build(read(place), device="meta", fake=bp.fake)
     assert built.module(**built.inputs)[0].device.type == "meta"
 
 
@@ -613,3 +620,22 @@ def test_functions_are_made_for_what_is_asked(tmp_path: Path) -> None:
     made = function_of(program, names, {}, "model.py", "cpu")
     assert made.__code__.co_filename == "model.py"
     assert made.__code__.co_varnames[: len(names) + 1] == ("self", *names)
+
+
+def test_assertions_of_dynamo_compute_nothing(tmp_path: Path) -> None:
+    place = sample(
+        tmp_path,
+        "size = torch.ops.aten.sym_size.int(L_x_, 0)",
+        "_check_is_size = torch._check_is_size(size)",
+        "le = size <= 20",
+        '_assert = torch.ops.aten._assert_scalar.default(le, "u0 <= 20")',
+        "le = _assert = _check_is_size = None",
+        "return (L_x_ * L_self_parameters_w_ * size,)",
+    )
+    capture = bp.capture(place)
+    assert (capture.engine, [verdict.verdict for verdict in capture.verify()]) == ("aot", ["bitwise"])
+
+
+def test_without_allocating_a_device_that_is_not_here_stands_for_another(tmp_path: Path) -> None:
+    target = read_target(write("convnet", tmp_path / "c"), fake=True, device="cuda", mode="train")
+    assert [verdict.verdict for verdict in capture_target(target).verify()] == ["unproven"]

@@ -7,8 +7,9 @@ caller trusts it, and only there, the file is executed, and a note says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,9 @@ from backprint.sample.graphnet.probe import Probe, careful_batch_norm, numbers_o
 from backprint.sample.graphnet.read import GraphNetSample
 from backprint.sample.graphnet.recipes import notes_of, recipes_of
 from backprint.sample.inputs import Inputs
+
+SMALL = 64
+"""Elements of a tensor that has values even where nothing is allocated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,9 @@ def build(
     mode: str | None = None,
     seed: int = 0,
     requires_grad: Iterable[str] | bool | None = None,
-    fake: bool = False,
+    fake: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> Built:
-    """The sample as a module and its inputs; with `fake`, tensors are made empty, for a fake mode around the call."""
+    """The sample as a module and its inputs; with `fake`, in tensors without values, made within the mode it gives."""
     if mode not in (None, *training.MODES):
         raise UsageError(f"mode={mode!r} is none of None (as it was traced), 'train', 'eval'")
     plan = plan_of(sample, requires_grad)
@@ -62,10 +66,11 @@ def build(
         if named.raw in plan.metas
     ]
     recipes = recipes_of(known, seed, device)
-    made = empty(known, device) if fake else recipes.make()
+    made = recipes.make() if fake is None else empty(known, recipes, device, fake)
     asked = {name for name, _ in plan.asks}
     forward, numbers, notes = forward_of(sample, plan, mode, device)
-    module = module_of(sample.name, forward, plan.inputs, made, asked)
+    with nullcontext() if fake is None else fake():
+        module = module_of(sample.name, forward, plan.inputs, made, asked)
     inputs: dict[str, Any] = {}
     for named in plan.inputs:
         if named.role == "input" and named.raw in numbers:
@@ -163,13 +168,19 @@ def module_of(
     return module
 
 
-def empty(known: Iterable[Known], device: str) -> dict[str, Tensor]:
-    """Tensors that nobody has to allocate, under a fake mode; those few whose data is known have it."""
+def empty(
+    known: Iterable[Known], recipes: Inputs, device: str, fake: Callable[[], AbstractContextManager[Any]]
+) -> dict[str, Tensor]:
+    """Tensors that nobody has to allocate; small ones, which code may read, have their recipe's values."""
+    small = {name for name, _, meta, _ in known if meta.data is not None or math.prod(meta.shape) <= SMALL}
+    here = Inputs({name: replace(recipes.recipes[name], device="cpu") for name in small}, recipes.exact, recipes.seed)
+    values = {name: tensor.flatten().tolist() for name, tensor in here.make().items()}
     made: dict[str, Tensor] = {}
-    for name, _, meta, _ in known:
-        dtype = getattr(torch, meta.dtype)
-        if meta.data is not None and len(meta.data) == math.prod(meta.shape):
-            made[name] = torch.tensor(meta.data, dtype=dtype, device=device).reshape(meta.shape)
-        else:
-            made[name] = torch.empty(meta.shape, dtype=dtype, device=device)
+    with fake():
+        for name, _, meta, _ in known:
+            dtype = getattr(torch, meta.dtype)
+            if name in values:
+                made[name] = torch.tensor(values[name], dtype=dtype, device=device).reshape(meta.shape)
+            else:
+                made[name] = torch.empty(meta.shape, dtype=dtype, device=device)
     return made

@@ -213,12 +213,14 @@ def callables() -> frozenset[str]:
 NOISE = frozenset(
     {
         "torch._C._log_api_usage_once",
+        "torch._check_is_size",
+        "torch.ops.aten._assert_scalar.default",
         "torch._functorch.predispatch.lazy_load_decompositions",
         "torch._functorch.vmap.lazy_load_decompositions",
         "torch.autograd.function.FunctionCtx",
     }
 )
-"""Calls that compute nothing: None stands in their place."""
+"""Calls that compute nothing, Dynamo's own assertions among them: None stands in their place."""
 
 ATTRIBUTES = frozenset("T H mT mH real imag shape dtype device ndim layout itemsize nbytes is_cuda".split())
 CONSTANTS: dict[str, Any] = {

@@ -55,7 +55,7 @@ def is_graphnet(path: Path) -> bool:
 
 def is_direction(path: Path) -> bool:
     """Whether a folder is the forward or the backward in a sample of ours."""
-    return path.name in ("forward", "backward") and (path / ".." / ".." / "capture.json").is_file()
+    return path.name in ("forward", "backward") and re.fullmatch(r"pair_\d+", path.resolve().parent.name) is not None
 
 
 def read(path: Path | str, trust: bool = False) -> GraphNetSample:
