@@ -8,7 +8,7 @@ TORCH  ?= 2.13.0
 BIN     := .venv/bin
 STAMP   := .venv/.installed
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
-BENCHES := $(filter-out benchmarks/architectures.py,$(sort $(wildcard benchmarks/*.py)))
+BENCHES := $(filter-out benchmarks/architectures.py benchmarks/graphnet_tools.py,$(sort $(wildcard benchmarks/*.py)))
 
 .PHONY: venv demo test check tiny conformance bench architectures clean
 

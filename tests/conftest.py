@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-for folder in ("capture", "conformance", "graph"):
+for folder in ("capture", "conformance", "corpus", "graph", "report"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 

@@ -246,17 +246,30 @@ def save(
     *,
     allow: Sequence[str] = (),
     overwrite: bool = False,
+    layout: str = "backprint",
+    evaluation: Capture | None = None,
     power: str = "quick",
 ) -> Any:
     """Write a Capture as a sample: readable, self-contained, with its verdict. Gives the path.
 
     `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither. `power` is how
     much of it is measured: `"quick"` draws all inputs again once, `"own"` and `"all"` do what `bp.power` does.
+    `layout="graphnet"` writes GraphNet's trees instead, `path/train_forward/NAME`, `path/train_backward/NAME` and, from
+    the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; gives `path`.
     """
+    from backprint.errors import UsageError
     from backprint.replay.verify import verdict_json
     from backprint.replay.verify import verify as prove
     from backprint.sample.save import check_custom, check_data, check_place, write
 
+    if layout not in ("backprint", "graphnet"):
+        raise UsageError(f"layout={layout!r} is none of 'backprint', 'graphnet'")
+    if layout == "graphnet":
+        check_custom(capture, allow)
+        write_layout(capture, path, capture.name, evaluation=evaluation, overwrite=overwrite)
+        return path
+    if evaluation is not None:
+        raise UsageError("evaluation= is a tree of layout='graphnet': pass that too")
     check_data(data)
     _check_power(power)
     check_place(path, overwrite)
@@ -269,7 +282,57 @@ def save(
         return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
     inputs, proof = _attested(capture, data, power)
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, proof.power)}
-    return write(capture, path, inputs, kept, proof.values)
+    return write(capture, path, inputs, kept, proof.values, _tried)
+
+
+def write_layout(
+    capture: Any,
+    out_root: Any,
+    relative: str,
+    source_folder: Any = None,
+    *,
+    evaluation: Capture | None = None,
+    overwrite: bool = False,
+    allow: Sequence[str] = (),
+) -> dict[str, Any]:
+    """GraphNet's trees of a Capture, or of a sample's folder: `OUT/train_forward/RELATIVE` and so on, by tree.
+
+    `eval_forward` is the GraphNet sample in `source_folder` as it came, completed where files are missing, or else the
+    inference graph of `evaluation`.
+    """
+    from pathlib import Path
+
+    from backprint.sample.graphnet.layout import write_trees
+
+    made = capture if isinstance(capture, Capture) else load(capture, allow=allow)
+    source = Path(source_folder) if source_folder is not None else None
+    given = (evaluation, port_values(evaluation)) if evaluation is not None else None
+    return write_trees(
+        made, out_root, relative, port_values(made),
+        evaluation=given, source=source, run=None if made.fake else _tried, overwrite=overwrite,
+    )  # fmt: skip
+
+
+def port_values(capture: Capture) -> tuple[dict[str, Any], ...]:
+    """For each Pair, what stands on its ports on the recipe's inputs, by `role name`; nothing where no recipe says."""
+    from backprint import settings
+    from backprint.replay.verify import drawn, replayed
+    from backprint.replay.verify import port_values as values_of
+
+    if capture.fake or capture.recipes is None or capture.recipes.missing:
+        return ({},) * len(capture.pairs)
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
+        draw = drawn(capture, "recipe", None)
+        return values_of(capture, draw, replayed(capture, draw))
+
+
+def _tried(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """One direction on values that may not suit it; random states stay."""
+    from backprint import settings
+    from backprint.replay.run import run as run_graph
+
+    with settings.ONE_AT_A_TIME, settings.quiet_random():
+        return run_graph(graph, values, strict=False)
 
 
 def _fake_inputs(capture: Capture, data: str) -> Any:

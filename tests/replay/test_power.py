@@ -157,7 +157,7 @@ def test_what_no_seed_changes_takes_a_definite_step() -> None:
         torch.full((8,), torch.finfo(torch.float32).min),
         torch.rand(9).bfloat16() + 1,
     ],
-    ids=str,
+    ids=lambda tensor: f"{tensor.dtype} {list(tensor.shape)}",
 )
 def test_a_disturbed_tensor_is_another_of_its_kind(tensor: Tensor) -> None:
     for seed in range(20):

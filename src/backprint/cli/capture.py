@@ -54,6 +54,13 @@ LOSSES = ("sum", "mean")
     "--allow", multiple=True, metavar="NS::OP", help="Keep this custom operator as a requirement of the sample."
 )
 @click.option("--overwrite", is_flag=True, help="Replace a sample that is there already.")
+@click.option(
+    "--layout",
+    default="backprint",
+    show_default=True,
+    type=click.Choice(["backprint", "graphnet"]),
+    help="graphnet: trees train_forward, train_backward and eval_forward, as GraphNet's tools expect them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def command(
     target: str, output: Path, loss: str | None, device: str | None, allow: tuple[str, ...], **rest: Any
@@ -68,12 +75,17 @@ def command(
     from backprint.target import capture_target, read_target
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
-    check_place(output, overwrite)
-    found = read_target(target, fake=rest["fake"], device=device, mode=rest.pop("mode"), trust=rest.pop("trust"))
+    layout, mode = rest.pop("layout"), rest.pop("mode")
+    if layout == "backprint":
+        check_place(output, overwrite)
+    found = read_target(target, fake=rest["fake"], device=device, mode=mode, trust=rest.pop("trust"))
     import backprint as bp
 
     order = int(rest.pop("order"))
     made = capture_target(found, loss=loss_of(loss), order=order, **rest)
+    if layout == "graphnet":
+        trees(made, output, found, target, rest, allow, overwrite, as_json)
+        return
     path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
     stored = bp.load(path, allow=allow)
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
@@ -104,6 +116,47 @@ def tell(answer: dict[str, Any], made: Any) -> None:
         click.echo(f"guard: {guard.text}")
     for text in answer.get("notes", ()):
         click.echo(f"note: {text}")
+
+
+def trees(
+    made: Any, output: Path, found: Any, target: str, options: dict[str, Any], allow: tuple[str, ...],
+    overwrite: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Write GraphNet's trees, with the program's verdict; nothing that is wrong is written."""
+    import backprint as bp
+    from backprint.api import write_layout
+
+    verdict = bp.verify(made)[-1]
+    folders: dict[str, Any] = {}
+    if verdict.verdict not in ("wrong", "failed"):
+        source = Path(target) if found.kind == "graphnet" else None
+        evaluation = in_eval(found, options)
+        given = dict(evaluation=evaluation, overwrite=overwrite, allow=allow)
+        folders = write_layout(made, output, made.name, source, **given)
+    places = {tree: str(folder) for tree, folder in folders.items()}
+    answer = {"name": made.name, "engine": made.engine, "verdict": verdict.verdict, "detail": verdict.detail}
+    if as_json:
+        click.echo(json.dumps({**answer, "trees": places}))
+    else:
+        click.echo(f"{made.name}: {verdict.verdict} {verdict.detail}".rstrip())
+        for tree, place in places.items():
+            click.echo(f"{tree:14} {place}")
+    if not folders:
+        raise SystemExit(1)
+
+
+def in_eval(found: Any, options: dict[str, Any]) -> Any:
+    """A factory's program in eval mode, captured; None for samples, which have no program to put into a mode."""
+    from dataclasses import replace
+
+    import torch
+
+    from backprint.target import capture_target
+
+    if found.kind != "factory":
+        return None
+    mode = "eval" if isinstance(found.model, torch.nn.Module) else None
+    return capture_target(replace(found, mode=mode), **options)
 
 
 def loss_of(text: str | None) -> Any:

@@ -90,7 +90,7 @@ class Play:
         feed: dict[str, Any] = {f"constant {name}": value for name, value in played.values.items()}
         feed |= {f"saved {name}": value for name, value in played.saved.items()}
         for port in pair.backward.by_role("tangent"):
-            tangent = self.tangent(index, port.name)
+            tangent = laid_out(self.tangent(index, port.name), played.outputs[port.name])
             feed[f"tangent {port.name}"] = played.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
         played.gradients = dict(zip(names, run(pair.backward, feed, strict=False), strict=True))
@@ -150,6 +150,14 @@ class Play:
         for played in self.played:
             found |= {name: value for name, value in played.mutations.items() if name not in own}
         return found
+
+
+def laid_out(tangent: Tensor, output: Tensor) -> Tensor:
+    """A tangent in the memory order of its output, which the backward was traced for: it may hold views."""
+    if output.layout is not torch.strided:
+        return tangent
+    like = torch.empty_like(output)
+    return tangent if tangent.stride() == like.stride() else like.copy_(tangent)
 
 
 def added(terms: Iterable[Tensor | None]) -> Tensor | None:

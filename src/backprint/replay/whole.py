@@ -16,7 +16,7 @@ from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.links import free_ports, results
 from backprint.graph.nouns import Capture, Graph, Guard
 from backprint.graph.sizes import evaluate, known, said
-from backprint.replay.linked import Play, Played
+from backprint.replay.linked import Play, Played, laid_out
 from backprint.replay.run import key_of, run, sizes_of
 from backprint.tree import name_of, ones_like, positional
 
@@ -156,14 +156,6 @@ def pull(
             )
         feed[f"tangent {name}"] = laid_out(tangent, outputs[name])
     return dict(zip((port.name for port in backward.outputs), run(backward, feed, strict=False), strict=True))
-
-
-def laid_out(tangent: Tensor, output: Tensor) -> Tensor:
-    """A tangent in the memory order of its output, which the backward was traced for: it may hold views."""
-    if output.layout is not torch.strided:
-        return tangent
-    like = torch.empty_like(output)
-    return tangent if tangent.stride() == like.stride() else like.copy_(tangent)
 
 
 def told(tensor: Tensor) -> str:

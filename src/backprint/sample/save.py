@@ -15,7 +15,7 @@ from backprint.errors import RefusedError, SampleError, UsageError
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
-from backprint.sample.graphnet.write import write_graphnet
+from backprint.sample.graphnet.write import Run, undrawable, write_graphnet
 from backprint.sample.inputs import MODES, Inputs
 from backprint.sample.load import allowed
 from backprint.sample.metadata import describe, write_json
@@ -26,15 +26,23 @@ Results = Mapping[str, Any]
 
 
 def write(
-    capture: Capture, path: str | os.PathLike[str], inputs: Inputs, kept: Mapping[str, Any], values: Sequence[Results]
+    capture: Capture,
+    path: str | os.PathLike[str],
+    inputs: Inputs,
+    kept: Mapping[str, Any],
+    values: Sequence[Results],
+    run: Run | None = None,
 ) -> Path:
-    """Write a sample: `kept` goes into capture.json as it is; statistics are of each Pair's `values`."""
+    """Write a sample: `kept` goes into capture.json as it is; statistics are of each Pair's `values`.
+
+    With `run`, what GraphNet's tools would draw from those statistics is tried.
+    """
     place = Path(path)
     staging = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
-        fill(staging, capture, inputs, kept, values)
+        fill(staging, capture, inputs, kept, values, run)
         staging.chmod(0o755)
         settle(staging, place)
     except OSError as error:
@@ -94,7 +102,14 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
         )
 
 
-def fill(folder: Path, capture: Capture, inputs: Inputs, kept: Mapping[str, Any], values: Sequence[Results]) -> None:
+def fill(
+    folder: Path,
+    capture: Capture,
+    inputs: Inputs,
+    kept: Mapping[str, Any],
+    values: Sequence[Results],
+    run: Run | None = None,
+) -> None:
     """Every file of a sample."""
     content = describe(capture)
     content["pairs"] = []
@@ -103,7 +118,7 @@ def fill(folder: Path, capture: Capture, inputs: Inputs, kept: Mapping[str, Any]
         row: dict[str, Any] = {"folder": name, "name": pair.name}
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
-                row[side] = write_side(folder / name / side, capture, side, graph, values[index])
+                row[side] = write_side(folder / name / side, capture, side, graph, values[index], run)
         content["pairs"].append(row)
     content |= kept
     content["recipes"] = {name: to_json(recipe) for name, recipe in inputs.recipes.items()}
@@ -112,12 +127,14 @@ def fill(folder: Path, capture: Capture, inputs: Inputs, kept: Mapping[str, Any]
     write_json(folder / "capture.json", content)
 
 
-def write_side(folder: Path, capture: Capture, side: str, graph: Graph, values: Results) -> dict[str, Any]:
+def write_side(
+    folder: Path, capture: Capture, side: str, graph: Graph, values: Results, run: Run | None
+) -> dict[str, Any]:
     """One direction's folder; what capture.json says of it."""
     folder.mkdir(parents=True)
     text = model_text(capture, side, graph)
     (folder / "model.py").write_text(text, encoding="utf-8")
-    write_graphnet(folder, f"{capture.name}_{side}", graph, text, values)
+    write_graphnet(folder, f"{capture.name}_{side}", graph, text, values, undrawable(capture, graph), run)
     saved = sum(getattr(port.spec, "nbytes", 0) for port in at_hints(graph).outputs if port.role == "saved")
     return {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs), "saved_bytes": saved}
 

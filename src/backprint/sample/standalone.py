@@ -26,6 +26,33 @@ SAFE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bf
 PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|output|mutation|gradient) (.*)", re.DOTALL)
 
 
+TENSOR = re.compile(r"[a-z]\\w*\\[(?!(?:[^\\]]*, )?0[,\\]])")  # how the annotation of a tensor with elements starts
+Whole = GraphModule  # what runs here; tools that know tensors alone take the name GraphModule
+
+
+def tensors_alone(whole):
+    """A class whose numbers come and go as those tools have them: given as tensors of one element, and not returned;
+    neither is what is None or empty."""
+    annotations = dict(whole.forward.__annotations__)
+    given = annotations.pop("return")
+    numbers = [name for name, text in annotations.items() if not re.match(r"[a-z]\\w*\\[", text)]
+    if not numbers and all(map(TENSOR.match, given)):
+        return whole
+
+    class GraphModule(whole):
+        @functools.wraps(whole.forward)
+        def forward(self, *values, **named):
+            named = dict(zip(annotations, values), **named)
+            for name in numbers:
+                if isinstance(named[name], torch.Tensor):
+                    named[name] = named[name].item()
+            found = super().forward(**named)
+            return tuple(value for value in found if isinstance(value, torch.Tensor) and value.numel())
+
+    return GraphModule
+
+
+GraphModule = tensors_alone(Whole)
 RANKS = {"view": 1, "sparse": 2}  # what is made of others is made after them
 
 
@@ -98,7 +125,7 @@ def fed(capture, number, given):
 
 def run(folder, capture, known, saved=None):
     """(role, name, value) of each output, on what is known and, for the rest, on the sample's own inputs."""
-    annotations = dict(GraphModule.forward.__annotations__)
+    annotations = dict(Whole.forward.__annotations__)
     outputs = ports(annotations.pop("return"))
     inputs = ports(annotations.values())
     saved = saved or {}
@@ -113,7 +140,7 @@ def run(folder, capture, known, saved=None):
     for key, (spec, role, _) in zip(keys, inputs, strict=True):
         value = saved[key] if role == "saved" else made[key]
         values.append(value.item() if spec.startswith("Sym") and isinstance(value, torch.Tensor) else value)
-    return [(role, name, value) for (_, role, name), value in zip(outputs, GraphModule()(*values), strict=True)]
+    return [(role, name, value) for (_, role, name), value in zip(outputs, Whole()(*values), strict=True)]
 
 
 def results():
@@ -151,11 +178,11 @@ def core() -> str:
     return "\n".join(text.splitlines()[end:]).strip() + "\n"
 
 
-IMPORTS = "import importlib.util\nimport json\nimport pathlib\nimport re\nimport sys\n"
+IMPORTS = "import functools\nimport importlib.util\nimport json\nimport pathlib\nimport re\nimport sys\n"
 
 FOOTER = f"{MARKER}\n\n{IMPORTS}{core()}\n{MAIN}"
 
-KNOWN_FOOTERS: frozenset[str] = frozenset()
+KNOWN_FOOTERS = frozenset({"990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9"})
 """`ending_digest` of the endings, from MARKER on, that earlier versions wrote: these are read as well. Whoever changes
 the ending after a release adds the digest of the one before."""
 

@@ -3,7 +3,8 @@
 Dropout, batch norm and multi-head attention take their mode as an argument; TRAINING says where. In training mode a
 batch norm updates its running mean and variance in place, so these become mutations. `scaled_dot_product_attention` has
 no such argument: in eval mode its `dropout_p` was traced as 0.0, and what it was is lost. Instance norm stays as it is:
-its argument says whether it has statistics, which is not a mode.
+its argument says whether it has statistics, which is not a mode. The fused attention that modules call in inference
+alone has no derivative, and becomes in training what they call then.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ TRAINING: Mapping[str, tuple[int, str, bool | None]] = {
 }
 """Where each function takes its mode: the position, the keyword, and what it is where the call does not say."""
 
+FUSED = "torch._native_multi_head_attention"
+
 NORMS = (f"{FUNCTIONAL}batch_norm", "torch.batch_norm")
 ATTENTION = ("torch._C._nn.scaled_dot_product_attention", f"{FUNCTIONAL}scaled_dot_product_attention")
 
@@ -82,6 +85,8 @@ class Rewriting:
                 args, kwargs = self.exprs(args), tuple((key, self.expr(item)) for key, item in kwargs)
                 if args != value.args or kwargs != value.kwargs:
                     value = Call(target, args, kwargs)
+                if target == FUSED:
+                    return self.attention(value)
                 return self.call(value) if target in TRAINING else value
             case Method(of=of, name=name, args=args, kwargs=kwargs):
                 return Method(
@@ -99,6 +104,20 @@ class Rewriting:
 
     def exprs(self, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(map(self.expr, values))
+
+    def attention(self, value: Call) -> Expr:
+        """The fused attention of inference, which has no derivative, as the function that a training module calls."""
+        query, key, values, width, heads, *weights = value.args[:9]
+        mask, need_weights = value.args[9:11] if len(value.args) > 10 else (None, None)
+        if not self.train or value.kwargs or mask != Const(None) or need_weights != Const(False):
+            return value
+        self.changed[FUSED] = self.changed.get(FUSED, 0) + 1
+        none, zero, one = Const(None), Const(0), Const(1)
+        turned = (Method(each, "transpose", (zero, one), ()) for each in (query, key, values))
+        options = (("training", Const(True)), ("need_weights", Const(False)))
+        args = (*turned, width, heads, *weights[:2], none, none, Const(False), Const(0.0), *weights[2:])
+        made = Call(f"{FUNCTIONAL}multi_head_attention_forward", args, options)
+        return Items((Method(Item(made, zero), "transpose", (zero, one), ()), none), False)
 
     def call(self, value: Call) -> Call:
         """A call with its mode; a mode that the program computes is left as it is."""

@@ -1,0 +1,48 @@
+"""`backprint corpus dedup SRC_OR_OUT -o OUT`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command("dedup")
+@click.argument("source", metavar="SRC_OR_OUT", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder for what is kept.")
+@click.option(
+    "--by",
+    default="exact",
+    show_default=True,
+    type=click.Choice(["exact", "shape"]),
+    help="exact: the same graphs; shape: the same but for sizes.",
+)
+@click.option("--link", "how", flag_value="link", default=True, help="Kept samples as hard links (the default).")
+@click.option("--copy", "how", flag_value="copy", help="Kept samples as copies.")
+@click.option("--list", "how", flag_value="list", help="No samples, only kept.txt and duplicates.json.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a sample: id, kept, duplicate_of, why.")
+def command(source: Path, output: Path, by: str, how: str, as_json: bool) -> None:
+    """Keep one of each group of samples that are the same program, and list the others.
+
+    SRC_OR_OUT is the folder of a corpus run, whose ledger has the hashes, or any folder of samples, which are read and
+    not executed. Of a group the one is kept that is proved, then the smallest, then the first by name. `kept.txt` is a
+    list for `--list` of other verbs, `duplicates.json` has the others. Interrupted, the same call goes on.
+    """
+    from backprint.corpus.dedup import KEPT, LIST, dedup
+
+    found = dedup(source, output, by, how)
+    if as_json:
+        for first, *others in found.groups:
+            click.echo(json.dumps(dict(id=first.id, kept=True, duplicate_of="", why="")))
+            for other in others:
+                click.echo(json.dumps(dict(id=other.id, kept=False, duplicate_of=first.id, why="")))
+        for member in found.left_out:
+            click.echo(json.dumps(dict(id=member.id, kept=False, duplicate_of="", why=member.why)))
+        return
+    samples = sum(map(len, found.groups))
+    click.echo(f"{samples:,} samples, {len(found.groups):,} distinct by {by} graphs; the others are in {output / LIST}")
+    if found.left_out:
+        one = found.left_out[0]
+        click.echo(f"{len(found.left_out):,} could not be compared and are left out; {one.id}: {one.why}")
+    click.echo(f"{'kept' if how == 'list' else 'kept samples'}: {output / KEPT if how == 'list' else output}")

@@ -1,0 +1,1 @@
+"""Many samples: found, worked on by a pool of processes, and written down in one ledger."""

@@ -1,0 +1,47 @@
+"""The stages of the sample that this process works on: which one it is in, and how long each took."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+
+class Clock:
+    """Seconds by stage. `entered` is told of each stage as it begins."""
+
+    def __init__(self, entered: Callable[[str], None] = lambda name: None) -> None:
+        self.entered = entered
+        self.stage = "read"
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """A stage; one that raises stays the current one."""
+        self.stage = name
+        self.entered(name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+_clock = Clock()
+
+
+def begin(entered: Callable[[str], None]) -> Clock:
+    """A new clock for a new sample."""
+    global _clock
+    _clock = Clock(entered)
+    return _clock
+
+
+def stage(name: str) -> contextlib.AbstractContextManager[None]:
+    """What a verb does next, for the ledger and for who watches: `with stage("capture"): …`."""
+    return _clock.timed(name)
+
+
+def current() -> str:
+    """The stage that this process is in."""
+    return _clock.stage

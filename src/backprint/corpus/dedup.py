@@ -1,0 +1,383 @@
+"""Thinning out a corpus: samples that are the same program, one of each kept, and the list of the others.
+
+What a sample is known by comes from a run's ledger, or is computed from the samples' files: graphs of ours by their
+canonical form, GraphNet's code without names, comments and layout, or where that is refused, its text as it is. Nothing
+is executed. A sample that cannot be read at all is left out, and listed with the reason.
+
+Killed at any moment, the same call goes on where it was: keys are written down as they are computed, folders are put in
+their place in one rename, `duplicates.json` comes last.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backprint.corpus.files import own_files
+from backprint.corpus.find import BACKPRINT, Job, find, unescape
+from backprint.corpus.find import digest as sha256
+from backprint.corpus.groups import BY, Key, grouped, several
+from backprint.corpus.ledger import NAME, Ledger, place_of
+from backprint.corpus.pool import remove
+from backprint.corpus.run import RESULT, WORK, locked
+from backprint.corpus.task import one_line
+from backprint.corpus.verbs import nbytes, together
+from backprint.errors import BackprintError, SampleError, UsageError
+
+if TYPE_CHECKING:
+    from backprint.sample.graphnet.code import Program
+
+LIST = "duplicates.json"
+KEPT = "kept.txt"
+
+ORDER = ("bitwise", "close", "", "undifferentiable", "unproven", "wrong", "failed")
+"""Which of several duplicates is kept, by its verdict: what is proved, then what was never checked, then the rest."""
+
+HOW = ("link", "copy", "list")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A sample and what it is known by. `why` it cannot be compared, where `key` is empty, or by its text alone."""
+
+    id: str
+    key: Key
+    verdict: str = ""
+    vacuous: bool = False
+    bytes: int = 0
+    why: str = ""
+
+    @property
+    def order(self) -> tuple[bool, int, int, str]:
+        """The best of a group is the least: proved with power, by verdict, smallest, first by name."""
+        rank = ORDER.index(self.verdict) if self.verdict in ORDER else len(ORDER)
+        return (self.verdict not in ("bitwise", "close") or self.vacuous, rank, self.bytes, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Dedup:
+    """What came of it: the groups, the best of each first, and the samples that had nothing to be compared."""
+
+    source: str
+    by: str
+    groups: tuple[tuple[Member, ...], ...]
+    left_out: tuple[Member, ...] = field(default=())
+
+    @property
+    def kept(self) -> tuple[Member, ...]:
+        """One of each group, in the order of their names."""
+        return tuple(sorted((group[0] for group in self.groups), key=lambda member: member.id))
+
+    def as_json(self) -> dict[str, Any]:
+        """For the list of the others."""
+        return {
+            "source": self.source,
+            "by": self.by,
+            "samples": sum(map(len, self.groups)) + len(self.left_out),
+            "kept": len(self.groups),
+            "duplicates": [
+                {"kept": first.id, "others": [other.id for other in others], "key": ":".join(first.key)}
+                for first, *others in several(self.groups)
+            ],
+            "by_text": [{"id": one.id, "why": one.why} for group in self.groups for one in group if one.why],
+            "left_out": [{"id": member.id, "why": member.why} for member in self.left_out],
+        }
+
+
+def dedup(source: Path, out: Path, by: str = "exact", how: str = "link") -> Dedup:
+    """Group the samples of a run or of a folder, and write one of each group, or just the lists, to `out`."""
+    check(source, out, by, how)
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        plan = {"source": os.fspath(source.resolve()), "by": by, "how": how}
+        agree(out, plan)
+        for left in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
+            remove(left)  # of a call that was killed; what it had put in its place is whole
+        members = of_ledger(source, by) if (source / NAME).is_file() else of_folder(source, by, out)
+        found = sorted_out(os.fspath(source), by, members)
+        settled(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
+        if how != "list":
+            for member in found.kept:
+                place(source, out, member, how)
+        write(out / KEPT, "".join(f"{member.id}\n" for member in found.kept))
+        write(out / LIST, json.dumps(plan | found.as_json(), indent=1) + "\n")
+    return found
+
+
+def sorted_out(source: str, by: str, members: Iterator[Member]) -> Dedup:
+    """Members by group; those without a key stay alone."""
+    known: list[Member] = []
+    unknown: list[Member] = []
+    for member in members:
+        (known if member.key else unknown).append(member)
+    groups = grouped(known, lambda member: member.key, lambda member: member.order)
+    lone = sorted(unknown, key=lambda member: member.id)
+    return Dedup(source, by, tuple(map(tuple, groups)), tuple(lone))
+
+
+# ------------------------------------------------------------------ beginning
+
+
+def check(source: Path, out: Path, by: str, how: str) -> None:
+    """Refuse what cannot be meant."""
+    for value, known, name in ((by, BY, "--by"), (how, HOW, "--link, --copy, --list:")):
+        if value not in known:
+            raise UsageError(f"{name} {value!r} is none of {', '.join(known)}")
+    if not source.is_dir():
+        raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
+    here, there = source.resolve(), out.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise UsageError(f"OUT {out} lies in the corpus {source}, or holds it: choose a folder beside it")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is no folder: choose another OUT")
+    if out.is_dir() and not (out / WORK / "plan.json").is_file() and {entry.name for entry in out.iterdir()} - {WORK}:
+        raise UsageError(f"{out} is there, and was not written by dedup: choose another OUT")
+
+
+def agree(out: Path, plan: Mapping[str, str]) -> None:
+    """Write down what is asked for; what was begun is gone on with if it is the same."""
+    place = out / WORK / "plan.json"
+    if not place.is_file():
+        write(place, json.dumps(plan) + "\n")
+        return
+    before = json.loads(place.read_text(encoding="utf-8"))
+    for key, value in plan.items():
+        if before.get(key) != value:
+            said = f"{out} was begun with {key} {before.get(key)!r}, now {value!r}"
+            raise UsageError(f"{said}: finish it as it was begun, or choose another OUT")
+
+
+def settled(place: Path, text: str) -> None:
+    """Write down which samples are kept; they cannot become others on the way."""
+    if place.is_file() and place.read_text(encoding="utf-8") != text:
+        raise UsageError(
+            f"{place.parents[1]}: other samples are kept now than when this was begun, so the corpus has changed: "
+            "choose another OUT"
+        )
+    write(place, text)
+
+
+# ------------------------------------------------------------------ what samples are known by
+
+
+def of_ledger(source: Path, by: str) -> Iterator[Member]:
+    """The samples of a run: only those that wrote something can be kept."""
+    forward, backward = BY[by]
+    with Ledger.reading(source) as ledger:
+        for row in ledger.rows():
+            why = "" if row["state"] == "done" else "not done yet"
+            if not why and row["verdict"] == "failed":
+                why = f"failed: {row['cause'] or row['detail'] or 'nothing was said'}"
+            if not why and not (place_of(source, row) / RESULT).is_file():
+                why = "its folder is not there"
+            if not why and not row[forward]:
+                why = "no graphs to compare" if by == "exact" else "the ledger has no hash of its graphs without sizes"
+            key = () if why else ("graphs", row[forward], row[backward] or "")
+            size = row["input_bytes"] or row["disk_bytes"] or 0
+            yield Member(row["id"], key, row["verdict"] or "", bool(row["vacuous"]), size, one_line(why))
+
+
+def of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
+    """The samples below a folder: what was computed before a restart is not computed again."""
+    notes = out / WORK / "keys.jsonl"
+    known = remembered(notes)
+    empty = True
+    with open(notes, "ab") as file:
+        for job in find(source, without=out):
+            empty = False
+            stamp = stamp_of(source / job.path)
+            if (job.id, stamp) in known:
+                yield known[job.id, stamp]
+                continue
+            member = member_of(source / job.path, job, by)
+            file.write(json.dumps({"stamp": stamp, **asdict(member)}).encode() + b"\n")
+            file.flush()
+            yield member
+    if empty:
+        raise UsageError(f"{source}: no samples here (a folder with model.py or capture.json is one), and no ledger")
+
+
+def remembered(notes: Path) -> dict[tuple[str, str], Member]:
+    """The keys that are written down already; of a line cut off by the end of its process nothing is kept."""
+    found: dict[tuple[str, str], Member] = {}
+    if not notes.is_file():
+        return found
+    content = notes.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        with open(notes, "r+b") as file:
+            file.truncate(len(whole))
+    for line in whole.splitlines():
+        row = json.loads(line)
+        stamp = row.pop("stamp")
+        found[row["id"], stamp] = Member(**row | {"key": tuple(row["key"])})
+    return found
+
+
+def stamp_of(folder: Path) -> str:
+    """Sizes and times of a sample's files: where they are as they were, so is its key."""
+    said = []
+    for path in sorted(own_files(folder)):
+        seen = (folder / path).lstat()
+        said.append(f"{path} {seen.st_size} {seen.st_mtime_ns}")
+    return hashlib.sha256("\n".join(said).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def member_of(folder: Path, job: Job, by: str) -> Member:
+    """What one sample is known by, from its files; whatever is wrong with one is that one's reason."""
+    if job.cause:
+        return Member(job.id, (), why=one_line(f"{job.cause}: {job.detail}"))
+    try:
+        return KINDS[job.kind](folder, job.id, by)
+    except (BackprintError, OSError, ValueError, RecursionError, MemoryError) as error:
+        key = of_text(folder, job, by) if job.kind == "graphnet" else ()
+        return Member(job.id, key, why=one_line(f"{type(error).__name__}: {error}"))
+
+
+def of_capture(folder: Path, name: str, by: str) -> Member:
+    """A sample of ours: its graphs in canonical form, as a run's ledger has them."""
+    from backprint.graph.sizes import at_hints
+    from backprint.sample.load import load
+
+    content = json.loads((folder / BACKPRINT).read_bytes())
+    requires = content.get("requires") if isinstance(content, dict) else None
+    allow = [str(one).removeprefix("torch.ops.") for one in requires] if isinstance(requires, list) else []
+    capture = load(folder, allow=allow)
+    sizes = by == "exact"
+    forwards = [pair.forward for pair in capture.pairs]
+    backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
+    hashes = [together([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
+    inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
+    said = capture.verdict or {}
+    return Member(name, ("graphs", *hashes), str(said.get("verdict", "")), bool(said.get("vacuous")), inputs)
+
+
+def of_graphnet(folder: Path, name: str, by: str) -> Member:
+    """A sample of GraphNet's: its code, whatever its values are called; exactly the same with its inputs' shapes."""
+    from backprint.sample.graphnet.metas import examples_of
+    from backprint.sample.graphnet.read import read
+
+    sample = read(folder)
+    assert sample.program is not None  # what is not parsed is refused, as nothing is trusted here
+    examples = examples_of(folder)
+    inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.program.arguments]
+    shapes = [(meta.shape, meta.dtype) if meta else examples.get(argument) for argument, meta in inputs]
+    said = code_of(sample.program) + (repr(shapes) if by == "exact" else "")
+    elements = sum(math.prod(meta.shape) for _, meta in inputs if meta)
+    return Member(name, ("code", digest(said)), bytes=elements)
+
+
+def of_text(folder: Path, job: Job, by: str) -> Key:
+    """The key of code that is refused: its bytes, and exactly, those of its inputs' metadata too."""
+    metas = folder / "weight_meta.py"
+    beside = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
+    return ("text", job.source_hash, *beside)
+
+
+def code_of(program: Program) -> str:
+    """A Program without what is its writer's alone: names, line numbers, devices, and where a value is let go."""
+    from backprint.sample.graphnet.code import Assign, Augment, Const, Device, Items, Name
+
+    numbers: dict[str, str] = {}
+
+    def bind(target: Any, to: str = "") -> str:
+        match target:
+            case Name(id=name):
+                numbers[name] = to or f"%{next(fresh)}"
+                return numbers[name]
+            case Items(items=items):
+                return f"({', '.join(map(bind, items))})"
+        return said(target)
+
+    def said(value: Any) -> str:
+        match value:
+            case Name(id=name):
+                return numbers[name]
+            case Device():
+                return "device"
+            case tuple():
+                return f"({', '.join(map(said, value))})"
+            case _ if is_dataclass(value):
+                parts = (said(getattr(value, item.name)) for item in fields(value) if item.name != "line")
+                return f"{type(value).__name__}({', '.join(parts)})"
+        return repr(value)
+
+    fresh = count()
+    lines = [f"{bind(Name(argument.name))} {argument.kind}" for argument in program.arguments]
+    for line in program.lines:
+        match line:
+            case Assign(targets=targets, value=Const(value=None)) if all(isinstance(one, Name) for one in targets):
+                for target in targets:
+                    bind(target, "None")
+            case Assign(targets=targets, value=value):
+                made = said(value)
+                lines.append(f"{' = '.join(map(bind, targets))} = {made}")
+            case Augment(target=target, kind=kind, value=value):
+                lines.append(f"{said(target)} {kind}= {said(value)}")
+            case _:
+                lines.append(said(line))
+    return "\n".join(lines)
+
+
+KINDS: Mapping[str, Callable[[Path, str, str], Member]] = {"backprint": of_capture, "graphnet": of_graphnet}
+
+
+def digest(text: str) -> str:
+    """Sixty-four hex digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# ------------------------------------------------------------------ on disk
+
+
+def place(source: Path, out: Path, member: Member, how: str) -> None:
+    """A kept sample's own files in the new corpus, in one rename; one that is there already was put there whole."""
+    old, new = source / unescape(member.id), out / unescape(member.id)
+    if not old.is_dir():  # the corpus is one sample itself
+        old = source
+    if any((new / name).is_file() for name in (BACKPRINT, "model.py")):
+        return
+    staging = Path(tempfile.mkdtemp(dir=out / WORK))
+    try:
+        for name in own_files(old):
+            target = staging / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            carry(old / name, target, how)
+        staging.chmod(0o755)
+        new.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(staging, new)
+    except OSError as error:
+        remove(staging)
+        raise SampleError(f"{new}: the sample could not be put there: {error.strerror or error}") from error
+
+
+def carry(old: Path, new: Path, how: str) -> None:
+    """One file, linked or copied."""
+    if how == "copy":
+        shutil.copyfile(old, new)
+        return
+    try:
+        os.link(old, new)
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+            said = f"{old} cannot be linked to {new}: {error.strerror}"
+            raise UsageError(f"{said}. Take --copy, in another OUT") from error
+        raise
+
+
+def write(path: Path, text: str) -> None:
+    """A file, there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.part")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)

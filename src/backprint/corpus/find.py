@@ -1,0 +1,275 @@
+"""The samples below a folder, each as one Job, in an order that depends on their names alone.
+
+Names may hold newlines or bytes that are no text, folders may be unreadable, links may lead in circles: whatever is
+found is a Job, with a printable id, and says what is wrong with it already. Nothing here raises for what a corpus
+holds; only a corpus that is not there at all is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from backprint.errors import UsageError
+
+GRAPHNET = ("model.py", "graph_net.json", "weight_meta.py")
+"""The files that a GraphNet sample cannot be without; any of them makes a folder one."""
+
+BACKPRINT = "capture.json"
+
+RESERVED = re.compile(r"ledger\..*|\.work")
+"""What a run keeps beside its samples, so what no sample may be called."""
+
+DEPTH = 64
+"""How many folders deep is searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One sample of a corpus: `id` is its printable name, `path` leads to it from SRC. `cause` is why it cannot be."""
+
+    id: str
+    path: str
+    family: str = ""
+    kind: str = ""
+    source_hash: str = ""
+    cause: str = ""
+    detail: str = ""
+
+
+def find(
+    source: Path,
+    *,
+    names: Path | None = None,
+    only: str | None = None,
+    limit: int | None = None,
+    without: Path | None = None,
+) -> Iterator[Job]:
+    """Every sample below `source`, or those that the lines of the file `names` say; `without` is not searched."""
+    if not source.is_dir():
+        raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
+    found = listed(source, names, without) if names else searched(source, "", without)
+    count = 0
+    for path in found if names is None else once(found):
+        name = escape(path or source.resolve().name or ".")
+        if only and not fnmatchcase(name, only):
+            continue
+        if limit is not None and count >= limit:
+            return
+        count += 1
+        yield job(source, path, name)
+
+
+# ------------------------------------------------------------------ names
+
+
+def escape(path: str) -> str:
+    r"""A path as printable text: `\n`, `\xff` and the like for what is not, `\\` for a backslash."""
+    return "".join(map(_escaped, path))
+
+
+def _escaped(letter: str) -> str:
+    if letter == "\\":
+        return r"\\"
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as os.fsdecode gives it
+        return f"\\x{code - 0xDC00:02x}"
+    return SHORT.get(letter) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
+LONG = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
+
+
+def unescape(name: str) -> str:
+    """The path that `escape` made this of; a backslash that means nothing stays."""
+    return re.sub(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[\\ntr])", _unescaped, name)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    if code in LONG:
+        return LONG[code]
+    number = int(code[1:], 16)
+    if number > 0x10FFFF:
+        return match[0]
+    return chr(0xDC00 + number if code[0] == "x" else number)
+
+
+# ------------------------------------------------------------------ searching
+
+
+def searched(source: Path, below: str, without: Path | None = None) -> Iterator[str]:
+    """Paths from `source` of the samples in one of its folders, and of what cannot be searched."""
+    entered = [os.path.realpath(source)]
+    skipped = os.path.realpath(without) if without else None
+    yield from _walk(os.fspath(source), below, entered, skipped, below.count("/"))
+
+
+def _walk(source: str, below: str, entered: list[str], without: str | None, depth: int) -> Iterator[str]:
+    """Depth first, names in order. A link out of what was entered is followed; one inside it is found there anyway."""
+    here = os.path.join(source, below) if below else source
+    try:
+        with os.scandir(here) as entries:
+            found = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+    except OSError:
+        yield below
+        return
+    names = {entry.name for entry in found}
+    ours = BACKPRINT in names
+    if ours or (names & set(GRAPHNET[:2]) and not _holds_samples(names)):
+        yield below
+    for entry in found:
+        if entry.name.startswith(".") or (ours and re.fullmatch(r"pair_\d+", entry.name)):
+            continue
+        path = f"{below}/{entry.name}" if below else entry.name
+        match _kind(entry):
+            case "folder" if depth >= DEPTH:
+                yield path
+            case "folder" if entry.path != without and os.path.realpath(entry.path) != without:
+                yield from _walk(source, path, entered, without, depth + 1)
+            case "link":
+                target = os.path.realpath(entry.path)
+                if _inside(os.path.realpath(here), target):
+                    yield path
+                elif not any(_inside(target, root) for root in entered) and target != without:
+                    yield from _walk(source, path, [*entered, target], without, depth + 1)
+            case "broken" if not names & {BACKPRINT, *GRAPHNET}:
+                yield path
+
+
+def _holds_samples(names: set[str]) -> bool:
+    """Whether a folder is one of subgraphs, described as a whole: it has no model of its own."""
+    return "model.py" not in names and any(name.startswith("subgraph_") for name in names)
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    """What an entry of a folder is to a search: `folder`, `link` to one, `broken` link, else nothing."""
+    try:
+        if not entry.is_symlink():
+            return "folder" if entry.is_dir() else ""
+        return "link" if stat.S_ISDIR(os.stat(entry.path).st_mode) else ""
+    except OSError:
+        return "broken"
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def listed(source: Path, names: Path, without: Path | None) -> Iterator[str]:
+    """The samples that a file's lines name: each is an id as `corpus status` shows it, of a sample or of a folder."""
+    try:
+        lines = os.fsdecode(names.read_bytes()).split("\n")
+    except OSError as error:
+        raise UsageError(f"--list {names}: {error.strerror}") from error
+    for line in lines:
+        path = unescape(line.removesuffix("\r")).rstrip("/")
+        if not path or path.startswith("#"):
+            continue
+        if path.startswith("/") or ".." in path.split("/"):
+            raise UsageError(f"--list {names}: {line!r} is no path below {source}")
+        found = list(searched(source, path, without)) if (source / path).is_dir() else []
+        yield from found or [path]
+
+
+def once(paths: Iterator[str]) -> Iterator[str]:
+    """Each path the first time it comes."""
+    seen = set()
+    for path in paths:
+        if path not in seen:
+            seen.add(path)
+            yield path
+
+
+# ------------------------------------------------------------------ what a folder is
+
+
+def job(source: Path, path: str, name: str) -> Job:
+    """The Job of one folder: its kind, family and hash, or what is wrong with it."""
+    folder = source / path
+    first, slash, _ = path.partition("/")
+    for check in (_reserved, _reachable):
+        if wrong := check(folder, path):
+            return Job(name, path, escape(first) if slash else "", "", "", *wrong)
+    ours = (folder / BACKPRINT).exists()
+    family = escape(first) if slash else "" if ours else declared(folder)
+    main = BACKPRINT if ours else "model.py"
+    kind = "backprint" if ours else "graphnet"
+    try:
+        return Job(name, path, family, kind, digest(folder / main))
+    except OSError as error:
+        return Job(name, path, family, kind, "", *_unread(main, error))
+
+
+def _reserved(folder: Path, path: str) -> tuple[str, str] | None:
+    if RESERVED.fullmatch(path.split("/")[0]):
+        return "refused", f"{escape(path)} is the name of a file of the run itself: rename the sample"
+    return None
+
+
+def _reachable(folder: Path, path: str) -> tuple[str, str] | None:
+    """Why a folder is no sample whatever its files are."""
+    try:
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            return "missing file", "not a folder"
+        inside = os.path.realpath(folder)
+        if folder.is_symlink() and _inside(os.path.realpath(folder.parent), inside):
+            return "symlink loop", f"leads back to {escape(inside)}, which holds it"
+        with os.scandir(folder) as entries:
+            names = {entry.name for entry in entries}
+    except OSError as error:
+        return _unread("the folder", error)
+    if not names & {BACKPRINT, *GRAPHNET}:
+        deep = path.count("/") >= DEPTH
+        return ("refused", f"more than {DEPTH} folders deep") if deep else ("missing file", "no model.py here")
+    return None
+
+
+CAUSES = {"FileNotFoundError": "missing file", "PermissionError": "unreadable"}
+
+
+def _unread(what: str, error: OSError) -> tuple[str, str]:
+    """The cause and the words of a file that cannot be read."""
+    cause = "symlink loop" if error.errno == errno.ELOOP else CAUSES.get(type(error).__name__, "unreadable")
+    return cause, f"{what}: {error.strerror or error}"
+
+
+def declared(folder: Path) -> str:
+    """The `source` that a GraphNet sample names, if it names one."""
+    try:
+        with _plain(folder / "graph_net.json") as file:
+            said = json.loads(file.read(1 << 20))
+    except (OSError, ValueError, RecursionError):
+        return ""  # whether the file has to be right is for the one who reads the sample
+    source = said.get("source") if isinstance(said, dict) else None
+    return escape(source)[:200] if isinstance(source, str) else ""
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a plain file's bytes."""
+    with _plain(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(path: Path) -> io.BufferedReader:
+    """A regular file, opened; anything else (a pipe would wait for ever) is an OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file")
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise

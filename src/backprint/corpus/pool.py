@@ -1,0 +1,275 @@
+"""Workers on this machine: started, given one sample at a time, listened to, replaced when one is lost.
+
+This is one way to have samples worked on; `run` needs no more of it than an Executor has. No torch here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from backprint.corpus import processes
+from backprint.corpus.limits import Limits
+from backprint.corpus.task import Task, failure
+from backprint.errors import BackprintError
+
+SILENCE = 60.0
+"""Seconds without a sign of life after which a worker is taken for lost."""
+
+STARTING = 300.0
+"""Seconds a worker has to load PyTorch."""
+
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait by spinning take the cores from other workers: samples of two threads took five times as long."""
+
+FALSE_STARTS = 3
+"""How many workers in a row may end before they are ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A worker has come to a stage of a sample."""
+
+    id: str
+    worker: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A sample has ended: its row, the folder it wrote (if any), what it printed.
+
+    `again` says whether another try is fair, and `alone` whether nothing else may then be at work.
+    """
+
+    task: Task
+    worker: str
+    row: dict[str, Any]
+    place: Path | None = None
+    log: str = ""
+    again: bool = False
+    alone: bool = True
+
+
+Event = Stage | Outcome
+
+
+class Executor(Protocol):
+    """Where samples are worked on. What is submitted comes back as one Outcome, whatever happens."""
+
+    def free(self) -> int:
+        """How many samples could be submitted now."""
+
+    def submit(self, task: Task, options: Mapping[str, Any]) -> str:
+        """Have a sample worked on, with these options besides the run's; gives the worker's name."""
+
+    def events(self, seconds: float) -> list[Event]:
+        """What has happened; waits no longer than this where nothing has."""
+
+    def done(self, outcome: Outcome) -> None:
+        """The Outcome is written down, and what it left may go."""
+
+    def close(self) -> None:
+        """End all work at once."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker process, the pipes to it, and the sample it has."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    sink: int
+    source: int
+    log: Path
+    heard: float = field(default_factory=time.monotonic)
+    buffer: bytearray = field(default_factory=bytearray)
+    ready: bool = False
+    task: Task | None = None
+    staging: Path | None = None
+
+
+class Pool:
+    """Workers on this machine, at most `jobs`; below `work` they write."""
+
+    def __init__(
+        self, verb: str, options: Mapping[str, Any], limits: Limits, jobs: int, work: Path, run: str = ""
+    ) -> None:
+        self.setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "parent": os.getpid()}
+        self.on_cpu = (options.get("device") or "cpu").startswith("cpu")
+        self.jobs, self.work, self.run = jobs, work.absolute(), run
+        self.workers: list[Worker] = []
+        self.versions: dict[str, str] = {}
+        self.count = 0
+        self.started = 0
+        self.false_starts = 0
+        self.early: list[Event] = []
+        work.mkdir(parents=True, exist_ok=True)
+
+    # -------------------------------------------------------------- the Executor
+
+    def free(self) -> int:
+        """Workers that are ready and have nothing; others are started while there are too few."""
+        while len(self.workers) < self.jobs:
+            self.workers.append(self.start())
+        return sum(worker.ready and worker.task is None for worker in self.workers)
+
+    def submit(self, task: Task, options: Mapping[str, Any]) -> str:
+        """Give a sample to a worker that has nothing."""
+        worker = next(worker for worker in self.workers if worker.ready and worker.task is None)
+        staging = self.work / str(self.count)
+        self.count += 1
+        staging.mkdir()
+        worker.task, worker.staging, worker.heard = task, staging, time.monotonic()
+        message = {"task": asdict(task), "options": dict(options), "staging": os.fspath(staging)}
+        with contextlib.suppress(BrokenPipeError):  # it is gone, as its other pipe will say
+            write(worker.sink, message)
+        return worker.name
+
+    def events(self, seconds: float) -> list[Event]:
+        """Listen to the workers."""
+        found, self.early = self.early, []
+        poller = select.poll()
+        by_source = {worker.source: worker for worker in self.workers}
+        for source in by_source:
+            poller.register(source, select.POLLIN)
+        for source, _ in poller.poll(0 if found else seconds * 1000):
+            found += self.listen(by_source[source])
+        now = time.monotonic()
+        for worker in list(self.workers):
+            if (worker.task or not worker.ready) and now - worker.heard > (SILENCE if worker.ready else STARTING):
+                found += self.lost(worker, f"no sign of life for {now - worker.heard:.0f} s")
+        return found
+
+    def done(self, outcome: Outcome) -> None:
+        """Remove what a sample left in its staging folder."""
+        if outcome.place is not None:
+            remove(outcome.place.parent)
+
+    def close(self) -> None:
+        """End every worker, and with it its sample."""
+        for worker in self.workers:
+            self.end(worker)
+        self.workers.clear()
+        processes.end_marked(self.run)
+
+    # -------------------------------------------------------------- workers
+
+    def start(self) -> Worker:
+        """A new worker process, in a session of its own: what the terminal sends is for the parent."""
+        theirs, sink = os.pipe()
+        source, answers = os.pipe()
+        name = f"worker {self.started}"
+        log = self.work / f"worker_{self.started}.log"
+        self.started += 1
+        environment = {**os.environ, **ENVIRONMENT, processes.MARK: self.run}
+        if self.on_cpu:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        try:
+            with open(log, "wb") as printed:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "backprint.corpus.worker", str(theirs), str(answers)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=printed,
+                    pass_fds=(theirs, answers),
+                    env=environment,
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(sink)
+            os.close(source)
+            raise
+        finally:
+            os.close(theirs)
+            os.close(answers)
+        worker = Worker(name, process, sink, source, log)
+        with contextlib.suppress(BrokenPipeError):  # it ended at once, as its other pipe will say
+            write(sink, self.setup)
+        return worker
+
+    def listen(self, worker: Worker) -> list[Event]:
+        """What a worker says."""
+        piece = os.read(worker.source, 1 << 20)
+        if not piece:
+            return self.lost(worker, "its worker ended")
+        worker.heard = time.monotonic()
+        worker.buffer += piece
+        found: list[Event] = []
+        while (end := worker.buffer.find(b"\n")) >= 0:
+            line = bytes(worker.buffer[:end])
+            del worker.buffer[: end + 1]
+            found += self.told(worker, json.loads(line))
+        return found
+
+    def told(self, worker: Worker, message: Any) -> list[Event]:
+        """One message of a worker's."""
+        task, staging = worker.task, worker.staging
+        match message:
+            case {"ready": dict(versions)}:
+                worker.ready, self.versions, self.false_starts = True, versions, 0
+            case {"stage": str(name)} if task:
+                return [Stage(task.id, worker.name, name)]
+            case {"row": dict(row), "again": bool(again), "log": str(log)} if task and staging:
+                worker.task = worker.staging = None
+                row["versions"] = self.versions
+                return [Outcome(task, worker.name, row, staging / "sample", log, again)]
+        return []
+
+    def lost(self, worker: Worker, why: str) -> list[Event]:
+        """A worker is gone, or has to go; its sample may be tried again, as it need not be to blame."""
+        self.end(worker)
+        self.workers.remove(worker)
+        if not worker.ready:
+            self.false_starts += 1
+            if self.false_starts >= FALSE_STARTS:
+                printed = worker.log.read_text("utf-8", "backslashreplace").strip().splitlines()
+                raise BackprintError(f"no worker can start: {printed[-1] if printed else why}")
+        if worker.task is None or worker.staging is None:
+            return []
+        code = worker.process.returncode
+        said = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        row = failure("worker lost", f"{why} ({said})", "read")
+        return [Outcome(worker.task, worker.name, row, worker.staging / "sample", "", again=True)]
+
+    def end(self, worker: Worker) -> None:
+        """Kill a worker; its sample's process dies with it, and what that started is known by its mark."""
+        below = processes.descendants(worker.process.pid)
+        worker.process.kill()
+        processes.kill(below)
+        worker.process.wait()
+        os.close(worker.sink)
+        os.close(worker.source)
+
+
+def write(sink: int, message: Mapping[str, Any]) -> None:
+    """One JSON line; it is short, so a pipe takes it whole."""
+    content = json.dumps(message).encode() + b"\n"
+    while content:
+        content = content[os.write(sink, content) :]
+
+
+def remove(folder: Path) -> None:
+    """A folder and all in it, whatever its permissions are now."""
+    import shutil
+
+    def again(function: Any, path: str, _: Any) -> None:
+        os.chmod(os.path.dirname(path), 0o700)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+        function(path)
+
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, onerror=again)
+    else:
+        folder.unlink(missing_ok=True)

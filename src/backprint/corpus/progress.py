@@ -1,0 +1,192 @@
+"""How a run is going: bars on a terminal, a line now and then elsewhere, or one JSON object a sample."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from backprint.corpus.ledger import GOOD, VERDICTS, finite
+from backprint.corpus.pool import Stage
+from backprint.corpus.run import Begun, Written
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+STYLES: Mapping[str, str] = {
+    "bitwise": "green",
+    "close": "cyan",
+    "undifferentiable": "cyan",
+    "unproven": "yellow",
+    "wrong": "red",
+    "failed": "red",
+}
+
+EVERY = 15.0
+"""Seconds between two lines where there is no terminal."""
+
+SHOWN = ("verdict", "cause", "detail", "stage", "seconds", "power", "vacuous", "peak_bytes", "family")
+"""What `--json` says of a sample, besides its name."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has happened so far in this process. It does not grow with the corpus."""
+
+    total: int = 0
+    before: int = 0
+    started: float = field(default_factory=time.monotonic)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    bad: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=5))
+    working: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+
+    def take(self, event: Begun | Written | Stage) -> None:
+        """One more event."""
+        match event:
+            case Begun(total, done):
+                self.total, self.before, self.started = total, done, time.monotonic()
+            case Stage(id, worker, stage):
+                self.working[worker] = (id, stage, time.monotonic())
+            case Written(row):
+                self.verdicts[row["verdict"]] += 1
+                self.working.pop(row.get("worker") or "", None)
+                if row["verdict"] not in GOOD:
+                    self.bad.append(row)
+
+    @property
+    def done(self) -> int:
+        """Samples that are done, those of earlier calls too."""
+        return self.before + self.verdicts.total()
+
+    @property
+    def rate(self) -> float:
+        """Samples a second, in this call."""
+        return self.verdicts.total() / max(time.monotonic() - self.started, 1e-9)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that the rest will take at this rate."""
+        return (self.total - self.done) / self.rate if self.rate else None
+
+
+def line(tally: Tally) -> str:
+    """A run in one line."""
+    counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
+    left = f", {duration(tally.left)} left" if tally.left is not None and tally.done < tally.total else ""
+    return f"{tally.done}/{tally.total} samples, {speed(tally.rate)}{left}" + (f": {counts}" if counts else "")
+
+
+def speed(rate: float) -> str:
+    """A rate for people."""
+    return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 3600:.0f}/h"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds for people."""
+    if seconds is None:
+        return ""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{seconds:.3g} s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {whole % 60:02} s"
+
+
+def said(row: Mapping[str, Any]) -> str:
+    """What is wrong with a sample, in one line."""
+    why = ": ".join(filter(None, (row.get("cause"), row.get("detail"))))
+    return f"{row.get('sample') or row['id']}: {row['verdict']}" + (f" ({why})" if why else "")
+
+
+# ------------------------------------------------------------------ the ways to show it
+
+Show = Callable[["Begun | Written | Stage"], None]
+
+
+class Lines:
+    """A line for each sample that is not good, and one about all of them every so often."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self.tally, self.file, self.last = Tally(), file or sys.stderr, 0.0
+
+    def __enter__(self) -> Show:
+        return self.show
+
+    def __exit__(self, *_: object) -> None:
+        if self.tally.total:
+            print(line(self.tally), file=self.file, flush=True)
+
+    def show(self, event: Begun | Written | Stage) -> None:
+        """Take an event in."""
+        self.tally.take(event)
+        if isinstance(event, Written) and event.row["verdict"] not in GOOD:
+            print(said(event.row), file=self.file, flush=True)
+        if time.monotonic() - self.last >= EVERY and not isinstance(event, Stage):
+            self.last = time.monotonic()
+            print(line(self.tally), file=self.file, flush=True)
+
+
+class Objects:
+    """One JSON object a sample, as it finishes, on standard output."""
+
+    def __enter__(self) -> Show:
+        return self.show
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout.flush()
+
+    def show(self, event: Begun | Written | Stage) -> None:
+        """Take an event in."""
+        if isinstance(event, Written):
+            print(json.dumps(as_object(event.row)), flush=True)
+
+
+def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as `--json` shows it."""
+    shown: dict[str, Any] = finite({"sample": row["id"], **{name: row.get(name) for name in SHOWN}})
+    return shown
+
+
+class Bars:
+    """A bar for all, the counts, what each worker does now, and the last samples that are not good."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.tally = Tally()
+        self.live = Live(get_renderable=self.picture, console=Console(stderr=True), refresh_per_second=4)
+
+    def __enter__(self) -> Show:
+        self.live.start()
+        return self.tally.take
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def picture(self) -> RenderableType:
+        """The run as it is now."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        tally, now = self.tally, time.monotonic()
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(ProgressBar(total=max(tally.total, 1), completed=tally.done, width=40), Text(line(tally)))
+        working = Table.grid(padding=(0, 1))
+        for name, (id, stage, since) in sorted(tally.working.items()):
+            working.add_row(Text(name, "dim"), Text(stage, "cyan"), Text(f"{now - since:.0f} s"), Text(id))
+        bad = [Text(said(row)[:300], STYLES[row["verdict"]], no_wrap=True) for row in list(tally.bad)]
+        return Group(bar, working, *bad)
+
+
+def shown(as_json: bool) -> Lines | Objects | Bars:
+    """The way that fits where the output goes."""
+    if as_json:
+        return Objects()
+    return Bars() if sys.stderr.isatty() else Lines()

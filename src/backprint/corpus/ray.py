@@ -1,0 +1,410 @@
+"""Samples worked on by a Ray cluster (an optional extra; tried with ray 2.60).
+
+A Ray task is one sample. On its node it is given to the same guarded worker as on one machine (`pool`), which the
+process that runs the task keeps from one task to the next, so limits, isolation and causes are the same there. The
+ledger stays with the driver. Where a node sees OUT, it writes below OUT/.work, and the folder is renamed into its place
+as ever; where it does not, folders travel as bytes, of the sample there and of what came of it back. A node that is
+lost costs its samples one more try.
+
+Backprint has to be installed on every node, in the driver's version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import signal
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from backprint.corpus import processes
+from backprint.corpus.files import all_files, own_files, packed, unpacked
+from backprint.corpus.find import BACKPRINT, digest
+from backprint.corpus.limits import GIB, Limits
+from backprint.corpus.pool import FALSE_STARTS, Event, Outcome, Pool, remove
+from backprint.corpus.task import Task, failure
+from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.version import __version__
+
+TOKEN = "token"
+
+TRAVELS = 256 << 20
+"""Bytes of a sample that travel between machines."""
+
+GONE = ("NodeDiedError", "WorkerCrashedError", "LocalRayletDiedError", "ObjectLostError", "OutOfMemoryError")
+"""Ray's errors for a task whose node or process is no more."""
+
+MISSING = "missing"
+"""What a node answers that cannot see a sample."""
+
+
+# ------------------------------------------------------------------ the cluster
+
+
+def connected(address: str | None) -> Any:
+    """Ray, connected to a cluster: at an address, `local` for one of this machine alone, else the one that is near."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--executor ray needs ray, which is not installed: pip install 'backprint[ray]'") from error
+    if ray.is_initialized():
+        return ray
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    more = {"include_dashboard": False} if address == "local" else {}
+    try:
+        reachable(address)
+        ray.init(address or "auto", log_to_driver=False, logging_level="ERROR", **more)
+    except (OSError, RuntimeError, ValueError) as error:
+        where = f"at {address}" if address else "near (and RAY_ADDRESS names none)"
+        hint = "start one with `ray start --head`, name it with --ray-address, or take --ray-address local"
+        raise UsageError(f"no Ray cluster {where}: {error}; {hint}") from error
+    with contextlib.suppress(ValueError):  # only the main thread may
+        for number, handler in handlers.items():
+            signal.signal(number, handler)  # Ray has its own, which would end the run out of order
+    return ray
+
+
+def reachable(address: str | None) -> None:
+    """Raise unless somebody listens at HOST:PORT: Ray itself takes minutes to give up."""
+    host, colon, port = (address or "").rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
+def cluster(
+    address: str | None,
+    verb: str,
+    options: Mapping[str, Any],
+    most: tuple[float, float | None, float | None],
+    jobs: int | None = None,
+) -> tuple[Limits, Callable[[Path, str], Cluster]]:
+    """A cluster's limits for each sample (`most`: seconds, GiB of memory, GiB of disk), and its Executor for `run`."""
+    ray = connected(address)
+    limits = limits_on(ray, *most)
+    return limits, lambda work, run: Cluster(ray, verb, options, limits, work, run, jobs)
+
+
+def nodes(ray: Any) -> list[Mapping[str, float]]:
+    """What the living nodes that take tasks have."""
+    found = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    if not found:
+        raise UsageError("the Ray cluster has no node with a CPU for tasks: start one with `ray start --num-cpus N`")
+    return found
+
+
+def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, disk: float | None = None) -> Limits:
+    """Limits for each sample, in GiB; what is not said is a fair share of the node that has least."""
+    shares = [node.get("memory", 4 * GIB) / node["CPU"] for node in nodes(ray)]
+    most = max(node.get("memory", 4 * GIB) for node in nodes(ray))
+    share = int(min(shares) * 0.9) if memory is None else int(memory * GIB)
+    if share > most:
+        raise UsageError(f"--memory {memory:g}: the largest node of the Ray cluster has {most / GIB:.1f} GiB")
+    return Limits(timeout, share, 16 * GIB if disk is None else int(disk * GIB))
+
+
+# ------------------------------------------------------------------ the driver's side
+
+
+@dataclass(slots=True)
+class Sent:
+    """A sample that is with the cluster."""
+
+    task: Task
+    options: Mapping[str, Any]
+    worker: str
+    content: Any = None
+
+
+class Cluster:
+    """An Executor: at most `jobs` samples are with the cluster, by default a few more than it has CPUs."""
+
+    def __init__(
+        self,
+        ray: Any,
+        verb: str,
+        options: Mapping[str, Any],
+        limits: Limits,
+        work: Path,
+        run: str,
+        jobs: int | None = None,
+        travels: int = TRAVELS,
+    ) -> None:
+        self.ray, self.work, self.jobs, self.travels = ray, work.resolve(), jobs, travels
+        self.sent: dict[Any, Sent] = {}
+        self.names: list[str] = []
+        self.slots = 0
+        self.carrying = False
+        self.apart = False
+        self.run = run
+        self.count = 0
+        self.false_starts = 0
+        work.mkdir(parents=True, exist_ok=True)
+        token = secrets.token_hex(8)
+        (work / TOKEN).write_text(token)
+        setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "run": run, "version": __version__}
+        self.setup = ray.put(setup | {"work": os.fspath(self.work), "token": token, "travels": travels})
+        self.remote = ray.remote(on_node).options(
+            num_cpus=1, memory=limits.memory, max_retries=0, scheduling_strategy="SPREAD"
+        )
+
+    def free(self) -> int:
+        """How many more may be sent: nodes come and go, so the cluster is asked."""
+        cpus = sum(math.floor(node["CPU"]) for node in nodes(self.ray))
+        return (self.jobs or cpus + min(cpus, 8)) - len(self.sent)
+
+    def submit(self, task: Task, options: Mapping[str, Any]) -> str:
+        """Send a sample."""
+        if not self.names:
+            self.names.append(f"ray {self.slots}")
+            self.slots += 1
+        name = self.names.pop()
+        self.send(Sent(task, options, name))
+        return name
+
+    def send(self, sent: Sent) -> None:
+        """Send a sample, with its files where nodes do not see them."""
+        if self.carrying and sent.content is None:
+            sent.content = self.ray.put(self.content(sent.task))
+        self.count += 1
+        # The reference stands in a list: so the node fetches it only if it needs to.
+        reference = self.remote.remote([self.setup], self.described(sent.task), dict(sent.options), [sent.content])
+        self.sent[reference] = sent
+
+    def described(self, task: Task) -> dict[str, Any]:
+        """A Task as a node is told of it."""
+        return asdict(task)
+
+    def content(self, task: Task) -> dict[str, bytes]:
+        """A sample's files."""
+        return packed(task.path, own_files(task.path), self.travels)
+
+    def events(self, seconds: float) -> list[Event]:
+        """The samples that have ended."""
+        if not self.sent:
+            return []
+        ready, _ = self.ray.wait(list(self.sent), num_returns=1, timeout=seconds)
+        found = []
+        for reference in ready:
+            found += self.ended(self.sent.pop(reference), reference)
+        return found
+
+    def ended(self, sent: Sent, reference: Any) -> list[Event]:
+        """What came of one; nothing yet where it has to be sent once more with its files."""
+        try:
+            answer = self.ray.get(reference)
+        except self.ray.exceptions.RayError as error:
+            return [self.lost(sent, error)]
+        if answer == MISSING and sent.content is None:
+            self.carrying = True
+            try:
+                self.send(sent)
+            except (SampleError, OSError) as error:
+                return [self.outcome(sent, failure("not sent", str(error), "read"))]
+            return []
+        self.false_starts = 0
+        self.apart = self.apart or "place" not in answer
+        return [self.outcome(sent, **answer)]
+
+    def lost(self, sent: Sent, error: Any) -> Outcome:
+        """A sample that ended without an answer is tried once more; where nothing ever works, the run ends."""
+        gone = isinstance(error, tuple(getattr(self.ray.exceptions, name) for name in GONE))
+        lines = str(getattr(error, "cause", None) or error).strip().splitlines() or [type(error).__name__]
+        said = lines[0] if gone else lines[-1]
+        self.false_starts += not gone
+        if self.false_starts >= FALSE_STARTS * len(nodes(self.ray)):
+            raise BackprintError(f"no node of the Ray cluster can work: {said}") from error
+        what = "its node, or its process there, was lost" if gone else "its node cannot work"
+        return self.outcome(sent, failure("worker lost", f"{what}: {said}", "read"), again=True, alone=False)
+
+    def outcome(
+        self,
+        sent: Sent,
+        row: dict[str, Any],
+        place: str = "",
+        content: dict[str, bytes] | None = None,
+        log: str = "",
+        again: bool = False,
+        alone: bool = True,
+    ) -> Outcome:
+        """An answer, its folder where `run` can rename it."""
+        self.names.append(sent.worker)
+        folder = Path(place) if place else None
+        if content is not None:
+            self.count += 1
+            folder = unpacked(content, self.work / f"travelled_{self.count}" / "sample")
+        return Outcome(sent.task, sent.worker, row, folder, log, again, alone)
+
+    def done(self, outcome: Outcome) -> None:
+        """Remove what is left of a sample's staging folder."""
+        if outcome.place is not None and outcome.place.parent.is_dir():
+            remove(outcome.place.parent)
+
+    def close(self) -> None:
+        """End all that is still at work; a task's process ends, and its worker and sample with it."""
+        for reference in self.sent:
+            with contextlib.suppress(self.ray.exceptions.RayError):
+                self.ray.cancel(reference, force=True)
+        if self.sent:
+            self.ray.wait(list(self.sent), num_returns=len(self.sent), timeout=10)
+        self.sent.clear()
+        if self.apart:
+            self.sweep()
+        self.ray.shutdown()
+
+    def sweep(self) -> None:
+        """Remove what the run has left on nodes that have their own disks; one that does not answer keeps it."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        there = [node["NodeID"] for node in self.ray.nodes() if node["Alive"]]
+        on = (NodeAffinitySchedulingStrategy(node, soft=False) for node in there)
+        tasks = [self.ray.remote(swept).options(num_cpus=0, scheduling_strategy=place) for place in on]
+        self.ray.wait([task.remote(self.run) for task in tasks], num_returns=len(tasks), timeout=20)
+
+
+# ------------------------------------------------------------------ the node's side
+
+
+@dataclass(slots=True)
+class Place:
+    """What a process of Ray's keeps from one task to the next: a Pool of one worker, and where it writes."""
+
+    run: str
+    pool: Pool
+    shared: bool
+
+
+_place: Place | None = None
+
+
+def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], content: list[Any]) -> Any:
+    """One sample, on a node: the row and the folder, or that the sample cannot be seen from here."""
+    import ray
+
+    given: dict[str, Any] = ray.get(setup[0])
+    if given["version"] != __version__:
+        raise BackprintError(
+            f"{socket.gethostname()} has Backprint {__version__}, the driver {given['version']}: install the same"
+        )
+    place = placed(given)
+    job, arrived = Task(**task), None
+    try:
+        if not seen(job):
+            if content[0] is None:
+                return MISSING
+            arrived = Path(tempfile.mkdtemp(dir=place.pool.work)) / job.path.name
+            unpacked(ray.get(content[0]), arrived)
+            job = Task(**task | {"folder": os.fspath(arrived)})
+        return answered(place, worked(place, job, options), given["travels"])
+    finally:
+        if arrived:
+            remove(arrived.parent)
+
+
+def seen(task: Task) -> bool:
+    """Whether a sample lies where the driver says, and is the one that the driver means."""
+    for name in (BACKPRINT, "model.py"):
+        main = task.path / name
+        with contextlib.suppress(OSError):
+            if main.is_file():
+                return not task.source_hash or digest(main) == task.source_hash
+    return False
+
+
+def placed(setup: Mapping[str, Any]) -> Place:
+    """This process's worker, begun with its first task of a run."""
+    global _place
+    name = setup["run"] + setup["token"]
+    if _place is None or _place.run != name:
+        left()
+        work, shared = place_to_work(setup)
+        pool = Pool(
+            setup["verb"], setup["options"], Limits(**setup["limits"]), 1, work, mark(setup["run"], os.getpid())
+        )
+        _place = Place(name, pool, shared)
+    return _place
+
+
+def left() -> None:
+    """End this process's worker."""
+    global _place
+    if _place is not None:
+        _place.pool.close()
+        _place = None
+
+
+def mark(run: str, pid: int) -> str:
+    """What the processes below one of Ray's are known by."""
+    return f"{run}.{pid}"
+
+
+def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
+    """Below OUT where that is seen from here, else a folder of this machine's; and which of them it is."""
+    base, shared = Path(setup["work"]), False
+    with contextlib.suppress(OSError):
+        shared = (base / TOKEN).read_text() == setup["token"]
+    if not shared:
+        base = own_disk(setup["run"])
+        base.mkdir(mode=0o700, exist_ok=True)
+    here = f"{socket.gethostname()}-"
+    for place in [place for place in base.iterdir() if place.name.startswith(here)]:
+        pid = int(place.name.removeprefix(here))
+        if not Path("/proc", str(pid)).exists():  # it was killed, and what it started may be there still
+            processes.end_marked(mark(setup["run"], pid))
+            if not shared:
+                remove(place)
+    return base / f"{here}{os.getpid()}", shared
+
+
+def own_disk(run: str) -> Path:
+    """Where a run writes on a machine that does not see OUT."""
+    return Path(tempfile.gettempdir()) / f"backprint-{run}"
+
+
+def swept(run: str) -> None:
+    """Remove what a run has left on this machine's own disk."""
+    base = own_disk(run)
+    for place in base.iterdir() if base.is_dir() else ():
+        processes.end_marked(mark(run, int(place.name.rpartition("-")[2])))
+    if base.is_dir():
+        remove(base)
+
+
+def worked(place: Place, task: Task, options: Mapping[str, Any]) -> Outcome:
+    """Have the worker do it."""
+    try:
+        while not place.pool.free():
+            place.pool.events(0.5)
+        place.pool.submit(task, options)
+        while True:
+            for event in place.pool.events(0.5):
+                if isinstance(event, Outcome):
+                    return event
+    except BackprintError:
+        left()
+        raise
+
+
+def answered(place: Place, outcome: Outcome, travels: int) -> dict[str, Any]:
+    """An Outcome as it travels."""
+    row = outcome.row
+    row["versions"] = {**(row.get("versions") or {}), "node": socket.gethostname()}
+    answer: dict[str, Any] = {"row": row, "log": outcome.log, "again": outcome.again}
+    folder = outcome.place
+    if folder is None:
+        return answer
+    if place.shared:
+        return answer | {"place": os.fspath(folder)}
+    try:
+        if folder.is_dir() and row["verdict"] != "failed":
+            answer["content"] = packed(folder, all_files(folder), travels)
+    except SampleError as error:
+        answer["row"] = failure("too large to send", str(error), "save", row.get("stages"))
+    place.pool.done(outcome)
+    return answer

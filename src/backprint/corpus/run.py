@@ -1,0 +1,392 @@
+"""A corpus run: finds the samples, has them worked on, puts what they wrote in its place, and writes it all down.
+
+Killed at any moment, the same call goes on where it was. A sample's folder is renamed into OUT whole, its row in it
+(`result.json`), and only then the ledger says `done`: what lies between the two is taken up on a restart. Work in
+progress is below OUT/.work, where no later run looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from backprint.corpus import processes
+from backprint.corpus.find import find
+from backprint.corpus.ledger import FORMAT, NAME, Ledger, checked, finite, place_of, source_of, take_up
+from backprint.corpus.limits import Limits
+from backprint.corpus.pool import Event, Executor, Outcome, Pool, Stage, remove
+from backprint.corpus.task import TREES, Task, failure
+from backprint.corpus.verbs import VERBS
+from backprint.errors import UsageError
+
+WORK = ".work"
+RESULT = "result.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is asked for: a verb with its options, on the samples below a folder."""
+
+    verb: str
+    source: Path
+    out: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+    names: Path | None = None
+    only: str | None = None
+    limit: int | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What a resume has to share."""
+        chosen = {"list": os.fspath(self.names) if self.names else None, "only": self.only, "limit": self.limit}
+        options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
+        return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
+
+
+class Stopped(BaseException):
+    """The run was asked to end, by a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run has begun, or gone on: how many samples it has, and how many of them were done before."""
+
+    total: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A sample is in the ledger."""
+
+    row: dict[str, Any]
+
+
+Watcher = Callable[["Begun | Written | Stage"], None]
+
+
+def run(
+    plan: Plan,
+    limits: Limits,
+    jobs: int,
+    *,
+    restart: bool = False,
+    watcher: Watcher = lambda event: None,
+    executor: Callable[[Path, str], Executor] | None = None,
+) -> dict[str, int]:
+    """Carry a plan out, or on; gives how many samples have each verdict.
+
+    `executor(work, run)` makes another place to work than this machine's pool: `work` is where it may write, `run` the
+    name of the run.
+    """
+    processes.check_platform()
+    check_places(plan)
+    plan.out.mkdir(parents=True, exist_ok=True)
+    with locked(plan.out), signals(), take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger:
+        name = ledger.facts()["run"]
+        clear(plan.out, name)
+        search(plan, ledger)
+        adopt(plan.out, ledger, name)
+        total = sum(ledger.counts("state").values())
+        if not total:
+            raise UsageError(f"{plan.source}: no samples here (a folder with model.py or capture.json is one)")
+        watcher(Begun(total, ledger.counts("state").get("done", 0)))
+        work = plan.out / WORK / secrets.token_hex(4)
+        if executor is None:
+            left = total - ledger.counts("state").get("done", 0)
+            at_work: Executor = Pool(plan.verb, plan.options, limits, min(jobs, left), work, name)
+        else:
+            at_work = executor(work, name)
+        try:
+            Run(plan, ledger, name, at_work, watcher).all()
+            ledger.note(finished=time.time())
+        finally:
+            at_work.close()
+            remove(work)
+            give_up(ledger)
+        return ledger.counts("verdict")
+
+
+def new_facts() -> dict[str, Any]:
+    """What a new run is known by."""
+    from backprint.version import __version__
+
+    return {"run": secrets.token_hex(8), "started": time.time(), "backprint": __version__}
+
+
+# ------------------------------------------------------------------ beginning
+
+
+def check_places(plan: Plan) -> None:
+    """Refuse an OUT that holds what is no run's, or the corpus itself."""
+    source, out = plan.source.resolve(), plan.out.resolve()
+    if source == out or out in source.parents:
+        raise UsageError(f"OUT {plan.out} is or holds the corpus {plan.source}: choose a folder beside it")
+    if plan.out.exists() and not plan.out.is_dir():
+        raise UsageError(f"{plan.out} is no folder: choose another OUT")
+    if plan.out.is_dir() and not (plan.out / NAME).exists() and {entry.name for entry in plan.out.iterdir()} - {WORK}:
+        raise UsageError(f"{plan.out} is there, and holds no corpus run: choose another OUT")
+
+
+@contextlib.contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """One run at a time in a folder. The lock goes with the process, however that ends."""
+    place = out / WORK / "lock"
+    place.parent.mkdir(exist_ok=True)
+    with open(place, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{out} is being worked on by {holder(file)}: wait for it, or end it") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
+def holder(file: IO[str]) -> str:
+    """Who holds the lock."""
+    file.seek(0)
+    return file.read(200).strip() or "another run"
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the run in order."""
+
+    def stop(number: int, _: object) -> None:
+        raise Stopped(number)
+
+    before = {}
+    with contextlib.suppress(ValueError):  # only the main thread may
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def clear(out: Path, name: str) -> None:
+    """End and remove what a killed run has left; its samples were not whole."""
+    processes.end_marked(name)
+    for place in (out / WORK).iterdir():
+        if place.name not in ("lock", "logs"):
+            remove(place)
+
+
+def search(plan: Plan, ledger: Ledger) -> None:
+    """Every sample into the ledger; one that cannot be is done with that."""
+    broken = []
+    kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
+
+    def good() -> Iterator[Any]:
+        for job in find(plan.source, names=plan.names, only=plan.only, limit=plan.limit, without=plan.out):
+            if kinds and job.kind not in kinds and not job.cause:
+                continue
+            if job.cause:
+                broken.append(job)
+            yield job
+
+    ledger.add(good())
+    with ledger.transaction():
+        for job in broken:
+            ledger.finish(job.id, failure(job.cause, job.detail, "find") | {"finished": time.time()})
+
+
+def adopt(out: Path, ledger: Ledger, name: str) -> None:
+    """Samples that were put in their place before the ledger could say so."""
+    for row in list(ledger.rows("state != 'done' and attempts > 0")):
+        try:
+            said = json.loads((place_of(out, row) / RESULT).read_bytes())
+        except (OSError, ValueError):
+            continue
+        if [said.pop(key, None) for key in ("run", "id", "source_hash")] == [name, row["id"], row["source_hash"]]:
+            ledger.finish(row["id"], said)
+
+
+def give_up(ledger: Ledger) -> None:
+    """What is being worked on is to do again."""
+    with ledger.transaction():
+        ledger.connection.execute("update samples set state = 'todo' where state = 'running'")
+
+
+# ------------------------------------------------------------------ the run itself
+
+
+class Run:
+    """A run at work: what is to do, what is with the executor, what has to be tried again alone."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher) -> None:
+        self.plan, self.ledger, self.name = plan, ledger, name
+        self.executor, self.watcher = executor, watcher
+        self.instead = VERBS[plan.verb].instead if plan.verb in VERBS else {}
+        self.todo = self.tasks()
+        self.upcoming: Task | None = None
+        self.active: dict[str, Mapping[str, Any]] = {}
+        self.began: dict[str, float] = {}
+        self.retries: deque[tuple[Task, Mapping[str, Any]]] = deque()
+        self.alone: deque[tuple[Task, Mapping[str, Any]]] = deque()
+        self.lost: set[str] = set()
+        self.first: dict[str, Outcome] = {}
+
+    def all(self) -> None:
+        """Until every sample is done. Those that were lost with their worker come last, each alone."""
+        while self.active or self.more():
+            while self.more() and self.executor.free() and (picked := self.pick()):
+                self.submit(*picked)
+            for event in self.executor.events(0.5):
+                self.take(event)
+
+    def tasks(self) -> Iterator[Task]:
+        """What the ledger says is not done."""
+        source = self.plan.source.resolve()
+        for row in self.ledger.unfinished():
+            folder = os.fspath(source_of(source, row))
+            yield Task(row["id"], folder, row["family"], row["kind"], row["source_hash"])
+
+    def more(self) -> bool:
+        """Whether there is something to submit, now or once the others are done."""
+        self.upcoming = self.upcoming or next(self.todo, None)
+        return bool(self.retries or self.upcoming or self.alone)
+
+    def pick(self) -> tuple[Task, Mapping[str, Any]] | None:
+        """The next sample and its own options; none where it has to wait for the others."""
+        if self.retries:
+            return self.retries.popleft()
+        if self.upcoming:
+            task, self.upcoming = self.upcoming, None
+            return task, {}
+        if self.alone and not self.active:
+            return self.alone.popleft()
+        return None
+
+    def submit(self, task: Task, options: Mapping[str, Any]) -> None:
+        """Have a sample worked on."""
+        self.ledger.begin(task.id)
+        self.active[task.id] = options
+        self.began[task.id] = time.monotonic()
+        self.watcher(Stage(task.id, self.executor.submit(task, options), "read"))
+
+    def take(self, event: Event) -> None:
+        """What happened, taken in."""
+        if isinstance(event, Stage):
+            self.watcher(event)
+            return
+        task = event.task
+        options = self.active.pop(task.id)
+        event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
+        if event.again and task.id not in self.lost:
+            self.lost.add(task.id)
+            (self.alone if event.alone else self.retries).append((task, options))
+        elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
+            self.first[task.id] = event
+            self.retries.append((task, self.instead[event.row["cause"]]))
+        else:
+            self.write(self.judged(event))
+        self.executor.done(event)
+
+    def judged(self, event: Outcome) -> Outcome:
+        """The Outcome that counts: of a second try, what it gave, with the cause that the first had."""
+        first = self.first.pop(event.task.id, None)
+        if first is None:
+            return event
+        if event.row["verdict"] == "failed":
+            return replace(event, row=first.row, log=first.log, place=None)
+        if event.row["verdict"] == "unproven":
+            return replace(event, row=event.row | {"cause": first.row["cause"], "detail": first.row["detail"]})
+        return event
+
+    def write(self, event: Outcome) -> None:
+        """Into its place, then into the ledger."""
+        task = event.task
+        row = {**event.row, "worker": event.worker, "finished": time.time()}
+        row.setdefault("cause", "")
+        try:
+            checked(row)
+        except UsageError as error:  # a verb of the user's
+            row = failure("no row", str(error), "done") | {"finished": time.time()}
+        place = place_of(self.plan.out, {"id": task.id})
+        kept = event.place if row["verdict"] != "failed" and event.place and event.place.is_dir() else None
+        try:
+            if kept:
+                said = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **finite(row)}
+                (kept / RESULT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+                plant(kept / TREES, self.plan.out)
+            settle(kept, place)
+            if row["verdict"] == "failed" and event.log:
+                keep_log(self.plan.out, task.id, event.log)
+        except OSError as error:
+            row = failure("not written", f"{place}: {error.strerror}", "save") | {"finished": time.time()}
+        self.ledger.finish(task.id, row)
+        self.watcher(Written(self.ledger.row(task.id) or row))
+
+
+# ------------------------------------------------------------------ on disk
+
+
+def settle(staged: Path | None, place: Path) -> None:
+    """Put a finished folder in its place, in one rename; nothing of an older one there stays.
+
+    Where other samples lie below that place, its files join them one by one, and `result.json`, which makes them a
+    sample, is the last.
+    """
+    if (place / RESULT).exists():
+        (place / RESULT).unlink()
+        for entry in list(place.iterdir()):
+            if not (entry.is_dir() and any(entry.rglob(RESULT))):
+                remove(entry)
+        with contextlib.suppress(OSError):  # others lie below it
+            place.rmdir()
+    if staged is None:
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.rename(staged, place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        for entry in sorted(staged.iterdir(), key=lambda entry: entry.name == RESULT):
+            remove(place / entry.name)
+            os.rename(entry, place / entry.name)
+
+
+def plant(trees: Path, out: Path) -> None:
+    """Put what a sample has in trees beside the samples into its places there, each in one rename."""
+    for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
+        for mark in sorted(tree.rglob("graph_net.json")):
+            place = out / mark.parent.relative_to(trees)
+            remove(place)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(mark.parent, place)
+    remove(trees)
+
+
+def keep_log(out: Path, id: str, text: str) -> None:
+    """What a failed sample printed last."""
+    place = log_of(out, id)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def log_of(out: Path, id: str) -> Path:
+    """Where the log of a failed sample is."""
+    name = re.sub(r"[^\w.+=-]", "_", id)[-100:]
+    return out / WORK / "logs" / f"{name}.{hashlib.sha256(id.encode()).hexdigest()[:8]}.txt"

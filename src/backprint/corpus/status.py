@@ -1,0 +1,88 @@
+"""How a run stands, read from its ledger while it goes on or after."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from backprint.corpus.ledger import GOOD, Ledger, finite
+from backprint.corpus.progress import as_object, duration, said, speed
+from backprint.corpus.run import WORK, log_of
+
+WINDOW = 600.0
+"""The rate is that of the last this many seconds in which something was done."""
+
+
+def state(out: Path) -> dict[str, Any]:
+    """A run as one plain object."""
+    with Ledger.reading(out) as ledger:
+        facts = ledger.facts()
+        good = ", ".join(f"'{verdict}'" for verdict in GOOD)
+        failures = list(ledger.rows(f"verdict not in ({good})", order="finished desc", limit=10))
+        slowest = list(ledger.rows("state = 'done'", order="seconds desc", limit=5))
+        return {
+            "source": facts.get("source"),
+            "verb": facts.get("verb"),
+            "options": facts.get("options"),
+            "at_work": at_work(out),
+            "states": ledger.counts("state"),
+            "verdicts": ledger.counts("verdict", "verdict is not null"),
+            "causes": ledger.counts("cause", "cause != ''"),
+            "rate": rate(ledger),
+            "running": [{"sample": row["id"], "seconds": time.time() - row["started"]} for row in running(ledger)],
+            "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
+            "failures": [finite(as_object(row)) | {"log": log(out, row["id"])} for row in failures],
+        }
+
+
+def running(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
+    """What is being worked on."""
+    return ledger.rows("state = 'running'")
+
+
+def log(out: Path, id: str) -> str | None:
+    """The path of a failed sample's log, where there is one."""
+    place = log_of(out, id)
+    return str(place) if place.exists() else None
+
+
+def at_work(out: Path) -> bool:
+    """Whether a run holds the folder now."""
+    try:
+        with open(out / WORK / "lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def rate(ledger: Ledger) -> float:
+    """Samples a second, of late."""
+    late = "(select max(finished) from samples) - ?"
+    query = f"select count(*), min(finished), max(finished) from samples where finished > {late}"
+    count, first, last = ledger.connection.execute(query, (WINDOW,)).fetchone()
+    return (count - 1) / (last - first) if count > 1 and last > first else 0.0
+
+
+def told(answer: Mapping[str, Any]) -> Iterator[str]:
+    """The same for people."""
+    states = answer["states"]
+    total, done = sum(states.values()), states.get("done", 0)
+    yield f"{answer['verb']} of {answer['source']}: {done} of {total} samples are done" + (
+        "" if answer["at_work"] or done == total else "; nothing runs, the same command goes on"
+    )
+    left = (total - done) / answer["rate"] if answer["rate"] and answer["at_work"] else None
+    yield f"{speed(answer['rate'])}" + (f", {duration(left)} left" if left is not None else "")
+    for name in ("verdicts", "causes"):
+        if answer[name]:
+            yield f"{name}: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer[name].items())
+    if answer["at_work"]:
+        yield from (f"running: {row['sample']}, {duration(row['seconds'])}" for row in answer["running"])
+    yield from (f"slowest: {row['sample']}, {duration(row['seconds'])}" for row in answer["slowest"] if row["seconds"])
+    for row in answer["failures"]:
+        yield said(row) + (f" [{row['log']}]" if row["log"] else "")

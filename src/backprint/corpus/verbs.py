@@ -1,0 +1,290 @@
+"""What a corpus run can do to a sample: a table from a verb's name to its functions, and verbs of the user's own.
+
+A verb is `function(task, options, staging) -> row`: it may write a folder at `staging`, which becomes the sample's own
+in OUT unless the verdict is `failed`; its row holds columns of the ledger, `verdict` at least. It runs in a process of
+its own, so it may do what it likes there. `with stage("capture"): …` tells how far it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backprint.corpus.clock import current, stage
+from backprint.corpus.find import GRAPHNET
+from backprint.corpus.task import TREES, Task, failure, one_line
+from backprint.errors import BackprintError, SampleError, UsageError
+
+Row = dict[str, Any]
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb: its function, the options it takes, and what a worker loads first (which gives the versions of it).
+
+    `instead` has, by cause of failure, the options with which a sample is tried once more; `kinds` the samples it is
+    for, others being passed over, or nothing for all.
+    """
+
+    run: Callable[[Task, Options, Path], Row]
+    warm: Callable[[Options], dict[str, str]]
+    options: Options = field(default_factory=dict)
+    instead: Mapping[str, Options] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ()
+
+
+def settled(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
+    """A verb and its options as a run keeps them: all of them, and a file by its whole path. Runs no file."""
+    if text in VERBS:
+        known = VERBS[text].options
+        if unknown := set(chosen) - set(known):
+            raise UsageError(f"{text} takes no option {min(unknown)!r}; it takes {', '.join(known)}")
+        return text, {**known, **chosen}
+    place, colon, name = text.rpartition(":")
+    if not colon or not name.isidentifier():
+        raise UsageError(f"{text!r} is no verb: {', '.join(VERBS)}, or file.py:function(task, options, staging) -> row")
+    if not place.endswith(".py"):
+        return text, dict(chosen)
+    if not Path(place).is_file():
+        raise UsageError(f"{place}: no such file")
+    return f"{Path(place).resolve()}:{name}", dict(chosen)
+
+
+def verb_of(text: str) -> Verb:
+    """A verb of the table, or `file.py:function` and `package.module:function`, which this imports."""
+    if text in VERBS:
+        return VERBS[text]
+    from backprint.target import function_of
+
+    return Verb(function_of(text), versions)
+
+
+# ------------------------------------------------------------------ what is loaded first
+
+
+def versions(options: Options) -> dict[str, str]:
+    """What a row depends on, of what is loaded."""
+    import platform
+    import sys
+
+    from backprint.version import __version__
+
+    torch = sys.modules.get("torch")
+    found = {"backprint": __version__, "python": platform.python_version()}
+    return found | ({"torch": str(torch.__version__)} if torch else {})
+
+
+def warm(options: Options) -> dict[str, str]:
+    """PyTorch and all of ours, tried out on a small model, so that no sample pays for what the first capture loads."""
+    import torch
+
+    import backprint as bp
+    import backprint.replay.verify
+    import backprint.sample.save
+    import backprint.target  # loaded, for the processes that are forked from this one
+
+    torch.set_num_threads(1)  # a thread pool made here would be missing in them
+    torch.manual_seed(0)
+    if on_cpu(options):  # what has used a GPU cannot be forked
+        layers = (torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten(), torch.nn.Linear(8, 2))
+        bp.verify(bp.capture(torch.nn.Sequential(*layers), torch.randn(2, 1, 4, 4), mode="train"))
+    return versions(options)
+
+
+def on_cpu(options: Options) -> bool:
+    """Whether samples run on the CPU."""
+    return (options.get("device") or "cpu").startswith("cpu")
+
+
+# ------------------------------------------------------------------ the verbs
+
+
+def backward(task: Task, options: Options, staging: Path) -> Row:
+    """Read a sample, capture its forward and backward, prove and save them."""
+    import backprint as bp
+    from backprint.api import write_layout
+    from backprint.target import capture_target, read_target
+
+    needed = NEEDED * weight(task.path) if options["weigh"] else 0
+    if 0 < task.memory < needed:
+        large = f"{needed / 2**30:.1f} GiB by its metadata, {task.memory / 2**30:.1f} are allowed (--memory)"
+        try:
+            row = backward(task, {**options, "weigh": False, "fake": True}, staging)
+        except BackprintError as error:
+            return failure("too large", f"{large}; without values: {error}", current())
+        return row | {"cause": "too large", "detail": large}
+    fake = options["fake"]
+    mode = None if task.kind == "backprint" else options["mode"]  # a saved graph has its own
+    with stage("read"), absent_files(task):
+        target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
+    asks = {"requires_grad": False} if options["forward"] else {}
+    with stage("capture"):
+        made = capture_target(target, engine="aot" if fake else options["engine"], fake=fake, **asks)
+    with stage("save"):  # which proves it first
+        bp.save(made, staging, options["data"])
+    with stage("verify"):
+        stored = bp.load(staging)
+        if stored.verdict is None:
+            raise SampleError(f"{staging}: was saved without a verdict")
+        row = described(made) | judged(stored.verdict)
+    if options["layout"] == "graphnet" and row["verdict"] not in ("wrong", "failed"):
+        with stage("layout"):
+            source = task.path if task.kind == "graphnet" else None
+            write_layout(made, staging / TREES, tree_name(task.id), source)
+    asked = [[name, why] for name, why in target.asks]
+    return row | {"mode": mode, "asks": asked, "notes": [*map(one_line, target.notes), *row["notes"]]}
+
+
+def tree_name(id: str) -> str:
+    """A sample's id as a path that GraphNet's tools take: other letters are replaced, and a hash tells them apart."""
+    plain = re.sub(r"[^A-Za-z0-9_.@+,=/-]", "_", id)
+    return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
+
+
+@contextlib.contextmanager
+def absent_files(task: Task) -> Iterator[None]:
+    """A GraphNet sample that cannot be read, and has not all its files, cannot be read because of these."""
+    try:
+        yield
+    except (SampleError, UsageError) as error:
+        missing = [name for name in GRAPHNET if task.kind == "graphnet" and not (task.path / name).exists()]
+        if missing:
+            raise FileNotFoundError(errno.ENOENT, f"no {missing[0]}: {error}") from error
+        raise
+
+
+def verify(task: Task, options: Options, staging: Path) -> Row:
+    """Prove a sample of ours again, in this fresh process, from its files alone."""
+    import backprint as bp
+    from backprint.replay.verify import verdict_json
+
+    with stage("read"):
+        capture = bp.load(task.path, allow=tuple(options["allow"]))
+        row = described(capture)
+    with stage("verify"):
+        return row | judged(verdict_json(bp.verify(capture)[-1]))
+
+
+def power(task: Task, options: Options, staging: Path) -> Row:
+    """How far a sample's results move when its inputs are drawn again; its verdict is the one that it has."""
+    import backprint as bp
+
+    with stage("read"):
+        capture = bp.load(task.path, allow=tuple(options["allow"]))
+        stored = capture.verdict or {"verdict": "unproven", "detail": "was saved without a verdict"}
+    with stage("power"):
+        found = bp.power(capture, options["inputs"], seconds=options["seconds"])
+    silent = [f"{side} depends on {name}, and does not show it" for name, side in found.silent]
+    return described(capture) | judged(stored) | {"power": found.value, "vacuous": list(found.vacuous), "notes": silent}
+
+
+CAPTURING: Options = {
+    "mode": "train", "engine": "auto", "data": "seed", "device": None, "trust": False, "fake": False, "forward": False,
+    "weigh": True, "layout": "backprint",
+}  # fmt: skip
+
+INSTEAD: Mapping[str, Options] = {"out of memory": {"fake": True, "weigh": False}, "too large": {"weigh": False}}
+"""What has too little memory to be run is captured without values; where that cannot be, it is tried all the same."""
+
+VERBS: Mapping[str, Verb] = {
+    "backward": Verb(backward, warm, CAPTURING, INSTEAD),
+    "capture": Verb(backward, warm, {**CAPTURING, "mode": None}, INSTEAD),
+    "forward": Verb(backward, warm, {**CAPTURING, "mode": "eval", "forward": True}, INSTEAD),
+    "verify": Verb(verify, warm, {"allow": []}, kinds=("backprint",)),
+    "power": Verb(power, warm, {"allow": [], "inputs": "own", "seconds": None}),
+}
+"""`capture` takes the modes as the sample has them, `forward` asks for no gradients."""
+
+
+# ------------------------------------------------------------------ how large a sample is before it is read
+
+NEEDED = 5
+"""How many times the bytes of its inputs and parameters a capture takes at the least, with gradients and a proof on
+other values: of the GraphNet samples that have more than 100 MB of them, twelve were measured, at 5.3 to 21 times."""
+
+META = re.compile(r"^\s*shape\s*=\s*\[([\d,\s]*)\]\s*\n\s*dtype\s*=\s*\"torch\.(\w+)\"", re.MULTILINE)
+
+ITEMSIZE = re.compile(r"(\d+)")
+
+
+def weight(folder: Path) -> int:
+    """The bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
+    try:
+        text = (folder / "weight_meta.py").read_text("utf-8", "replace")
+    except OSError:
+        return 0
+    return sum(
+        math.prod(int(size) for size in shape.split(",") if size.strip()) * itemsize(dtype)
+        for shape, dtype in META.findall(text)
+    )
+
+
+def itemsize(dtype: str) -> int:
+    """The bytes of one element."""
+    bits = ITEMSIZE.search(dtype)
+    return max(1, int(bits[1]) // 8) if bits else 1
+
+
+# ------------------------------------------------------------------ columns
+
+
+def judged(verdict: Mapping[str, Any]) -> Row:
+    """The columns of a Verdict, as a sample keeps it."""
+    word, detail = verdict["verdict"], one_line(verdict["detail"])
+    cause = (re.match(r"\w+Error", detail) or ["verify"])[0] if word == "failed" else ""
+    return dict(
+        verdict=word, cause=cause, detail=detail, power=verdict.get("power"), vacuous=list(verdict.get("vacuous") or ())
+    )
+
+
+def described(capture: Any) -> Row:
+    """The columns of a Capture: what it holds, by its own text."""
+    from backprint.graph.links import free_ports
+    from backprint.graph.sizes import at_hints
+
+    forwards = [pair.forward for pair in capture.pairs]
+    backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
+    hinted = {port.name: port for graph in forwards for port in at_hints(graph).inputs}
+    inputs = [hinted.get(port.name, port) for port in free_ports(capture)]
+    outputs = [port for graph in map(at_hints, forwards) for port in graph.outputs]
+    gradients = {port.name for graph in backwards for port in graph.outputs if port.role == "gradient"}
+    return dict(
+        engine=capture.engine,
+        forward_hash=together([graph.hash() for graph in forwards]),
+        forward_shape=together([graph.hash(sizes=False) for graph in forwards]),
+        backward_hash=together([graph.hash() for graph in backwards]),
+        backward_shape=together([graph.hash(sizes=False) for graph in backwards]),
+        forward_steps=sum(len(graph.steps) for graph in forwards),
+        backward_steps=sum(len(graph.steps) for graph in backwards),
+        saved_bytes=sum(nbytes(port) for port in outputs if port.role == "saved"),
+        inputs=len(inputs),
+        outputs=len({port.name for port in outputs if port.role == "output"}),
+        gradients=len(gradients),
+        input_bytes=sum(map(nbytes, inputs)),
+        guards=len(capture.guards),
+        notes=[
+            *(f"not by {one_line(text)}" for text in capture.why),
+            *(f"break: {one_line(text)}" for text in capture.breaks),
+        ],
+    )
+
+
+def nbytes(port: Any) -> int:
+    """The bytes of a port's tensor; a symbolic one has none here."""
+    shape = getattr(port.spec, "shape", ())
+    return port.spec.nbytes if hasattr(port.spec, "nbytes") and all(isinstance(size, int) for size in shape) else 0
+
+
+def together(hashes: Sequence[str]) -> str | None:
+    """One hash for the graphs of a direction."""
+    if len(hashes) <= 1:
+        return hashes[0] if hashes else None
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()

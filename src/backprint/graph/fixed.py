@@ -1,0 +1,118 @@
+"""A graph at the sizes of its capture: numbers where symbols were, and none of them on its ports.
+
+Whoever takes a graph out of its Capture (another tool's sample, a part of a split) has one set of sizes, and no caller
+who would hand sizes over. Left out: numbers that come out of a tensor's values (`.item()`); those stay steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from backprint.graph.nouns import (
+    Dict,
+    Graph,
+    List,
+    Port,
+    Ref,
+    ScalarSpec,
+    Slice,
+    Spec,
+    Step,
+    TensorSpec,
+    Value,
+    operators,
+    refs,
+)
+from backprint.graph.sizes import at, evaluate, hints, known
+
+
+def at_capture(graph: Graph) -> Graph:
+    """The graph with every size that it takes, computes or gives as the number that it was; other values stay."""
+    sizes = hints(graph)
+    constants: dict[str, Value] = {}
+
+    def learn(name: str, spec: Spec) -> bool:
+        if isinstance(spec, ScalarSpec) and spec.expression and known(spec.expression, sizes):
+            constants[name] = evaluate(spec.expression, sizes)
+        return name in constants
+
+    inputs = [port for port in graph.inputs if not learn(port.local, port.spec)]
+    steps: list[Step] = []
+    for step in graph.steps:
+        if not step.is_guard and learn(step.name, step.spec):
+            continue
+        made = mapped(step, lambda name: constants.get(name, Ref(name)))
+        if not step.is_guard or type(made.args[0]) is Ref:
+            steps.append(replace(made, spec=at(step.spec, sizes)))
+    ports = tuple(port_at(port, sizes) for port in inputs)
+    outputs = tuple(port_at(port, sizes) for port in graph.outputs)
+    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
+    return replace(graph, inputs=ports, steps=tuple(steps), outputs=outputs, results=results, symbols=())
+
+
+def held_constant(graph: Graph) -> Graph:
+    """The graph with the numbers that its guards hold where the numbers were, from each guard on."""
+    constants: dict[str, Value] = {}
+    steps = []
+    for step in graph.steps:
+        steps.append(step if step.is_guard else mapped(step, lambda name: constants.get(name, Ref(name))))
+        if step.target == "assert_equal" and isinstance(step.args[0], Ref):
+            constants[step.args[0].name] = step.args[1]
+    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
+    return replace(graph, steps=tuple(steps), results=results)
+
+
+def port_at(port: Port, sizes: Mapping[str, int]) -> Port:
+    """A port at sizes."""
+    return replace(port, spec=at(port.spec, sizes))
+
+
+def tensors_alone(graph: Graph) -> Graph:
+    """The graph without results that are no tensor or have no element, and without steps that nothing needs then."""
+    kept = [
+        (port, result)
+        for port, result in zip(graph.outputs, graph.results, strict=True)
+        if isinstance(result, Ref) and isinstance(port.spec, TensorSpec) and port.spec.numel
+    ]
+    return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
+
+
+def live(graph: Graph) -> Graph:
+    """The graph without the steps that no result and no guard needs. What draws or changes something stays."""
+    wanted = {name for result in graph.results for name in refs(result)}
+    kept: list[Step] = []
+    for step in reversed(graph.steps):
+        flags = operators().get(step.target, "")
+        if step.is_guard or step.name in wanted or "r" in flags or "m" in flags:
+            kept.append(step)
+            wanted |= set(used(step))
+    return replace(graph, steps=tuple(reversed(kept)))
+
+
+def used(step: Step) -> tuple[str, ...]:
+    """The names that a step mentions."""
+    return tuple(name for value in (*step.args, *(value for _, value in step.kwargs)) for name in refs(value))
+
+
+def mapped(step: Step, value: Callable[[str], Value]) -> Step:
+    """A step with other values in the place of its names."""
+    args = tuple(with_names(each, value) for each in step.args)
+    kwargs = tuple((key, with_names(each, value)) for key, each in step.kwargs)
+    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
+
+
+def with_names(value: Value, named: Callable[[str], Value]) -> Value:
+    """A value with others in the place of its names."""
+    match value:
+        case Ref(name):
+            return named(name)
+        case tuple():
+            return tuple(with_names(item, named) for item in value)
+        case List(items):
+            return List(tuple(with_names(item, named) for item in items))
+        case Slice(start, stop, step):
+            return Slice(with_names(start, named), with_names(stop, named), with_names(step, named))
+        case Dict(pairs):
+            return Dict(tuple((with_names(key, named), with_names(item, named)) for key, item in pairs))
+    return value

@@ -1,0 +1,156 @@
+"""A report as one HTML file: no network, no inline handlers, light and dark.
+
+Names and messages are strangers' words: every text is escaped, and a content security policy lets nothing run but the
+script below, by its digest, so that even a text that slipped through could not.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterator
+
+from backprint.report.nouns import Cell, Column, Report, Table, spell
+from backprint.report.rows import VERDICTS, one_line
+
+FILTERED = 12
+"""Tables of more rows have a filter box."""
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6470; --line: #d9dee5; --page: #ffffff; --band: #f5f7fa;
+  --bar: #2f6fde; --track: #e4e9f0; --good: #18794e; --close: #0b7285; --flat: #5b6470; --warn: #9a5b00;
+  --bad: #b42318; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --soft: #9aa5b3; --line: #2d343e; --page: #14181d;
+  --band: #1b2027; --bar: #6ea0ff; --track: #2a313b; --good: #5fd39a; --close: #5cc8de; --flat: #9aa5b3;
+  --warn: #f0b35a; --bad: #ff8a7d; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1.5rem 4rem; max-width: 84rem; background: var(--page); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; margin: 0 0 1rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .3rem; }
+p { margin: .2rem 0 .6rem; color: var(--soft); } a { color: var(--bar); }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: 0 0 1rem; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+nav { display: flex; flex-wrap: wrap; gap: .3rem 1rem; padding: .6rem 0; border-block: 1px solid var(--line); }
+.scroll { overflow: auto; max-height: 75vh; width: fit-content; max-width: 100%;
+  border: 1px solid var(--line); border-radius: 6px; }
+table { border-collapse: collapse; min-width: 24rem; font-size: 14px; }
+th, td { padding: .3rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line);
+  max-width: 34rem; overflow-wrap: break-word; }
+th { position: sticky; top: 0; background: var(--band); white-space: nowrap; cursor: pointer; user-select: none; }
+th[aria-sort=ascending]::after { content: " \\25b4"; } th[aria-sort=descending]::after { content: " \\25be"; }
+tbody tr:last-child td { border-bottom: 0; } tbody tr:hover td { background: var(--band); }
+.r { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.n { font-family: ui-monospace, monospace; font-size: 13px; min-width: 14rem; overflow-wrap: anywhere; }
+th.n { font: inherit; font-weight: 600; }
+.v { white-space: nowrap; font-weight: 600; }
+.bitwise { color: var(--good); } .close { color: var(--close); } .undifferentiable { color: var(--flat); }
+.unproven, .vacuous { color: var(--warn); } .wrong, .failed { color: var(--bad); }
+svg { vertical-align: middle; margin-left: .5rem; } svg .t { fill: var(--track); } svg .b { fill: var(--bar); }
+input { font: inherit; width: 22rem; max-width: 100%; padding: .3rem .6rem; margin: .2rem 0 .5rem; color: inherit;
+  background: var(--page); border: 1px solid var(--line); border-radius: 6px; }
+output { color: var(--soft); margin-left: .6rem; }
+"""
+
+SCRIPT = """
+for (const section of document.querySelectorAll("section")) {
+  const [body, box, told] = ["tbody", "input", "output"].map(name => section.querySelector(name));
+  if (box) box.addEventListener("input", () => {
+    const words = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
+    let shown = 0;
+    for (const row of body.rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every(word => text.includes(word));
+      shown += !row.hidden;
+    }
+    told.textContent = words.length ? `${shown} of ${body.rows.length}` : "";
+  });
+  for (const head of section.querySelectorAll("th")) head.addEventListener("click", () => {
+    const up = head.ariaSort !== "ascending", at = head.cellIndex, number = head.className === "r";
+    const key = cell => number ? Number(cell.dataset.v) : cell.textContent, words = new Intl.Collator();
+    const rows = [...body.rows].map(row => [key(row.cells[at]), row]);
+    rows.sort(([a], [b]) => (up ? 1 : -1) * (number ? (a > b) - (a < b) : words.compare(a, b)));
+    for (const other of section.querySelectorAll("th")) other.ariaSort = null;
+    head.ariaSort = up ? "ascending" : "descending";
+    body.replaceChildren(...rows.map(([, row]) => row));
+  });
+}
+"""
+
+
+def digest(text: str) -> str:
+    """A text as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def render(report: Report) -> Iterator[str]:
+    """The whole page, a piece at a time."""
+    allowed = f"style-src {digest(STYLE)}; script-src {digest(SCRIPT)}"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    yield (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{text(report.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{text(report.title)}</h1>\n<dl>\n"
+    )
+    yield from (f"<dt>{text(name)}</dt><dd>{text(value)}</dd>\n" for name, value in report.facts)
+    tables = (*report.tables, report.samples)
+    links = (f'<a href="#t{index}">{text(table.title)}</a>' for index, table in enumerate(tables))
+    yield f"</dl>\n<nav>{' '.join(links)}</nav>\n"
+    for index, table in enumerate(tables):
+        yield from section(table, index)
+    yield f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
+
+
+def section(table: Table, index: int) -> Iterator[str]:
+    """One table under its title."""
+    yield f'<section id="t{index}">\n<h2>{text(table.title)}</h2>\n'
+    yield f"<p>{text(table.note)}</p>\n" if table.note else ""
+    if sum(1 for _ in table.rows) > FILTERED:
+        yield f'<input type="search" placeholder="filter" aria-label="filter {text(table.title)}"><output></output>\n'
+    heads = (f"<th{css(column)}>{text(column.name)}</th>" for column in table.columns)
+    yield f'<div class="scroll"><table>\n<thead><tr>{"".join(heads)}</tr></thead>\n<tbody>\n'
+    for row in table.rows:
+        yield f"<tr>{''.join(map(cell, row, table.columns))}</tr>\n"
+    yield "</tbody>\n</table></div>\n</section>\n"
+
+
+CLASSES = {"name": "n", "verdict": "v"}
+
+
+def css(column: Column) -> str:
+    """The class of a column's cells."""
+    kind = "r" if column.right else CLASSES.get(column.kind, "")
+    return f' class="{kind}"' if kind else ""
+
+
+def cell(value: Cell, column: Column) -> str:
+    """One cell: numbers carry their value for sorting, shares a bar, verdicts their color."""
+    said = text(spell(value, column))
+    if column.kind == "verdict":
+        return f'<td class="v {tone(str(value))}">{said}</td>'
+    if not column.right:
+        return f"<td{css(column)}>{said}</td>"
+    known = -1 if value is None or value != value else value
+    drawn = bar(float(known)) if column.kind == "share" and value is not None else ""
+    return f'<td class="r" data-v="{text(str(known)).replace("inf", "Infinity")}">{said}{drawn}</td>'
+
+
+def tone(standing: str) -> str:
+    """The class of a verdict; what is no verdict has none."""
+    verdict, _, vacuous = standing.partition(", ")
+    return "vacuous" if vacuous else verdict if verdict in VERDICTS else ""
+
+
+def bar(share: float) -> str:
+    """A share as a bar."""
+    width = 90 * min(max(share, 0.0), 1.0)
+    return (
+        '<svg width="90" height="8" aria-hidden="true"><rect class="t" width="90" height="8" rx="2"/>'
+        f'<rect class="b" width="{width:.1f}" height="8" rx="2"/></svg>'
+    )
+
+
+def text(value: str) -> str:
+    """A text that is nothing but text, in one line."""
+    return html.escape(one_line(value), quote=True)

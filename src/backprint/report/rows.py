@@ -1,0 +1,196 @@
+"""A ledger's rows, read only: few columns of all for the tables, all columns one row at a time for files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from backprint.corpus.ledger import COLUMNS as SCHEMA
+from backprint.corpus.ledger import Ledger, named
+from backprint.errors import SampleError
+
+JSON = {"stages": "numbers", "vacuous": "texts", "asks": "pairs", "notes": "texts", "versions": "words"}
+"""What stands in the ledger's JSON columns."""
+
+KINDS = {"text": "text", "integer": "count", "real": "number"}
+
+COLUMNS = {name: JSON.get(name) or KINDS[kind.split()[0]] for name, kind in SCHEMA.items()}
+"""The ledger's columns and the kind of what each holds."""
+
+VERDICTS = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
+"""From best to worst, as the verifier has them."""
+
+PROVED = frozenset({"bitwise", "close"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One row, without what is long. `still` are the ports that no redraw moves: such a check proves nothing."""
+
+    id: str
+    family: str
+    source_hash: str
+    state: str
+    attempts: int
+    verdict: str
+    cause: str
+    detail: str
+    stage: str
+    engine: str
+    mode: str
+    seconds: float
+    peak_bytes: int
+    forward_hash: str
+    backward_hash: str
+    forward_steps: int
+    backward_steps: int
+    saved_bytes: int
+    inputs: int
+    gradients: int
+    outputs: int
+    input_bytes: int
+    disk_bytes: int
+    guards: int
+    started: float
+    finished: float
+    power: float | None
+    still: tuple[str, ...] = field(metadata={"column": "vacuous"})
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a verdict."""
+        return self.state == "done"
+
+    @property
+    def proved(self) -> bool:
+        """Compared and equal, by a check that could have failed."""
+        return self.done and self.verdict in PROVED and not self.still
+
+    @property
+    def powerless(self) -> bool:
+        """Compared and equal, by a check that some wrong results would have passed too."""
+        return self.done and self.verdict in PROVED and bool(self.still)
+
+    @property
+    def standing(self) -> str:
+        """The verdict for people, and what is said instead where there is none."""
+        if not self.done:
+            return "not done"
+        return f"{self.verdict}, vacuous" if self.powerless else self.verdict
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """From best to worst; without power is worse."""
+        return (VERDICTS.index(self.verdict) if self.verdict in VERDICTS else len(VERDICTS), self.powerless)
+
+    @property
+    def said(self) -> str:
+        """Why it is what it is, in one line."""
+        said = one_line(self.detail)
+        if self.powerless:
+            still = f"redrawn inputs do not move {some(self.still)}"
+            said = f"{still}; {said}" if said else still
+        return said or (f"{self.cause} at stage {self.stage}" if self.cause else "nothing was said")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A corpus run that is finished or still goes on, looked at; `place` is its folder or its ledger."""
+
+    place: Path
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """Every sample, in the order of ids."""
+        names = {item.name: item.metadata.get("column", item.name) for item in fields(Sample)}
+        return tuple(Sample(*row) for row in self.select(tuple(names.values())))
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """What the run said of itself."""
+        with Ledger.reading(self.place) as ledger:
+            return {name: one_line(spelled(name, value)) for name, value in sorted(ledger.facts().items())}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every row with every column, one at a time."""
+        for row in self.select(tuple(COLUMNS)):
+            yield dict(zip(COLUMNS, row, strict=True))
+
+    def column(self, name: str) -> Iterator[tuple[str, Any]]:
+        """One column of the samples that are done, by id."""
+        for key, state, value in self.select(("id", "state", name)):
+            if state == "done":
+                yield key, value
+
+    def select(self, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+        """Some columns of all samples, one row at a time."""
+        with Ledger.reading(self.place) as ledger, named(ledger.path):
+            for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
+                yield tuple(map(read, columns, row))
+
+
+def spelled(name: str, value: Any) -> str:
+    """A fact of a run, for people; a time as the clock shows it."""
+    if isinstance(value, dict):
+        said = (f"{key} {spelled(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
+        return ", ".join(said)
+    if name in ("started", "finished") and isinstance(value, (int, float)):
+        return datetime.fromtimestamp(value, UTC).isoformat(sep=" ", timespec="seconds")
+    return str(value)
+
+
+EMPTY: dict[str, Any] = {"text": "", "count": 0, "number": 0.0, "numbers": {}, "words": {}, "texts": (), "pairs": ()}
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "text": str,
+    "count": int,
+    "number": float,
+    "numbers": lambda value: {whole(key): float(item) for key, item in parsed(value, dict).items()},
+    "words": lambda value: {whole(key): item for key, item in parsed(value, dict).items()},
+    "texts": lambda value: tuple(map(whole, parsed(value, list))),
+    "pairs": lambda value: tuple((whole(name), whole(why)) for name, why in parsed(value, list)),
+}
+
+
+def read(column: str, value: Any) -> Any:
+    """A column's value as what it stands for; raises, by the column's name, where the ledger is damaged."""
+    kind = COLUMNS[column]
+    if value is None or value == "":
+        return None if column == "power" else EMPTY[kind]
+    try:
+        return READERS[kind](value)
+    except (ValueError, TypeError) as error:
+        raise SampleError(f"ledger.sqlite: column {column} holds {str(value)[:60]!r}: {error}") from None
+
+
+def parsed(text: str, kind: type) -> Any:
+    """JSON that is a list, or a dict."""
+    found = json.loads(text)
+    if not isinstance(found, kind):
+        raise ValueError(f"expected a {kind.__name__}, found {type(found).__name__}")
+    return found
+
+
+def whole(text: object) -> str:
+    """A text that can be encoded: JSON can hold halves of characters."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def one_line(text: str) -> str:
+    """A text of strangers in one line of printable characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+NAMED = 3
+"""How many of several names are written out."""
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many more."""
+    more = len(names) - NAMED
+    return ", ".join(map(one_line, names[:NAMED])) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,350 @@
+"""A ledger's rows to plain tables: one function a table, all from the same samples.
+
+With `unique` duplicates (the same graphs; where there are none, the same source) count once, by the worst of their
+verdicts: one bad duplicate is not hidden by a good one.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from backprint.corpus.groups import grouped, key_of, several
+from backprint.report.nouns import Cell, Column, Report, Table, share
+from backprint.report.rows import COLUMNS, PROVED, VERDICTS, Run, Sample, one_line, some
+
+SLOWEST = 10
+MEANING = {
+    "bitwise": "every port equal to the bit",
+    "close": "equal within the tolerance",
+    "undifferentiable": "nothing here asks for a gradient or can have one; the forward is kept",
+    "unproven": "not compared, and why; never good",
+    "wrong": "not equal",
+    "failed": "it did not run; the cause is given",
+}
+
+
+def report(run: Run, unique: bool = False) -> Report:
+    """What one run came to."""
+    groups = grouped(run.samples, key_of, lambda sample: sample.id)
+    counted = tuple(worst(group) for group in groups) if unique else run.samples
+    counted = tuple(sorted(counted, key=lambda sample: sample.id))
+    ids = {sample.id for sample in counted}
+    done = [sample for sample in counted if sample.done]
+    tables = (
+        verdicts(counted),
+        families(counted),
+        causes(done),
+        times(run, done, ids),
+        measures("Sizes", "size", SIZES, done),
+        measures("Graphs", "count", COUNTS, done),
+        slowest(done),
+        power(done),
+        vacuous(done),
+        bad(counted),
+        undifferentiable(done),
+        notes(run, ids),
+        asks(run, ids),
+        duplicates(groups),
+    )
+    first = {sample.id: group[0].id for group in groups for sample in group[1:]}
+    extra = (("proved", "flag"), ("duplicate_of", "text"))
+
+    def rows() -> Iterator[dict[str, Any]]:
+        proved = {sample.id: sample.proved for sample in counted}
+        for row in run.rows():
+            if row["id"] in proved:
+                yield row | {"proved": proved[row["id"]], "duplicate_of": first.get(row["id"], "")}
+
+    said = facts(run, counted, len(groups), unique)
+    kinds = (*COLUMNS.items(), *extra)
+    return Report("Corpus report", said, tuple(filled(tables)), everything(run, counted), kinds, rows)
+
+
+def worst(group: Sequence[Sample]) -> Sample:
+    """The one that a group of duplicates counts as."""
+    return max(group, key=lambda sample: (sample.done, sample.rank))
+
+
+def filled(tables: Iterable[Table]) -> Iterator[Table]:
+    """The tables that have something to say."""
+    for table in tables:
+        if any(True for _ in table.rows):
+            yield table
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """`family verdict:count` as Columns; `_` stands for a blank."""
+    found = (word.partition(":") for word in text.split())
+    return tuple(Column(name.replace("_", " "), kind or "text") for name, _, kind in found)
+
+
+def facts(run: Run, counted: Sequence[Sample], groups: int, unique: bool) -> tuple[tuple[str, str], ...]:
+    """What stands above the tables."""
+    done = [sample for sample in run.samples if sample.done]
+    proved = sum(sample.proved for sample in counted)
+    fit = sum(sample.done and sample.verdict != "undifferentiable" for sample in counted)
+    rows = [
+        ("samples", f"{len(run.samples):,}, of which {len(run.samples) - len(done):,} are not done"),
+        ("distinct", f"{groups:,}" + ("; each counts once below" if unique else "")),
+        (
+            "proved",
+            f"{proved:,} of {fit:,} that are done and differentiable" + (f" ({share(proved / fit)})" if fit else ""),
+        ),
+    ]
+    starts, ends = [s.started for s in done if s.started], [s.finished for s in done if s.finished]
+    if starts and ends and (wall := max(ends) - min(starts)) > 0:
+        rows.append(("pace", f"{len(done) / wall * 3600:,.0f} samples an hour from the first start to the last end"))
+    return (*rows, *((name, value) for name, value in run.facts.items() if value))
+
+
+def verdicts(samples: Sequence[Sample]) -> Table:
+    """How many of each."""
+    count = Counter(sample.standing for sample in samples)
+    rows: list[tuple[Cell, ...]] = []
+    for verdict in VERDICTS:
+        for name in (verdict, f"{verdict}, vacuous"):
+            if name in count:
+                said = "equal, but a redraw of the inputs does not move every result: no proof"
+                rows.append(
+                    (name, count[name], count[name] / len(samples), MEANING[verdict] if name == verdict else said)
+                )
+    known = {row[0] for row in rows}
+    rows += [(name, n, n / len(samples), "no verdict yet") for name, n in sorted(count.items()) if name not in known]
+    return Table("Verdicts", "", columns("verdict:verdict samples:count share:share meaning"), tuple(rows))
+
+
+def families(samples: Sequence[Sample]) -> Table:
+    """Success by family."""
+    found: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        found[sample.family].append(sample)
+    rows = [family_row(name, found[name]) for name in sorted(found)]
+    heads = "family samples:count proved:count vacuous:count undifferentiable:count unproven:count wrong:count"
+    heads += " failed:count not_done:count proved_share:share median:seconds"
+    note = "The share is of the samples that are done and differentiable; a vacuous check is no proof."
+    return Table("By family", note, columns(heads), (*rows, *([family_row("all", samples)] if len(rows) > 1 else [])))
+
+
+def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
+    """One family."""
+    count = Counter(sample.verdict for sample in samples if sample.done)
+    done, proved = sum(count.values()), sum(sample.proved for sample in samples)
+    fit = done - count["undifferentiable"]
+    spent = [sample.seconds for sample in samples if sample.done]
+    return (
+        *(name or "(none)", len(samples), proved, sum(sample.powerless for sample in samples)),
+        *(count[verdict] for verdict in ("undifferentiable", "unproven", "wrong", "failed")),
+        *(len(samples) - done, proved / fit if fit else None, statistics.median(spent) if spent else None),
+    )
+
+
+def causes(done: Sequence[Sample]) -> Table:
+    """What is not proved, by cause."""
+    found: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
+    for sample in done:
+        if not sample.proved:
+            cause = sample.cause or ("no power" if sample.powerless else "")
+            found[sample.standing, cause, sample.stage].append(sample)
+    rows = []
+    for (verdict, cause, stage), samples in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
+        related = len({sample.family for sample in samples})
+        rows.append((verdict, cause, stage, len(samples), related, samples[0].id, samples[0].said))
+    heads = "verdict:verdict cause stage samples:count families:count for_example:name which_said"
+    return Table("By cause", "Everything that is not proved.", columns(heads), tuple(rows))
+
+
+def spread(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, ...]:
+    """Median, nine tenths, largest and whose it is, sum."""
+    numbers = sorted(value for value, _ in values)
+    ninth = numbers[-(-9 * len(numbers) // 10) - 1]
+    largest, which = min(values, key=lambda pair: (-pair[0], pair[1]))
+    return (name, len(numbers), statistics.median(numbers), ninth, largest, which, sum(numbers))
+
+
+def times(run: Run, done: Sequence[Sample], ids: Collection[str]) -> Table:
+    """Where the time went: a sample from its start to its end, and each stage."""
+    stages: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for key, spent in run.column("stages"):
+        if key in ids:
+            for stage, value in spent.items():
+                stages[stage].append((float(value), key))
+    rows = [spread(f"stage {name}", values) for name, values in stages.items()]
+    whole = [spread("a sample", [(sample.seconds, sample.id) for sample in done])] if done else []
+    heads = "what samples:count median:seconds nine_tenths_within:seconds slowest:seconds which:name together:seconds"
+    return Table("Times", "", columns(heads), (*whole, *rows))
+
+
+SIZES = {
+    "peak memory of the worker": "peak_bytes",
+    "inputs": "input_bytes",
+    "saved for the backward": "saved_bytes",
+    "on disk": "disk_bytes",
+}
+COUNTS = {
+    "steps forward": "forward_steps",
+    "steps backward": "backward_steps",
+    "inputs": "inputs",
+    "outputs": "outputs",
+    "gradients": "gradients",
+    "guards": "guards",
+}
+
+
+def measures(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]) -> Table:
+    """The spread of some columns, over the samples that have them."""
+    found = {name: [(getattr(sample, key), sample.id) for sample in done] for name, key in rows.items()}
+    spreads = [spread(name, there) for name, values in found.items() if (there := [pair for pair in values if pair[0]])]
+    heads = f"what samples:count median:{kind} nine_tenths_within:{kind} largest:{kind} which:name together:{kind}"
+    told = (row[:-1] + ((None,) if row[0] == "peak memory of the worker" else row[-1:]) for row in spreads)
+    return Table(title, "", columns(heads), tuple(told))
+
+
+def slowest(done: Sequence[Sample]) -> Table:
+    """The samples that took longest."""
+    rows = [
+        (sample.id, sample.standing, sample.seconds, sample.peak_bytes, sample.forward_steps, sample.backward_steps)
+        for sample in sorted(done, key=lambda sample: (-sample.seconds, sample.id))[:SLOWEST]
+    ]
+    heads = "sample:name verdict:verdict time:seconds peak_memory:size steps_forward:count steps_backward:count"
+    return Table("Slowest", "", columns(heads), tuple(rows))
+
+
+BANDS = (
+    (1.0, "under 1: some result does not move"),
+    (10.0, "1 to 10"),
+    (1e3, "10 to 1,000"),
+    (float("inf"), "1,000 and more"),
+)
+
+
+def power(done: Sequence[Sample]) -> Table:
+    """How far results move, in tolerances, when the inputs are redrawn: the least of each sample's."""
+    checked = [sample for sample in done if sample.verdict in PROVED]
+    bands: Counter[str] = Counter()
+    for sample in checked:
+        known = (name for limit, name in BANDS if sample.power is not None and sample.power < limit)
+        bands["not measured" if sample.power is None else next(known, BANDS[-1][1])] += 1
+    names = (*(name for _, name in BANDS), "not measured")
+    rows = [(name, bands[name], bands[name] / len(checked)) for name in names if bands[name]]
+    note = "The least movement of any result, in tolerances, when the inputs are redrawn; of what compared equal."
+    return Table("Power", note, columns("power samples:count share:share"), tuple(rows))
+
+
+def vacuous(done: Sequence[Sample]) -> Table:
+    """Samples whose check has no power, each by name."""
+    rows = [
+        (sample.id, sample.verdict, sample.power, len(sample.still), some(sample.still))
+        for sample in done
+        if sample.powerless
+    ]
+    note = "Equal, but a redraw of the inputs does not move these results: never counted as proof."
+    return Table(
+        "Without power", note, columns("sample:name verdict:verdict power:number results:count which"), tuple(rows)
+    )
+
+
+def bad(samples: Sequence[Sample]) -> Table:
+    """Every sample that is not good, in one line."""
+    rows = [
+        (sample.id, sample.verdict, sample.cause, sample.stage, sample.seconds, sample.said)
+        for sample in sorted(samples, key=lambda sample: (-sample.rank[0], sample.cause, sample.id))
+        if sample.done and sample.verdict not in (*PROVED, "undifferentiable")
+    ]
+    heads = "sample:name verdict:verdict cause stage time:seconds what_was_said"
+    return Table("Not good", "", columns(heads), tuple(rows))
+
+
+def undifferentiable(done: Sequence[Sample]) -> Table:
+    """Samples that have no backward, and why."""
+    rows = [(sample.id, sample.said) for sample in done if sample.verdict == "undifferentiable"]
+    note = "Nothing in these asks for a gradient or can have one: a property of the sample, not a failure."
+    return Table("Undifferentiable", note, columns("sample:name why"), tuple(rows))
+
+
+OWN = re.compile(
+    r"(?P<quote>['\"`]).*?(?P=quote)"  # what is quoted,
+    r"|\b[A-Za-z_]\w*(\.\w+)+|\b[su]\d+\b|\b[Ll]_\w+"  # names with a path, symbols, GraphNet's names,
+    r"|(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?"  # and numbers
+)
+"""What in a note is of one sample alone."""
+
+
+def kind_of(note: str) -> str:
+    """A note without what is of one sample alone: numbers and names become dots."""
+    return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
+
+
+def notes(run: Run, ids: Collection[str]) -> Table:
+    """What has to be said of samples: rewritten calls, constants that were printed too short, assigned sizes."""
+    return tally(
+        ((kind_of(note), key, note) for key, found in run.column("notes") if key in ids for note in found),
+        Table(
+            "Notes", "What has to be said of samples; alike but for numbers and names are one line.", columns(""), ()
+        ),
+        "note times:count samples:count for_example:name which_said",
+        lambda kind, times, samples, key, note: (kind, times, samples, key, one_line(note)),
+    )
+
+
+def asks(run: Run, ids: Collection[str]) -> Table:
+    """Which inputs ask for a gradient, by the reason."""
+    return tally(
+        ((kind_of(why), key, name) for key, found in run.column("asks") if key in ids for name, why in found),
+        Table("Which inputs ask for a gradient", "By reason; CSV and Parquet name them for each sample.", (), ()),
+        "because inputs:count samples:count for_example:name input",
+        lambda kind, times, samples, key, name: (kind, times, samples, key, one_line(name)),
+    )
+
+
+def tally(
+    found: Iterable[tuple[str, str, str]], table: Table, heads: str, row: Callable[..., tuple[Cell, ...]]
+) -> Table:
+    """A row for each kind: how often, in how many samples, and the first. `found` is in the order of samples."""
+    times: Counter[str] = Counter()
+    samples: Counter[str] = Counter()
+    first: dict[str, tuple[str, str]] = {}
+    last: dict[str, str] = {}
+    for kind, key, text in found:
+        times[kind] += 1
+        samples[kind] += last.get(kind) != key
+        last[kind] = key
+        first.setdefault(kind, (key, text))
+    rows = (
+        row(kind, times[kind], samples[kind], *first[kind]) for kind in sorted(times, key=lambda k: (-samples[k], k))
+    )
+    return Table(table.title, table.note, columns(heads), tuple(rows))
+
+
+def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
+    """The samples that are the same program."""
+    rows = []
+    for group in sorted(several(groups), key=lambda group: (-len(group), group[0].id)):
+        said = Counter(sample.standing for sample in group)
+        found = ", ".join(f"{count} {name}" if len(said) > 1 else name for name, count in said.items())
+        alike = "graphs" if group[0].forward_hash else "source"
+        rows.append((group[0].id, alike, len(group), found, some([sample.id for sample in group[1:]])))
+    together = sum(len(group) - 1 for group in several(groups))
+    note = f"The same graphs or, where there are none, the same source: {together:,} more than one of each."
+    return Table("Duplicates", note, columns("first:name same samples:count verdicts the_others"), tuple(rows))
+
+
+def everything(run: Run, samples: Sequence[Sample]) -> Table:
+    """All samples, a line each, with their notes."""
+    heads = "sample:name family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
+    known = {sample.id: sample for sample in samples}
+
+    class Lines:
+        """Made anew each time they are gone through."""
+
+        def __iter__(self) -> Iterator[tuple[Cell, ...]]:
+            for key, told in run.select(("id", "notes")):
+                if s := known.get(key):
+                    steps = s.forward_steps + s.backward_steps
+                    said = "; ".join(map(one_line, filter(None, (s.detail, *told))))
+                    yield (s.id, s.family, s.standing, s.cause, s.seconds, s.peak_bytes, s.power, steps, said)
+
+    return Table("All samples", "", columns(heads), Lines())

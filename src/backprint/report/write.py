@@ -1,0 +1,72 @@
+"""The formats, each a name and a row; a file is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from backprint.errors import SampleError, UsageError
+from backprint.report import html, markdown
+from backprint.report.files import render_csv, write_parquet
+from backprint.report.nouns import Report
+
+
+def encoded(render: Callable[[Report], Iterator[str]]) -> Callable[[Report, BinaryIO], None]:
+    """A renderer of text as one that writes bytes."""
+
+    def write(report: Report, file: BinaryIO) -> None:
+        for piece in render(report):
+            file.write(piece.encode())
+
+    return write
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a report is written, the endings of file names that mean it, and whether a terminal can show it."""
+
+    write: Callable[[Report, BinaryIO], None]
+    endings: tuple[str, ...]
+    text: bool = True
+
+
+FORMATS = {
+    "markdown": Format(encoded(markdown.render), (".md", ".markdown")),
+    "html": Format(encoded(html.render), (".html", ".htm")),
+    "csv": Format(encoded(render_csv), (".csv",)),
+    "parquet": Format(write_parquet, (".parquet", ".pq"), text=False),
+}
+
+
+def format_of(name: str | None, path: Path | None) -> str:
+    """The format that was asked for, else the one that the file's name means, else Markdown."""
+    if name is not None:
+        return name
+    if path is None:
+        return "markdown"
+    for known, format in FORMATS.items():
+        if path.suffix.lower() in format.endings:
+            return known
+    raise UsageError(f"{path}: no format is known by {path.suffix or 'no ending'!r}: pass --format {'|'.join(FORMATS)}")
+
+
+def write_report(report: Report, format: str, path: Path) -> None:
+    """Write a file beside its place, then rename it."""
+    partial = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            FORMATS[format].write(report, file)
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+        partial = None
+    except OSError as error:
+        raise SampleError(f"{path}: the report could not be written: {error}") from error
+    finally:
+        if partial is not None:
+            os.unlink(partial)

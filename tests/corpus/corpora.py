@@ -1,0 +1,77 @@
+"""Corpora that the tests make, and runs on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from backprint.corpus import processes
+from backprint.corpus.ledger import NAME, Ledger
+from backprint.corpus.limits import GIB, Limits
+from backprint.corpus.run import Plan, run
+from backprint.errors import SampleError, UsageError
+
+VERBS = Path(__file__).with_name("hostile.py")
+SMALL = Limits(timeout=3.0, memory=GIB // 4, disk=GIB // 8)
+
+
+def corpus(folder: Path, names: Iterable[str]) -> Path:
+    """A folder with a sample for each name: a model.py, which is all that a search looks at."""
+    for name in names:
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "model.py").write_text(f"# {name!r}\n")
+    return folder
+
+
+def plan(source: Path, out: Path, verb: str = "act", **options: Any) -> Plan:
+    """A run of one of this folder's verbs."""
+    return Plan(f"{VERBS}:{verb}", source, out, options)
+
+
+def worked(source: Path, out: Path, verb: str = "act", limits: Limits = SMALL, jobs: int = 2, **options: Any) -> Any:
+    """Carry it out, here; gives the rows by id."""
+    run(plan(source, out, verb, **options), limits, jobs)
+    return rows(out)
+
+
+def rows(out: Path) -> dict[str, dict[str, Any]]:
+    """The rows of a run, by id."""
+    with Ledger.reading(out / NAME) as ledger:
+        return {row["id"]: row for row in ledger.rows()}
+
+
+def at_work(out: Path) -> set[str]:
+    """The samples that are being worked on; none where the run has not begun."""
+    try:
+        return {id for id, row in rows(out).items() if row["state"] == "running"}
+    except (UsageError, SampleError):
+        return set()
+
+
+def left_behind(out: Path) -> list[int]:
+    """The processes of a run that are still there."""
+    with Ledger.reading(out / NAME) as ledger:
+        return processes.marked(ledger.facts()["run"])
+
+
+def command(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """`backprint corpus ...` in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "backprint", "corpus", *map(str, arguments)],
+        **dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "120"}),
+        **options,
+    )
+
+
+def until(condition: Any, seconds: float = 30.0) -> None:
+    """Wait for something to be so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.002)

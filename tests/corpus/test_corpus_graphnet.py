@@ -1,0 +1,166 @@
+"""GraphNet samples in a corpus: proven, or in the ledger with the cause why not, whatever their code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import left_behind, rows
+
+import backprint as bp
+from backprint.corpus.ledger import GOOD
+from backprint.corpus.limits import GIB, Limits
+from backprint.corpus.run import WORK, Plan, log_of, run
+from backprint.corpus.verbs import settled
+
+MODEL = """
+import torch
+{before}
+
+class GraphModule(torch.nn.Module):
+    def forward(self, L_x_ : torch.Tensor, L_self_modules_fc_parameters_weight_ : torch.nn.parameter.Parameter):
+        l_x_ = L_x_
+        weight = L_self_modules_fc_parameters_weight_
+        {within}
+        linear = torch._C._nn.linear(l_x_, weight, None);  l_x_ = weight = None
+        gelu = torch._C._nn.gelu(linear);  linear = None
+        return (gelu,)
+"""
+
+META = """
+class Program_weight_tensor_meta_{name}:
+    name = "{name}"
+    shape = {shape}
+    dtype = "torch.{dtype}"
+    device = "cuda:0"
+    mean = 0.010
+    std = 0.500
+    data = None
+"""
+
+X, WEIGHT = "L_x_", "L_self_modules_fc_parameters_weight_"
+
+
+def graphnet(folder: Path, before: str = "", within: str = "", rows: int = 4, code: str | None = None) -> Path:
+    """A sample as GraphNet keeps them, with lines of the test's own in its code."""
+    folder.mkdir(parents=True)
+    text = MODEL.format(before=before, within=within or "pass") if code is None else code
+    (folder / "model.py").write_text(text.replace("        pass\n", ""))
+    shapes = {X: [rows, 8], WEIGHT: [6, 8]}
+    metas = [META.format(name=name, shape=shape, dtype="float32") for name, shape in shapes.items()]
+    (folder / "weight_meta.py").write_text("\n".join(metas))
+    (folder / "graph_net.json").write_text('{"framework": "torch", "model_name": "' + folder.name.split("\n")[0] + '"}')
+    (folder / "input_meta.py").write_text("")
+    (folder / "graph_hash.txt").write_text("0" * 64)
+    return folder
+
+
+ONE_BY_ONE = "import os, sys, time, ctypes\n"
+
+HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    # what is written, then the verdict, the cause and what the detail says
+    "good": ({}, "bitwise", "", ""),
+    "also/good": ({}, "bitwise", "", ""),
+    "two\nlines": ({}, "bitwise", "", ""),
+    "hang": ({"before": ONE_BY_ONE + "time.sleep(600)"}, "failed", "timeout", "(--timeout)"),
+    "hang_in_forward": (
+        {"before": ONE_BY_ONE, "within": "time.sleep(600)"}, "failed", "timeout", "(--timeout)",
+    ),
+    "segfault": ({"before": ONE_BY_ONE + "ctypes.string_at(0)"}, "failed", "killed by SIGSEGV", "Segmentation fault"),
+    "abort": ({"before": ONE_BY_ONE + "os.abort()"}, "failed", "killed by SIGABRT", "Aborted"),
+    "exhaust": (
+        {"before": "import time\nkept = []\nwhile True:\n    kept.append(b'x' * 2**24)\n    time.sleep(0.001)"},
+        "failed", "out of memory", "(--memory)",
+    ),
+    "allocate": ({"before": "torch.empty(2**45)"}, "unproven", "out of memory", "allocate memory"),
+    "fork_bomb": (
+        {"before": ONE_BY_ONE + "for _ in range(7):\n    os.fork()\ntime.sleep(60)"},
+        "failed", "too many processes", "32 are allowed",
+    ),
+    "exit": ({"before": ONE_BY_ONE + "sys.exit(3)"}, "failed", "exit 3", "sys.exit"),
+    "os_exit": ({"before": ONE_BY_ONE + "os._exit(5)"}, "failed", "exit 5", "before it was done"),
+    "flood": ({"before": "print('x' * 10_000_000)"}, "bitwise", "", ""),
+    "syntax": ({"code": "class GraphModule(torch.nn.Module:\n"}, "failed", "syntax", ""),
+    "raise": ({"before": "1 / 0"}, "failed", "ZeroDivisionError", "division by zero"),
+    "large": ({"rows": 2**26}, "unproven", "too large", "(--memory)"),
+}  # fmt: skip
+BROKEN = {"no_model": "missing file", "no_meta": "missing file", "dangling": "missing file", "folder": "unreadable"}
+
+LIMITS = Limits(timeout=20.0, memory=3 * GIB // 2, disk=GIB)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trusting run on all of them."""
+    folder = tmp_path_factory.mktemp("graphnet")
+    source = folder / "samples"
+    for name, (written, *_) in HOSTILE.items():
+        graphnet(source / name, **written)
+    for name in BROKEN:
+        graphnet(source / name)
+    (source / "no_model/model.py").unlink()
+    (source / "no_meta/weight_meta.py").unlink()
+    for name in ("dangling", "folder"):
+        (source / name / "model.py").unlink()
+    (source / "dangling/model.py").symlink_to("nowhere")
+    (source / "folder/model.py").mkdir()
+    verb, options = settled("backward", {"trust": True})
+    run(Plan(verb, source, folder / "out", options), LIMITS, 2)
+    return folder / "out"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_sample_is_in_the_ledger_with_its_cause(out: Path, name: str) -> None:
+    _, verdict, cause, detail = HOSTILE[name]
+    row = rows(out)[name.replace("\n", r"\n")]
+    assert (row["verdict"], row["cause"]) == (verdict, cause), row
+    assert detail in row["detail"]
+    if verdict == "failed":
+        assert not (out / name).exists()
+    else:
+        assert [found.verdict for found in bp.load(out / name).verify()] == [verdict]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_sample_is_in_the_ledger_with_its_cause(out: Path, name: str) -> None:
+    row = rows(out)[name]
+    assert (row["state"], row["verdict"], row["cause"]) == ("done", "failed", BROKEN[name]), row
+
+
+@pytest.mark.slow
+def test_each_is_there_once_and_nothing_is_left_behind(out: Path) -> None:
+    assert set(rows(out)) == {name.replace("\n", r"\n") for name in (*HOSTILE, *BROKEN)}
+    assert left_behind(out) == []
+    assert {place.name for place in (out / WORK).iterdir()} == {"lock", "logs"}
+    assert "ZeroDivisionError" in log_of(out, "raise").read_text()
+
+
+@pytest.mark.slow
+def test_what_was_made_is_proven_again_by_fresh_processes(out: Path, tmp_path: Path) -> None:
+    verb, options = settled("verify", {})
+    run(Plan(verb, out, tmp_path / "out", options), LIMITS, 2)
+    verdicts = {row["verdict"] for row in rows(tmp_path / "out").values()}
+    assert verdicts == {"bitwise", "unproven"}
+    assert len(rows(tmp_path / "out")) == sum(verdict != "failed" for _, verdict, *_ in HOSTILE.values())
+    assert verdicts - GOOD == {"unproven"}
+
+
+def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> None:
+    source, place = tmp_path / "samples", tmp_path / "out"
+    graphnet(source / "a/one")
+    graphnet(source / "two\nlines")
+    verb, options = settled("backward", {"layout": "graphnet"})
+    run(Plan(verb, source, place, options), LIMITS, 1)
+    assert {row["verdict"] for row in rows(place).values()} == {"bitwise"}
+    for tree in ("train_forward", "train_backward", "eval_forward"):
+        found = sorted(mark.parent.relative_to(place / tree) for mark in (place / tree).rglob("graph_net.json"))
+        assert found[0] == Path("a/one")
+        assert found[1].name.startswith("two_nlines.")
+        assert {file.name for file in (place / tree / "a/one").iterdir()} >= {"model.py", "graph_hash.txt"}
+    assert (place / "eval_forward/a/one/model.py").read_bytes() == (source / "a/one/model.py").read_bytes()
+    again = tmp_path / "again"
+    run(Plan("verify", place, again, {"allow": []}), LIMITS, 1)  # which passes over what is GraphNet's
+    assert {name: row["verdict"] for name, row in rows(again).items()} == {"a/one": "bitwise", r"two\nlines": "bitwise"}

@@ -1,0 +1,132 @@
+"""The ledger: every sample once, a resume that is of the same run, rows that are what they say."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backprint.corpus.find import Job
+from backprint.corpus.ledger import COLUMNS, NAME, Ledger, place_of, source_of, take_up
+from backprint.errors import SampleError, UsageError
+
+FACTS = {"format": 1, "verb": "backward", "source": "/corpus", "options": {"mode": "train"}, "run": "r", "started": 0.0}
+JOBS = [Job(f"f/{name}", f"f/{name}", "f", "graphnet", "hash") for name in "cab"]
+
+
+def opened(folder: Path, restart: bool = False, **facts: Any) -> Ledger:
+    return take_up(folder / NAME, FACTS | facts, restart)
+
+
+def test_every_sample_is_in_it_once_in_the_order_it_came(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        assert ledger.add(JOBS) == 3
+        assert ledger.add([*JOBS, *JOBS]) == 0
+        assert [row["id"] for row in ledger.rows()] == ["f/c", "f/a", "f/b"]
+        assert ledger.counts("state") == {"todo": 3}
+
+
+def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
+    row = {
+        "verdict": "close", "cause": "", "detail": "\udcff x", "stages": {"read": 0.5}, "power": math.inf,
+        "vacuous": ["output y"], "asks": [["w", "a parameter"]], "seconds": 1, "peak_bytes": 5.0,
+    }  # fmt: skip
+    with opened(tmp_path) as ledger:
+        ledger.add(JOBS)
+        ledger.begin("f/a")
+        assert ledger.row("f/a")["state"] == "running"
+        ledger.finish("f/a", row)
+        found = ledger.row("f/a")
+    assert found is not None
+    assert set(found) == set(COLUMNS)
+    assert {key: found[key] for key in row} == row | {"detail": "\\udcff x"}
+    assert (found["state"], found["attempts"]) == ("done", 1)
+
+
+def test_what_is_not_done_is_given_a_page_at_a_time(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        ledger.add(JOBS)
+        seen = []
+        for row in ledger.unfinished(page=1):
+            seen.append(row["id"])
+            ledger.finish(row["id"], {"verdict": "bitwise"})
+        assert seen == ["f/c", "f/a", "f/b"]
+        assert list(ledger.unfinished()) == []
+
+
+def test_a_sample_that_changed_is_to_do_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        ledger.add(JOBS)
+        ledger.finish("f/a", {"verdict": "bitwise"})
+        assert ledger.add([Job("f/a", "f/a", "f", "graphnet", "other")]) == 1
+        assert (ledger.row("f/a")["state"], ledger.row("f/a")["source_hash"]) == ("todo", "other")
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"verb": "verify"}, "this run was begun with verb 'backward', now 'verify'"),
+        ({"source": "/else"}, "this run was begun with source '/corpus', now '/else'"),
+        ({"options": {"mode": "eval"}}, "this run was begun with other options: mode 'train', now 'eval'"),
+        ({"options": {}}, "this run was begun with other options: mode 'train', now None"),
+    ],
+)
+def test_another_run_is_refused_and_both_sides_are_named(tmp_path: Path, other: Any, said: str) -> None:
+    opened(tmp_path).connection.close()
+    with pytest.raises(UsageError) as caught:
+        opened(tmp_path, **other)
+    assert said in str(caught.value)
+    assert "--restart" in str(caught.value)
+
+
+def test_the_same_run_is_taken_up_under_its_own_name(tmp_path: Path) -> None:
+    opened(tmp_path).connection.close()
+    with opened(tmp_path, run="other", started=9.0) as ledger:
+        assert (ledger.facts()["run"], ledger.facts()["started"]) == ("r", 0.0)
+
+
+def test_a_restart_keeps_the_old_ledger(tmp_path: Path) -> None:
+    for number in range(3):
+        with opened(tmp_path, restart=True, verb=f"v{number}") as ledger:
+            ledger.add(JOBS[: number + 1])
+    verbs = {}
+    for place in sorted(tmp_path.glob("*.sqlite")):
+        with Ledger.reading(place) as ledger:
+            verbs[place.name] = (ledger.facts()["verb"], len(list(ledger.rows())))
+    assert verbs == {"ledger.1.sqlite": ("v0", 1), "ledger.2.sqlite": ("v1", 2), NAME: ("v2", 3)}
+
+
+def test_a_file_that_is_no_ledger_is_named(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("nothing of the kind " * 100)
+    for opening in (lambda: opened(tmp_path), lambda: Ledger.reading(tmp_path)):
+        with pytest.raises(SampleError, match=r"ledger\.sqlite: file is not a database"):
+            opening()
+    with pytest.raises(UsageError, match="no ledger here"):
+        Ledger.reading(tmp_path / "absent")
+
+
+def test_a_reader_reads_while_the_run_writes_and_cannot_write(tmp_path: Path) -> None:
+    with opened(tmp_path) as writer, Ledger.reading(tmp_path) as reader:
+        writer.add(JOBS)
+        writer.finish("f/a", {"verdict": "bitwise", "cause": "x"})
+        assert reader.counts("state") == {"todo": 2, "done": 1}
+        assert reader.counts("cause", "cause != ''") == {"x": 1}
+        with pytest.raises(SampleError, match="readonly"):
+            reader.note(verb="mine")
+        with pytest.raises(UsageError, match="no column"):
+            reader.counts("colour")
+
+
+def test_a_sample_that_is_not_in_it_cannot_be_finished(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, pytest.raises(SampleError, match="no sample 'g'"):
+        ledger.finish("g", {"verdict": "bitwise"})
+
+
+def test_places(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        ledger.add([Job(r"two\nlines", "two\nlines", "", "", ""), Job("net", "", "", "", "")])
+        lines, whole = ledger.rows()
+    assert source_of(tmp_path, lines) == place_of(tmp_path, lines) == tmp_path / "two\nlines"
+    assert (source_of(tmp_path, whole), place_of(tmp_path, whole)) == (tmp_path, tmp_path / "net")

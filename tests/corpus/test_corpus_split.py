@@ -1,0 +1,286 @@
+"""Split: parts that are samples, proven against the whole, and the whole again when linked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from click.testing import CliRunner
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.cli import main
+from backprint.corpus import split as splitting
+from backprint.corpus.split import DERIVED, SLICED, Split, split, split_sample
+from backprint.errors import RefusedError
+from backprint.graph.cuts import weighty
+from backprint.graph.nouns import Capture, Pair, Step
+from backprint.replay.verify import drawn
+from backprint.replay.whole import replay_values
+
+# ------------------------------------------------------------------ what is cut
+
+
+class Block(nn.Module):
+    """A residual block: its gradients add up over the border."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.drop = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Dropout(0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.drop(torch.relu(self.norm(self.conv(x))))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third, self.fc = Block(), Block(), Block(), nn.Linear(4, 5)
+
+    def forward(self, x: Tensor, classes: Tensor) -> Tensor:
+        x = self.third(self.second(self.first(x)))
+        return F.cross_entropy(self.fc(x.mean((2, 3))), classes)
+
+
+class Tied(nn.Module):
+    """A weight that is used at both ends, as language models tie theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.body = nn.Embedding(11, 8), nn.TransformerEncoderLayer(8, 2, 16, 0.1, batch_first=True)
+
+    def forward(self, ids: Tensor) -> dict[str, Tensor]:
+        hidden = self.body(self.embed(ids))
+        return {"logits": hidden @ self.embed.weight.t(), "hidden": hidden}
+
+
+def counted(x: Tensor, mask: Tensor) -> Tensor:
+    kept = x.sin()[: int(mask.sum())]
+    return (kept.cos() * 2).exp().sum(0)
+
+
+def updating(x: Tensor, seen: Tensor) -> Tensor:
+    y = x * 2
+    y[1:] = 0
+    seen.mul_(0.9).add_(y.detach())
+    return (y.tanh() * seen).sum()
+
+
+def shaped(x: Tensor, w: Tensor) -> Tensor:
+    return (x.view(x.shape[0], -1, 2).repeat(1, x.shape[0], 1).cumsum(1).sin().mean((1, 2)) @ w).exp()
+
+
+def net() -> Capture:
+    torch.manual_seed(0)
+    return bp.capture(Net().train(), torch.randn(3, 4, 6, 6), torch.tensor([0, 4, 2]))
+
+
+CAPTURES: dict[str, Any] = {
+    "net": net,
+    "tied": lambda: bp.capture(Tied().train(), torch.tensor([[0, 3, 10], [1, 3, 5]])),
+    "counted": lambda: bp.capture(counted, torch.randn(9, 3), torch.arange(9) < 5),
+    "updating": lambda: bp.capture(updating, torch.randn(4, 3), torch.rand(4, 3)),
+    "shaped": lambda: bp.capture(shaped, torch.randn(4, 6), torch.randn(4, 2), dynamic=True),
+    "eager": lambda: bp.capture(Tied().train(), torch.tensor([[0, 3, 10]]), engine="eager"),
+}
+
+
+def whole_and_joined(cap: Capture, found: Split) -> tuple[Any, Any]:
+    """Both replayed on the recipe's inputs."""
+    draw = drawn(cap, "recipe", None)
+    torch.manual_seed(7)
+    whole = replay_values(cap, draw.values, draw.tangents)
+    torch.manual_seed(7)
+    return whole, replay_values(found.joined, draw.values, draw.tangents)
+
+
+def check_equal(left: dict[str, Any], right: dict[str, Any]) -> None:
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        assert (value is None) == (right[name] is None), name
+        assert value is None or torch.equal(value, right[name]), name
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("by", ["range:3", "saved:2"])
+def test_parts_are_proven_and_joined_again_are_the_whole(name: str, by: str) -> None:
+    cap = CAPTURES[name]()
+    found = split(cap, by)
+    assert len(found.parts) == int(by[-1])
+    for cutting in found.parts:
+        assert cutting.verdict.verdict in ("bitwise", "undifferentiable"), cutting.verdict
+    whole, joined = whole_and_joined(cap, found)
+    check_equal(whole.named, joined.named)
+    check_equal(whole.mutations, joined.mutations)
+    check_equal(whole.gradients, joined.gradients)
+
+
+def test_a_part_is_a_sample_that_loads_and_verifies_alone(tmp_path: Path) -> None:
+    path = bp.save(net(), tmp_path / "net")
+    rows = list(split_sample(path, tmp_path / "parts", "module:1"))
+    assert [(row.label, row.backward, row.verdict) for row in rows] == [
+        (label, "sliced", "bitwise") for label in ("first", "second", "third", "(itself)", "fc", "(itself)")
+    ]
+    for row in rows:
+        part = bp.load(row.part)
+        [verdict] = part.verify()
+        assert verdict.verdict == "bitwise"
+        assert not verdict.vacuous
+        assert part.why[1] == SLICED
+        assert f"of net: {row.label}" in part.why[0] or f"of Net: {row.label}" in part.why[0]
+    second = bp.load(rows[1].part).pairs[0]
+    assert second.backward is not None
+    assert {port.name for port in second.forward.by_role("parameter")} == {
+        f"second.{name}" for name in ("conv.weight", "conv.bias", "norm.weight", "norm.bias")
+    }
+    assert {port.name for port in second.backward.outputs} > {"second.conv.weight"}
+    assert len(second.backward.by_role("tangent")) == 1
+
+
+def test_exact_parts_take_the_values_that_the_whole_had(tmp_path: Path) -> None:
+    path = bp.save(net(), tmp_path / "net")
+    rows = list(split_sample(path, tmp_path / "parts", "range:2", data="exact"))
+    first, second = (bp.load(row.part) for row in rows)
+    assert (Path(rows[1].part) / "tensors.safetensors").exists()
+    made = second.recipes.make()
+    names = [port.name for port in first.pairs[0].forward.by_role("output")]
+    assert names
+    torch.manual_seed(first.seed)
+    state = first.recipes.make()
+    given = dict(zip(first.pairs[0].forward.outputs, bp.run(first.pairs[0].forward, state), strict=True))
+    for port, value in given.items():
+        if port.role == "output" and port.name in made:
+            assert torch.equal(made[port.name], value)
+
+
+def test_equal_parts_are_counted_once(tmp_path: Path) -> None:
+    path = bp.save(net(), tmp_path / "net")
+    arguments = ["corpus", "split", str(path), "-o", str(tmp_path / "parts"), "--by", "module:1", "--unique", "--json"]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.output.splitlines()]
+    assert [row["label"] for row in rows] == ["first", "second", "third", "(itself)", "fc", "(itself)"]
+    assert [bool(row["part"]) for row in rows] == [True, True, False, True, True, True]  # x has no gradient
+    assert rows[2]["of"] == rows[1]["part"]
+    assert len(list((tmp_path / "parts").iterdir())) == 5
+    assert CliRunner().invoke(main, ["verify", str(tmp_path / "parts")]).exit_code == 0
+
+
+def test_a_folder_of_samples_is_cut_and_what_cannot_be_is_a_row(tmp_path: Path) -> None:
+    bp.save(net(), tmp_path / "in" / "a" / "net")
+    bp.save(bp.capture(torch.sin, torch.randn(3)), tmp_path / "in" / "b")
+    arguments = ["corpus", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "module:1"]
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    rows = [json.loads(line) for line in done.output.splitlines()]
+    assert done.exit_code == 1
+    assert [row["verdict"] for row in rows] == ["bitwise"] * 6 + ["failed"]
+    assert "cut it by range or saved" in rows[-1]["detail"]
+    assert (tmp_path / "out" / "a" / "net" / "part_003" / "capture.json").exists()
+    shown = CliRunner().invoke(main, [*arguments[:-1], "range:1"])
+    assert "parts: " in shown.output
+    none = CliRunner().invoke(
+        main, ["corpus", "split", str(tmp_path / "out" / "none"), "-o", str(tmp_path / "x"), "--by", "range:2"]
+    )
+    assert none.exit_code == 2
+    assert "no sample here or below" in none.output
+
+
+def test_the_backward_is_captured_again_where_the_wholes_steps_do_not_come_apart() -> None:
+    def chained(x: Tensor, w: Tensor) -> Tensor:
+        return (x @ w).t().softmax(-1).square().t().softmax(-1)
+
+    cap = bp.capture(chained, torch.randn(5, 4), torch.randn(4, 3))
+    count = len(cap.pairs[0].forward.steps)
+    said = []
+    for cut in range(1, count):
+        found = split(cap, f"ranges:0-{cut},{cut}-{count}")
+        assert all(cutting.verdict.good for cutting in found.parts)
+        said += [cutting.capture.why[1] for cutting in found.parts]
+        whole, joined = whole_and_joined(cap, found)
+        check_equal(whole.gradients, joined.gradients)
+    assert set(said) > {SLICED} or all(text == SLICED or text.startswith(DERIVED) for text in said)
+
+
+def test_derived_backwards_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*arguments: Any) -> Pair:
+        raise splitting.Tangled("for this test")
+
+    monkeypatch.setattr(splitting, "sliced", never)
+    cap = net()
+    found = split(cap, "range:3")
+    for cutting in found.parts:
+        assert cutting.verdict.good, cutting.verdict
+        assert cutting.capture.why[1] == f"{DERIVED}: for this test"
+    whole, joined = whole_and_joined(cap, found)
+    check_equal(whole.gradients, joined.gradients)
+    check_equal(whole.mutations, joined.mutations)
+
+
+def test_a_wrong_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = splitting.sliced
+
+    def doubled(*arguments: Any) -> Pair:
+        pair = real(*arguments)
+        backward = pair.backward
+        if backward is None:
+            return pair
+        result = backward.results[0]
+        step = Step("twice", "aten.mul.Tensor", (result, 2))
+        wrong = replace(
+            backward, steps=(*backward.steps, step), results=(splitting.Ref("twice"), *backward.results[1:])
+        )
+        return Pair(pair.name, pair.forward, wrong)
+
+    monkeypatch.setattr(splitting, "sliced", doubled)
+    found = split(net(), "range:2")
+    for cutting in found.parts:
+        assert cutting.verdict.good
+        assert "as the whole's own steps it is wrong: on the whole's own values gradient" in cutting.capture.why[1]
+
+
+class Straight(torch.autograd.Function):
+    """A straight-through estimator: autograd of its forward gives another gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+def test_a_cut_at_an_opaque_edge_is_refused_by_name() -> None:
+    def through(x: Tensor, w: Tensor) -> Tensor:
+        return Straight.apply((x @ w).sin()).cos() @ w.t()
+
+    cap = bp.capture(through, torch.randn(3, 4), torch.randn(4, 3))
+    assert cap.opaque
+    count = len(weighty(cap.pairs[0].forward))
+    with pytest.raises(RefusedError, match=r"the backward does not come apart here .*: cut elsewhere"):
+        split(cap, f"range:{count}")
+
+
+def test_linked_pairs_are_cut_each_by_itself() -> None:
+    def broken(x: Tensor) -> Tensor:
+        y = (x * 2).sin().exp()
+        torch._dynamo.graph_break()
+        return (y * x).cos().tanh()
+
+    cap = bp.capture(broken, torch.randn(3, 4), engine="dynamo")
+    found = split(cap, "range:2")
+    assert [(cutting.pair, cutting.index) for cutting in found.parts] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    whole, joined = whole_and_joined(cap, found)
+    check_equal(whole.named, joined.named)
+    check_equal(whole.gradients, joined.gradients)
+
+
+def test_a_fake_capture_has_no_values_to_prove_parts_with() -> None:
+    cap = bp.capture(nn.Linear(3, 3), torch.randn(2, 3), fake=True)
+    with pytest.raises(RefusedError, match="was captured without values"):
+        split(cap, "range:1")

@@ -1,0 +1,288 @@
+"""The same work on a Ray cluster: three real nodes on this machine, one of which is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import command, corpus, left_behind, rows, until
+
+from backprint.corpus import processes
+from backprint.corpus import ray as module
+from backprint.corpus.files import packed, unpacked
+from backprint.corpus.ledger import Ledger
+from backprint.corpus.limits import GIB, Limits
+from backprint.corpus.ray import Cluster, connected, limits_on
+from backprint.corpus.run import RESULT, WORK, Plan, Written, run
+from backprint.corpus.task import Task
+from backprint.errors import BackprintError, SampleError, UsageError
+
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+os.environ |= {"RAY_health_check_period_ms": "1000"}
+"""Nothing is reported to anyone, addresses are the loopback's, the end of a node is noticed within seconds. Ray reads
+these when it is imported, and gives them to its nodes."""
+
+pytestmark = pytest.mark.slow
+
+VERB = f"{Path(__file__).with_name('ray_verbs.py')}:act"
+SMALL = Limits(timeout=2.0, memory=GIB // 4, disk=GIB // 8)
+NAMES = [*(f"family_{index % 3}/sample_{index:02}" for index in range(12)), "segfault", "raise", "hang"]
+WANTED = dict.fromkeys(NAMES, "bitwise") | dict.fromkeys(("segfault", "raise", "hang"), "failed")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head and two nodes, on the loopback address; nothing is reported to anyone."""
+    from ray.cluster_utils import Cluster as Nodes
+
+    node = {"num_cpus": 1, "object_store_memory": 100 << 20, "memory": 2 * GIB, "node_ip_address": "127.0.0.1"}
+    found = Nodes(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    found.template = node
+    for _ in range(2):
+        found.add_node(**node)
+    try:
+        yield found
+    finally:
+        found.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def disconnected() -> Iterator[None]:
+    """No test leaves a connection to the next."""
+    yield
+    if ray := sys.modules.get("ray"):
+        ray.shutdown()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return corpus(tmp_path / "source", NAMES)
+
+
+def on_cluster(
+    nodes: Any,
+    plan: Plan,
+    watcher: Callable[[Any], None] = lambda event: None,
+    kind: type[Cluster] = Cluster,
+    **more: Any,
+) -> dict[str, dict[str, Any]]:
+    """A run on the cluster; gives the rows by id."""
+    ray = connected(nodes.address)
+    run(
+        plan,
+        SMALL,
+        3,
+        watcher=watcher,
+        executor=lambda work, name: kind(ray, plan.verb, plan.options, SMALL, work, name, **more),
+    )
+    return rows(plan.out)
+
+
+def told(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What does not hang on where and when."""
+    columns = ("verdict", "cause", "detail", "stage", "family", "kind", "source_hash", "state")
+    return {name: {column: row[column] for column in columns} for name, row in found.items()}
+
+
+def written(out: Path) -> dict[str, bytes]:
+    """Every file of every sample, but the rows."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.parent != out and WORK not in path.parts and path.name != RESULT
+    }
+
+
+def test_a_node_is_killed_and_the_result_is_the_pools(cluster: Any, source: Path, tmp_path: Path) -> None:
+    plan = Plan(VERB, source, tmp_path / "ray", {"seconds": 0.5})
+    done: list[str] = []
+    killed: list[Any] = []
+
+    def kill_one(event: Any) -> None:
+        done.extend([event.row["id"]] if isinstance(event, Written) else [])
+        if len(done) > 3 and not killed:
+            killed.extend(node for node in cluster.worker_nodes if just_begun(raylet_of(node)))
+            if killed:
+                raylet = raylet_of(killed[0])
+                processes.kill([raylet, *processes.descendants(raylet)])
+
+    found = on_cluster(cluster, plan, kill_one)
+    cluster.remove_node(killed[0], allow_graceful=False)
+    cluster.add_node(**cluster.template)
+    run(Plan(VERB, source, tmp_path / "pool", {"seconds": 0.0}), SMALL, 2)
+    assert {name: row["verdict"] for name, row in found.items()} == WANTED
+    assert told(found) == told(rows(tmp_path / "pool"))
+    assert written(tmp_path / "ray") == written(tmp_path / "pool")
+    twice = [name for name, row in found.items() if row["attempts"] != 1]
+    assert 1 <= len(twice) <= 4
+    assert {found[name]["attempts"] for name in twice} == {2}
+    assert (found["hang"]["cause"], found["segfault"]["cause"]) == ("timeout", "killed by SIGSEGV")
+    assert {row["versions"]["node"] for row in found.values()} == {os.uname().nodename}
+    assert left_behind(tmp_path / "ray") == []
+    assert {place.name for place in (tmp_path / "ray" / WORK).iterdir()} == {"lock", "logs"}
+
+
+def raylet_of(node: Any) -> int:
+    """The process that a node is."""
+    return int(node.all_processes["raylet"][0].process.pid)
+
+
+def just_begun(raylet: int) -> bool:
+    """Whether a sample has begun on a node, and is far from its end."""
+    for pid in processes.descendants(raylet):
+        with contextlib.suppress(OSError):
+            at_work = b"backprint.corpus.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            for cell in processes.children(pid) if at_work else []:
+                begun = int(Path(f"/proc/{cell}/stat").read_text().rpartition(")")[2].split()[19])
+                return time.clock_gettime(time.CLOCK_BOOTTIME) - begun / os.sysconf("SC_CLK_TCK") < 0.25
+    return False
+
+
+class Apart(Cluster):
+    """A cluster whose nodes see neither the samples nor OUT."""
+
+    def described(self, task: Task) -> dict[str, Any]:
+        return super().described(task) | {"folder": f"/nowhere/{task.path.name}"}
+
+
+def apart(nodes: Any, plan: Plan, monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[str, dict[str, Any]]:
+    """A run on it."""
+    monkeypatch.setattr(module, "TOKEN", "elsewhere")  # here alone: nodes look for another name
+    return on_cluster(nodes, plan, kind=Apart, **more)
+
+
+def test_where_nothing_is_shared_samples_travel(
+    cluster: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = apart(cluster, Plan(VERB, source, tmp_path / "ray"), monkeypatch)
+    run(Plan(VERB, source, tmp_path / "pool"), SMALL, 2)
+    assert told(found) == told(rows(tmp_path / "pool"))
+    assert written(tmp_path / "ray") == written(tmp_path / "pool")
+    assert {row["attempts"] for row in found.values()} == {1}
+    assert not list(Path(tempfile.gettempdir()).glob(f"backprint-{run_of(tmp_path / 'ray')}"))
+    assert {place.name for place in (tmp_path / "ray" / WORK).iterdir()} == {"lock", "logs"}
+
+
+def run_of(out: Path) -> str:
+    """The name of a run."""
+    with Ledger.reading(out) as ledger:
+        return str(ledger.facts()["run"])
+
+
+def test_what_is_too_large_to_travel_says_so(
+    cluster: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "family_1" / "sample_01" / "data.bin").write_bytes(b"x" * (3 << 20))
+    plan = Plan(VERB, source, tmp_path / "out", {"bytes": 100}, only="family_1/*")
+    found = apart(cluster, plan, monkeypatch, travels=1 << 20)
+    row = found.pop("family_1/sample_01")
+    assert (row["verdict"], row["cause"], row["stage"]) == ("failed", "not sent", "read")
+    assert "more than the 1 MiB that a sample may have to travel" in row["detail"]
+    assert {row["verdict"] for row in found.values()} == {"bitwise"}
+    plan = Plan(VERB, source, tmp_path / "back", {"bytes": 3 << 20}, only="family_2/sample_02")
+    [row] = apart(cluster, plan, monkeypatch, travels=1 << 20).values()
+    assert (row["verdict"], row["cause"], row["stage"]) == ("failed", "too large to send", "save")
+
+
+def test_a_node_with_another_version_cannot_work(
+    cluster: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "__version__", "99.0")
+    with pytest.raises(
+        BackprintError, match=r"no node of the Ray cluster can work: .* the driver 99\.0: install the same"
+    ):
+        on_cluster(cluster, Plan(VERB, source, tmp_path / "out"))
+    assert {row["state"] for row in rows(tmp_path / "out").values()} <= {"todo", "done"}
+
+
+def test_a_verb_that_nodes_do_not_have_is_named(cluster: Any, source: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackprintError, match=r"no worker can start: .*absent"):
+        on_cluster(cluster, Plan(f"{tmp_path}/absent.py:act", source, tmp_path / "out"))
+
+
+def test_killed_or_stopped_the_command_goes_on(cluster: Any, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["run", VERB, source, "-o", out, "--set", "seconds=0.3", "--timeout", 2, "--memory", 0.25]
+    arguments += ["--executor", "ray", "--ray-address", cluster.address, "--json"]
+    for number, after in ((signal.SIGKILL, 4), (signal.SIGTERM, 9)):
+        process = command(*arguments)
+        until(lambda after=after: finished(out) >= after, 60)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGTERM)
+        until(lambda: left_of(out) == [])
+    process = command(*arguments)
+    printed, errors = process.communicate(timeout=120)
+    assert process.returncode == 1, errors  # three of them fail, as they are told to
+    assert 1 <= len(printed.splitlines()) < len(NAMES)
+    assert {name: row["verdict"] for name, row in rows(out).items()} == WANTED
+    assert {place.name for place in (out / WORK).iterdir()} == {"lock", "logs"}
+
+
+def finished(out: Path) -> int:
+    """How many samples of a run that is going on are done."""
+    with contextlib.suppress(UsageError, SampleError):
+        return sum(row["state"] == "done" for row in rows(out).values())
+    return 0
+
+
+def left_of(out: Path) -> list[str]:
+    """The samples' processes that are still there, on whatever node."""
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            said = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+            if b"backprint.corpus.worker" in said and str(out).encode() in Path("/proc", name, "environ").read_bytes():
+                found.append(name)
+    return found
+
+
+def test_limits_are_a_share_of_the_smallest_node(cluster: Any) -> None:
+    ray = connected(cluster.address)
+    assert limits_on(ray).memory == int(2 * GIB * 0.9)
+    assert limits_on(ray, 5.0, 1.5, 2.0) == Limits(5.0, int(1.5 * GIB), 2 * GIB)
+    with pytest.raises(UsageError, match=r"--memory 3: the largest node of the Ray cluster has 2\.0 GiB"):
+        limits_on(ray, memory=3)
+
+
+# ------------------------------------------------------------------ without a cluster
+
+
+def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'backprint\[ray\]'"):
+        connected(None)
+
+
+def test_without_a_cluster_the_next_step_is_said() -> None:
+    with pytest.raises(UsageError, match=r"no Ray cluster at 127\.0\.0\.1:1: .*`ray start --head`.*--ray-address"):
+        connected("127.0.0.1:1")
+
+
+def test_an_address_is_for_ray_alone(source: Path, tmp_path: Path) -> None:
+    process = command("run", VERB, source, "-o", tmp_path / "out", "--ray-address", "here:1")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "--ray-address is for --executor ray" in errors
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/passwd", "a/../../b", "", "a\0b"])
+def test_a_file_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SampleError, match="lies in its own folder"):
+        unpacked({name: b""}, tmp_path / "in")
+
+
+def test_files_travel_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "old" / "deep").mkdir(parents=True)
+    (tmp_path / "old" / "deep" / "a").write_bytes(b"\0\xff")
+    names = iter(["deep/a"])
+    unpacked(packed(tmp_path / "old", names, 10), tmp_path / "new")
+    assert (tmp_path / "new" / "deep" / "a").read_bytes() == b"\0\xff"

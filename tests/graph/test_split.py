@@ -1,0 +1,207 @@
+"""Where a forward is cut, what the pieces take and give, and graphs at the sizes of their capture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.errors import GraphError, RefusedError, UsageError
+from backprint.graph.cuts import operator, plan, typical
+from backprint.graph.fixed import at_capture, live, tensors_alone
+from backprint.graph.nouns import Capture, Graph, Port, Ref, ScalarSpec, Step, TensorSpec
+from backprint.graph.split import forwards, homes, names_at_borders
+from backprint.graph.text import parse
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.relu(self.norm(self.conv(x)))
+
+
+@pytest.fixture(scope="module")
+def blocks() -> Capture:
+    torch.manual_seed(0)
+    return bp.capture(nn.Sequential(Block(), Block(), nn.Flatten(), nn.Linear(64, 3)).train(), torch.randn(2, 4, 4, 4))
+
+
+def spans(graph: Graph, by: str) -> list[tuple[int, int]]:
+    """The pieces that were asked for; all together are the forward, in order."""
+    pieces = plan(graph, by)
+    assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
+    assert (pieces[0].start, pieces[-1].stop) == (0, len(graph.steps))
+    return [(piece.start, piece.stop) for piece in pieces if piece.wanted]
+
+
+def names(graph: Graph, span: tuple[int, int]) -> list[str]:
+    return [operator(step) for step in graph.steps[slice(*span)]]
+
+
+def test_a_forward_is_cut_into_as_many_ranges_as_asked_for(blocks: Capture) -> None:
+    graph = blocks.pairs[0].forward
+    for count in (1, 2, 5):
+        assert len(spans(graph, f"range:{count}")) == count
+
+
+def test_named_ranges_alone_are_wanted(blocks: Capture) -> None:
+    graph = blocks.pairs[0].forward
+    assert spans(graph, "ranges:2-4,6-9") == [(2, 4), (6, 9)]
+    assert len(plan(graph, "ranges:2-4,6-9")) == 5
+
+
+def test_operators_are_found_by_what_takes_what(blocks: Capture) -> None:
+    graph = blocks.pairs[0].forward
+    found = spans(graph, "operators:convolution,native_batch_norm,relu")
+    assert len(found) == 2
+    for span in found:
+        inside = names(graph, span)
+        assert inside[0] == "convolution"
+        assert "relu" in inside
+        assert any(name.startswith("native_batch_norm") for name in inside)
+
+
+def test_sequences_that_repeat_are_found_by_themselves(blocks: Capture) -> None:
+    graph = blocks.pairs[0].forward
+    found = [piece for piece in plan(graph, "operators") if piece.wanted]
+    assert len(found) == 2
+    assert found[0].label == found[1].label
+    assert found[0].label.startswith("convolution,add,")
+
+
+def test_of_sequences_that_cover_as_much_the_shortest_counts() -> None:
+    found = typical([*list("xababab"), "y"])
+    assert [label for _, _, label in found] == ["a,b"] * 3
+
+
+def test_modules_give_pieces_of_their_own(blocks: Capture) -> None:
+    graph = blocks.pairs[0].forward
+    assert [piece.label for piece in plan(graph, "module:1")] == ["0", "1", "3"]
+    assert [piece.label for piece in plan(graph, "module")][:4] == ["0.conv", "0.norm", "0", "1.conv"]
+
+
+def test_the_fewest_bytes_cross_a_cut_by_what_is_saved() -> None:
+    def narrow(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+        return ((x @ w).tanh() @ v).sin().cos()
+
+    cap = bp.capture(narrow, torch.randn(8, 64), torch.randn(64, 2), torch.randn(2, 64))
+    graph = cap.pairs[0].forward
+    pieces = plan(graph, "saved:2")
+    cut = pieces[1].start
+    made = {step.name: step for step in graph.steps[:cut]}
+    taken = {name for part in forwards(graph, [cut])[1:] for name in part.takes if name in made}
+    assert all(isinstance(made[name].spec, TensorSpec) and made[name].spec.shape == (8, 2) for name in taken)
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("half", "'half' is none of range, ranges, operators, module, saved"),
+        ("range:0", "expected a whole number from 1"),
+        ("range:many", "expected a whole number from 1"),
+        ("ranges:5-3", "'5-3' is no range of the"),
+        ("ranges:0-4,3-6", "steps 3-6 overlap"),
+        ("operators:softmax,mm", "nowhere in the forward softmax, mm take each other's results"),
+        ("module:x", "expected a whole number from 1 to 64"),
+    ],
+)
+def test_what_cannot_be_cut_so_is_refused_by_name(blocks: Capture, by: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        plan(blocks.pairs[0].forward, by)
+
+
+def test_a_forward_without_modules_says_how_else_it_can_be_cut() -> None:
+    cap = bp.capture(lambda x: x.sin().cos(), torch.randn(3))
+    with pytest.raises(UsageError, match="come from one module; cut it by range or saved"):
+        plan(cap.pairs[0].forward, "module")
+
+
+# ------------------------------------------------------------------ parts of a forward
+
+
+def test_every_step_but_what_is_saved_alone_is_in_one_part(blocks: Capture) -> None:
+    graph = blocks.pairs[0].forward
+    parts = forwards(graph, [piece.start for piece in plan(graph, "module")][1:])
+    home = homes(graph, [0, *(part.start for part in parts[1:]), len(graph.steps)])
+    steps = [step.name for part in parts for step in part.steps]
+    assert sorted(steps) == sorted(home)
+    for part in parts:
+        assert set(part.gives) <= {step.name for step in part.steps}
+        assert not set(part.takes) & {step.name for step in part.steps}
+    results = [port.name for part in parts for port, _ in part.results]
+    assert sorted(results) == sorted(port.name for port in graph.outputs if port.role != "saved")
+
+
+def test_an_item_is_where_its_whole_is(blocks: Capture) -> None:
+    graph = blocks.pairs[0].forward
+    number = next(i for i, step in enumerate(graph.steps) if step.target == "operator.getitem")
+    assert homes(graph, [0, number, len(graph.steps)])[graph.steps[number].name] == 0
+
+
+def test_borders_have_the_programs_names(blocks: Capture) -> None:
+    graph = blocks.pairs[0].forward
+    parts = forwards(graph, [3])
+    called = names_at_borders(graph, parts)
+    assert {called.of(local) for local in parts[0].takes} >= {"0.conv.weight", "input"}
+    assert all(called.of(local) == local for local in parts[0].gives)
+
+
+def test_a_value_in_place_is_not_parted_from_its_update() -> None:
+    spec = TensorSpec("float32", (3,))
+    steps = (
+        Step("a", "aten.sin.default", (Ref("x"),), (), spec),
+        Step("b", "aten.add_.Tensor", (Ref("a"), 1), (), spec),
+        Step("c", "aten.cos.default", (Ref("a"),), (), spec),
+    )
+    graph = Graph((Port("x", "input", spec, "x"),), steps, (Port("y", "output", spec),), (Ref("c"),))
+    assert len(forwards(graph, [2])) == 2
+    with pytest.raises(RefusedError, match=r"a cut between 'a' and step 'b' \(aten.add_.Tensor\), which changes it"):
+        forwards(graph, [1])
+
+
+# ------------------------------------------------------------------ sizes
+
+
+def sizes(graph: Graph) -> list[Any]:
+    ports = (*graph.inputs, *graph.outputs)
+    return [port for port in ports if isinstance(port.spec, ScalarSpec)]
+
+
+def test_a_dynamic_graph_at_its_capture_has_numbers_for_sizes() -> None:
+    def shaped(x: Tensor) -> Tensor:
+        return F.pad(x.view(x.shape[0], -1, 2).repeat(1, x.shape[0], 1).cumsum(1), (0, x.shape[1])).sin()
+
+    x = torch.randn(3, 8)
+    cap = bp.capture(shaped, x, dynamic=True)
+    pair = cap.pairs[0]
+    assert pair.backward is not None
+    assert pair.forward.symbols
+    assert sizes(pair.backward)
+    for graph in (pair.forward, pair.backward):
+        fixed = at_capture(graph)
+        assert not fixed.symbols
+        assert not sizes(tensors_alone(fixed))
+        assert parse(fixed.code) == fixed
+    fixed = at_capture(pair.forward)
+    first = [value for value in bp.run(pair.forward, {"x": x}) if isinstance(value, Tensor)]
+    assert all(map(torch.equal, first, bp.run(tensors_alone(fixed), {"x": x})))
+    with pytest.raises(GraphError, match="take it at its sizes first"):
+        forwards(pair.forward, [1])
+
+
+def test_what_nothing_needs_goes_and_what_draws_stays() -> None:
+    spec = TensorSpec("float32", (3,))
+    steps = (
+        Step("a", "aten.sin.default", (Ref("x"),), (), spec),
+        Step("b", "aten.rand_like.default", (Ref("x"),), (), spec),
+        Step("c", "aten.cos.default", (Ref("x"),), (), spec),
+    )
+    graph = Graph((Port("x", "input", spec, "x"),), steps, (Port("y", "output", spec),), (Ref("c"),))
+    assert [step.name for step in live(graph).steps] == ["b", "c"]
