@@ -17,6 +17,7 @@ import random
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -305,10 +306,15 @@ class Study:
             for name, value in given.items()
         }
         try:
-            ports = run(wide(self.capture), {**point.values, **other})
+            ports = run(self.wide, {**point.values, **other})
         except BackprintError:
             return frozenset()
         return frozenset(key for key in still if stands(point.ports.get(key), ports.get(key)))
+
+    @cached_property
+    def wide(self) -> Capture:
+        """The Capture in float64, once."""
+        return wide(self.capture)
 
     def neutral(self) -> Base | str:
         """The run at the neutral point, once; or why there is none."""
@@ -323,7 +329,7 @@ class Study:
             return "too large"
         values = {name: neutral(value, self.role(name), self.seed) for name, value in self.base.values.items()}
         try:
-            return Base(values, run(wide(self.capture), values))
+            return Base(values, run(self.wide, values))
         except BackprintError as error:
             return f"does not run: {error}"
 
