@@ -129,7 +129,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     with stage("capture"):
         made = capture_target(target, engine="aot" if fake else options["engine"], fake=fake, **asks)
     with stage("save"):  # which proves it first
-        bp.save(made, staging, options["data"])
+        bp.save(made, staging, options["data"], power="own")
     with stage("verify"):
         stored = bp.load(staging)
         if stored.verdict is None:
