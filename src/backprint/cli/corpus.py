@@ -94,21 +94,15 @@ OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=c
     "--layout", type=click.Choice(["backprint", "graphnet"]), default="backprint", show_default=True,
     help="graphnet: train_forward/, train_backward/ and eval_forward/ in OUT as well.",
 )  # fmt: skip
+@click.option(
+    "--power", type=click.Choice(["quick", "own", "all"]), default="quick", show_default=True,
+    help="How much of a sample's power is measured: one redraw, or what `backprint power` does.",
+)  # fmt: skip
 @options
-def backward(
-    source: Path,
-    out: Path,
-    mode: str,
-    engine: str,
-    data: str,
-    device: str | None,
-    trust: bool,
-    layout: str,
-    **rest: Any,
-) -> None:
+def backward(source: Path, out: Path, **given: Any) -> None:
     """Capture, prove and save the forward and backward of every sample below SRC."""
-    chosen = {"mode": mode, "engine": engine, "data": data, "device": device, "trust": trust, "layout": layout}
-    carry_out("backward", source, out, chosen, **rest)
+    chosen = {name: given.pop(name) for name in ("mode", "engine", "data", "device", "trust", "layout", "power")}
+    carry_out("backward", source, out, chosen, **given)
 
 
 @command.command("verify")

@@ -129,7 +129,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     with stage("capture"):
         made = capture_target(target, engine="aot" if fake else options["engine"], fake=fake, **asks)
     with stage("save"):  # which proves it first
-        bp.save(made, staging, options["data"])
+        bp.save(made, staging, options["data"], power=options["power"])
     with stage("verify"):
         stored = bp.load(staging)
         if stored.verdict is None:
@@ -188,7 +188,7 @@ def power(task: Task, options: Options, staging: Path) -> Row:
 
 CAPTURING: Options = {
     "mode": "train", "engine": "auto", "data": "seed", "device": None, "trust": False, "fake": False, "forward": False,
-    "weigh": True, "layout": "backprint",
+    "weigh": True, "layout": "backprint", "power": "quick",
 }  # fmt: skip
 
 INSTEAD: Mapping[str, Options] = {"out of memory": {"fake": True, "weigh": False}, "too large": {"weigh": False}}
