@@ -149,6 +149,7 @@ def imported(path: Path) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules["unnamed"] = module  # a dataclass looks its module up
     sys.dont_write_bytecode = True
     spec.loader.exec_module(module)
     return module
@@ -349,3 +350,30 @@ def test_a_check_of_ours_notices_what_their_tools_would(tmp_path: Path) -> None:
     meta.write_text(whole.replace("shape = [1, 2]", "shape = [1, 3]", 1))
     with pytest.raises(RuntimeError):
         check_folder(path)
+
+
+# ------------------------------------------------------------------ benchmarks/graphnet_tools.py reads their logs
+
+PROMPT = "graph-net-test-compiler-log"
+GOOD = f"""{PROMPT} [Correctness][equal]: 1 0
+{PROMPT} [Correctness][max_diff]: 0.0 1.2e-07
+{PROMPT} [Result] status: success
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "clean"),
+    [
+        (GOOD, 0, True),
+        (GOOD, 1, False),
+        (GOOD.replace("success", "failed"), 0, False),
+        (GOOD.replace("1.2e-07", "nan"), 0, False),
+        (GOOD.replace("0.0 ", "nan "), 0, True),  # the first is equal: both have the same infinity
+        (GOOD + "AttributeError: 'int' object has no attribute 'device'\n", 0, False),
+        (GOOD + f"{PROMPT} [Fail due to eager model execution error.]\n", 0, False),
+        ("", 0, False),
+    ],
+)
+def test_the_script_reads_what_their_logs_say(log: str, code: int, clean: bool) -> None:
+    tools = imported(Path(__file__).parents[2] / "benchmarks" / "graphnet_tools.py")
+    assert tools.read("graph", "nope", code, log).clean is clean
