@@ -359,7 +359,7 @@ def floating(value: Any) -> bool:
 
 def moved(first: Any, second: Any) -> float | None:
     """How far a port moved, in tolerances; None where it has no floating-point numbers."""
-    if not floating(first) or not floating(second) or first.numel() == 0:
+    if not floating(first) or not floating(second) or parts(first)[-1].numel() == 0:
         return None
     return share(first, second) / TOLERANCE.get(str(first.dtype)[6:], 1.0)
 

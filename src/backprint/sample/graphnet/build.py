@@ -30,6 +30,9 @@ from backprint.sample.graphnet.read import GraphNetSample
 from backprint.sample.graphnet.recipes import notes_of, recipes_of
 from backprint.sample.inputs import Inputs
 
+Fake = Callable[[], AbstractContextManager[Any]]
+"""What gives the mode in which tensors have no values."""
+
 SMALL = 64
 """Elements of a tensor that has values even where nothing is allocated."""
 
@@ -54,7 +57,7 @@ def build(
     mode: str | None = None,
     seed: int = 0,
     requires_grad: Iterable[str] | bool | None = None,
-    fake: Callable[[], AbstractContextManager[Any]] | None = None,
+    fake: Fake | None = None,
 ) -> Built:
     """The sample as a module and its inputs; with `fake`, in tensors without values, made within the mode it gives."""
     if mode not in (None, *training.MODES):
@@ -68,7 +71,7 @@ def build(
     recipes = recipes_of(known, seed, device)
     made = recipes.make() if fake is None else empty(known, recipes, device, fake)
     asked = {name for name, _ in plan.asks}
-    forward, numbers, notes = forward_of(sample, plan, mode, device)
+    forward, numbers, notes = forward_of(sample, plan, mode, device, fake)
     with nullcontext() if fake is None else fake():
         module = module_of(sample.name, forward, plan.inputs, made, asked)
     inputs: dict[str, Any] = {}
@@ -85,13 +88,13 @@ def build(
 
 
 def forward_of(
-    sample: GraphNetSample, plan: Plan, mode: str | None, device: str
+    sample: GraphNetSample, plan: Plan, mode: str | None, device: str, fake: Fake | None = None
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
     """The module's forward, the inputs that are numbers, and what is to be said of both."""
     program, notes = sample.program, list[str]()
     extra: dict[str, Any] = {}
     if program is None:
-        program, extra = trusted(sample)
+        program, extra = trusted(sample, fake)
         notes.append(f"executed, because it is trusted: {sample.refused}")
     numbers, said = numbers_of(program, sample.metas, examples_of(sample.path))
     notes += said
@@ -124,20 +127,25 @@ def told(probe: Probe) -> list[str]:
 EXECUTED = "torch.executed"
 
 
-def trusted(sample: GraphNetSample) -> tuple[Program, dict[str, Any]]:
+def trusted(sample: GraphNetSample, fake: Fake | None) -> tuple[Program, dict[str, Any]]:
     """A Program that calls the file's own class: this executes the file."""
     arguments = sample.arguments
     call = Call(EXECUTED, (), tuple((argument.name, Name(argument.name)) for argument in arguments))
-    return Program(arguments, (Return(1, call),)), {EXECUTED: executed(sample.path / "model.py")}
+    return Program(arguments, (Return(1, call),)), {EXECUTED: executed(sample.path / "model.py", fake)}
 
 
-def executed(path: Path) -> nn.Module:
-    """An instance of the class in a file that is trusted: this runs the file, as importing it does."""
+def executed(path: Path, fake: Fake | None = None) -> nn.Module:
+    """An instance of the class in a file that is trusted: this runs the file, as importing it does.
+
+    With `fake`, what it makes has no values either.
+    """
     module = ModuleType("graphnet_trusted")
     module.__file__ = str(path)
     try:
-        exec(compile(text_of(path), str(path), "exec"), vars(module))  # an import would leave a cache beside the file
-        made = module.GraphModule()
+        with nullcontext() if fake is None else fake():
+            # an import would leave a cache beside the file
+            exec(compile(text_of(path), str(path), "exec"), vars(module))
+            made = module.GraphModule()
     except Exception as error:  # a trusted file may raise anything
         raise SampleError(f"{path}: executing it raised {type(error).__name__}: {str(error)[:300]}") from error
     if not isinstance(made, nn.Module):
@@ -168,9 +176,7 @@ def module_of(
     return module
 
 
-def empty(
-    known: Iterable[Known], recipes: Inputs, device: str, fake: Callable[[], AbstractContextManager[Any]]
-) -> dict[str, Tensor]:
+def empty(known: Iterable[Known], recipes: Inputs, device: str, fake: Fake) -> dict[str, Tensor]:
     """Tensors that nobody has to allocate; small ones, which code may read, have their recipe's values."""
     small = {name for name, _, meta, _ in known if meta.data is not None or math.prod(meta.shape) <= SMALL}
     here = Inputs({name: replace(recipes.recipes[name], device="cpu") for name in small}, recipes.exact, recipes.seed)

@@ -1,0 +1,183 @@
+"""GraphNet's samples through Backprint, and GraphNet's own extractor beside it.
+
+    python benchmarks/graphnet.py draw GRAPHNET/samples -n 200 > list.txt       which samples: evenly over families
+    backprint corpus backward GRAPHNET/samples --list list.txt -o OUT           ours: capture, prove, save
+    python benchmarks/graphnet.py race GRAPHNET list.txt -o DIR                 both, one after the other, samples per hour
+
+GRAPHNET is a checkout of github.com/PaddlePaddle/GraphNet. A family is a folder below `samples`; within it kinds of
+models take turns (a model's kind is the tag that says so in `graph_net.json`), because half of the corpus is one kind.
+`race` runs GraphNet's `BackwardGraphExtractorPass` by its own driver, in one process, as its script does, with the
+`cuda` literals of the samples rewritten to `cpu` first, which is not in its time; where a sample ends the process (the
+machine's memory), the driver is started again behind it. Its time has no verification in it; ours has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+COMMON_TAGS = {
+    "transformers", "pytorch", "tf", "jax", "flax", "safetensors", "onnx", "rust", "coreml", "openvino", "tensorboard",
+    "sentence-transformers", "gguf", "tflite", "adapter-transformers", "peft", "keras", "model_hub_mixin", "custom_code",
+}  # fmt: skip
+
+
+def kind_of(folder: Path) -> str:
+    """The kind of model: the first tag that names no library; else the name's first word."""
+    facts = json.loads((folder / "graph_net.json").read_text())
+    for tag in facts.get("original_tag") or ():
+        if tag not in COMMON_TAGS and ":" not in tag:
+            return str(tag)
+    return folder.name.split("-")[0].split("_")[0].rstrip("0123456789")
+
+
+def draw(root: Path, count: int, seed: int) -> list[str]:
+    """Relative paths of samples: families take turns, and within one family kinds do."""
+    families: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for place in sorted(root.glob("**/model.py")):
+        relative = place.parent.relative_to(root)
+        families[relative.parts[0]][kind_of(place.parent)].append(str(relative))
+    chance = random.Random(seed)
+    turns = {family: taking_turns(kinds, chance) for family, kinds in sorted(families.items())}
+    drawn: list[str] = []
+    while len(drawn) < count and turns:
+        for family in list(turns):
+            found = next(turns[family], None)
+            if found is None:
+                del turns[family]
+            elif len(drawn) < count:
+                drawn.append(found)
+    return drawn
+
+
+def taking_turns(kinds: dict[str, list[str]], chance: random.Random) -> Iterator[str]:
+    """One of each kind in a random order, then another of each."""
+    order = sorted(kinds)
+    chance.shuffle(order)
+    for kind in order:
+        chance.shuffle(kinds[kind])
+    while any(kinds.values()):
+        for kind in order:
+            if kinds[kind]:
+                yield kinds[kind].pop()
+
+
+# --- the race --------------------------------------------------------------------------------------------------------
+
+
+def rewritten(root: Path, names: list[str], place: Path) -> None:
+    """Copies of the samples whose code and metadata name the CPU instead of a GPU."""
+    for name in names:
+        shutil.copytree(root / name, place / name)
+        for file in (place / name).glob("*.py"):
+            text = file.read_text()
+            file.write_text(text.replace("cuda:0", "cpu").replace('"cuda"', '"cpu"').replace("'cuda'", "'cpu'"))
+
+
+def theirs(graphnet: Path, names: list[str], place: Path) -> dict[str, object]:
+    """GraphNet's extractor over the samples: seconds, and which have a forward and a backward afterwards."""
+    rewritten(graphnet / "samples", names, place / "rewritten")
+    config = {"model_path_prefix": str(place / "rewritten"), "output_dir": str(place / "out"), "device": "cpu"}
+    coded = base64.b64encode(json.dumps(config).encode()).decode()
+    pass_file = graphnet / "graph_net/torch/sample_pass/backward_graph_extractor.py"
+    seconds, left, restarts = 0.0, list(names), 0
+    log = place / "log.txt"
+    with log.open("w") as out:
+        while left:
+            (place / "list.txt").write_text("\n".join(left) + "\n")
+            start = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-m", "graph_net.apply_sample_pass", "--model-path-list", str(place / "list.txt"),
+                 "--sample-pass-file-path", str(pass_file), "--sample-pass-class-name", "BackwardGraphExtractorPass",
+                 "--sample-pass-config", coded],
+                stdout=out, stderr=subprocess.STDOUT, preexec_fn=capped, check=False,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(graphnet), os.environ.get("PYTHONPATH", "")])},
+            )  # fmt: skip
+            seconds += time.perf_counter() - start
+            if done.returncode == 0:
+                break
+            begun = [line for line in log.read_text().splitlines() if line.startswith("model_path=")]
+            left = left[left.index(begun[-1].removeprefix("model_path=").strip("'\"")) + 1 :]
+            restarts += 1
+    sides = {side: {n for n in names if any((place / "out" / side / n).glob("**/model.py"))} for side in SIDES}
+    both = sorted(sides["train_forward"] & sides["train_backward"])
+    return {"seconds": seconds, "samples": len(names), "extracted": len(both), "restarts": restarts, "names": both}
+
+
+SIDES = ("train_forward", "train_backward")
+LIMIT = 16 * 2**30
+
+
+def capped() -> None:
+    """Let a sample that is too large end its own process, not the machine."""
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
+
+
+def ours(root: Path, listed: Path, place: Path, jobs: int) -> dict[str, object]:
+    """`backprint corpus backward` over the samples: seconds, and what the ledger says of them."""
+    tool = Path(sys.executable).with_name("backprint")
+    start = time.perf_counter()
+    done = subprocess.run(
+        [str(tool), "corpus", "backward", str(root), "--list", str(listed), "-o", str(place), "--json",
+         "--allow-unproven", *(["--jobs", str(jobs)] if jobs else [])],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not rows:
+        raise SystemExit(f"backprint corpus backward gave nothing: {done.stderr[-2000:]}")
+    counts: dict[str, int] = defaultdict(int)
+    for row in rows:
+        counts[row["verdict"]] += 1
+    return {"seconds": seconds, "samples": len(rows), **counts}
+
+
+def race(graphnet: Path, listed: Path, place: Path, jobs: int) -> None:
+    """Both over the same list, ours first."""
+    names = listed.read_text().split("\n")
+    names = [name for name in names if name]
+    place.mkdir(parents=True, exist_ok=False)
+    rows = {"backprint": ours(graphnet / "samples", listed, place / "ours", jobs)}
+    print(json.dumps(rows), flush=True)
+    rows["graphnet"] = theirs(graphnet, names, place / "theirs")
+    print(json.dumps(rows["graphnet"]), flush=True)
+    rates = {}
+    for name, row in rows.items():
+        rates[name] = int(str(row["samples"])) / float(str(row["seconds"])) * 3600
+        print(f"{name}: {row['samples']} samples in {row['seconds']:.1f} s: {rates[name]:.0f} an hour")
+    print(f"ratio: {rates['backprint'] / rates['graphnet']:.2f}")
+
+
+def main() -> None:
+    """Read the arguments."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True, dest="verb")
+    one = verbs.add_parser("draw")
+    one.add_argument("root", type=Path)
+    one.add_argument("-n", "--count", type=int, default=200)
+    one.add_argument("--seed", type=int, default=4)
+    two = verbs.add_parser("race")
+    two.add_argument("graphnet", type=Path)
+    two.add_argument("listed", type=Path)
+    two.add_argument("-o", "--output", type=Path, required=True)
+    two.add_argument("--jobs", type=int, default=0)
+    given = parser.parse_args()
+    if given.verb == "draw":
+        print("\n".join(draw(given.root, given.count, given.seed)))
+    else:
+        race(given.graphnet.resolve(), given.listed, given.output, given.jobs)
+
+
+if __name__ == "__main__":
+    main()
