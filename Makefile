@@ -8,7 +8,9 @@ TORCH  ?= 2.13.0
 BIN     := .venv/bin
 STAMP   := .venv/.installed
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
-BENCHES := $(filter-out benchmarks/architectures.py benchmarks/graphnet_tools.py,$(sort $(wildcard benchmarks/*.py)))
+# What needs arguments, or an extra, is run by hand.
+BY_HAND := $(addprefix benchmarks/,architectures.py graphnet.py graphnet_tools.py power.py)
+BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
 .PHONY: venv demo test check tiny conformance bench architectures clean
 

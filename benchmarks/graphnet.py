@@ -1,8 +1,8 @@
 """GraphNet's samples through Backprint, and GraphNet's own extractor beside it.
 
-    python benchmarks/graphnet.py draw GRAPHNET/samples -n 200 > list.txt       which samples: evenly over families
-    backprint corpus backward GRAPHNET/samples --list list.txt -o OUT           ours: capture, prove, save
-    python benchmarks/graphnet.py race GRAPHNET list.txt -o DIR                 both, one after the other, samples per hour
+    python benchmarks/graphnet.py draw GRAPHNET/samples -n 200 > list.txt   which samples: evenly over families
+    backprint corpus backward GRAPHNET/samples --list list.txt -o OUT       ours: capture, prove, save
+    python benchmarks/graphnet.py race GRAPHNET list.txt -o DIR             both, in turn: samples per hour
 
 GRAPHNET is a checkout of github.com/PaddlePaddle/GraphNet. A family is a folder below `samples`; within it kinds of
 models take turns (a model's kind is the tag that says so in `graph_net.json`), because half of the corpus is one kind.
@@ -29,7 +29,8 @@ from pathlib import Path
 
 COMMON_TAGS = {
     "transformers", "pytorch", "tf", "jax", "flax", "safetensors", "onnx", "rust", "coreml", "openvino", "tensorboard",
-    "sentence-transformers", "gguf", "tflite", "adapter-transformers", "peft", "keras", "model_hub_mixin", "custom_code",
+    "sentence-transformers", "gguf", "tflite", "adapter-transformers", "peft", "keras", "model_hub_mixin",
+    "custom_code",
 }  # fmt: skip
 
 
