@@ -83,6 +83,7 @@ def rewritten(root: Path, names: list[str], place: Path) -> None:
         shutil.copytree(root / name, place / name)
         for file in (place / name).glob("*.py"):
             text = file.read_text()
+            text = text.replace('device(type="cuda", index=0)', 'device("cpu")')
             file.write_text(text.replace("cuda:0", "cpu").replace('"cuda"', '"cpu"').replace("'cuda'", "'cpu'"))
 
 
@@ -109,6 +110,8 @@ def theirs(graphnet: Path, names: list[str], place: Path) -> dict[str, object]:
             if done.returncode == 0:
                 break
             begun = [line for line in log.read_text().splitlines() if line.startswith("model_path=")]
+            if not begun:
+                raise SystemExit(f"GraphNet's driver does not start: {log.read_text()[-500:]}")
             left = left[left.index(begun[-1].removeprefix("model_path=").strip("'\"")) + 1 :]
             restarts += 1
     sides = {side: {n for n in names if any((place / "out" / side / n).glob("**/model.py"))} for side in SIDES}

@@ -296,3 +296,23 @@ def replayed(capture: bp.Capture, leaves: dict[str, Tensor], tangents: dict[str,
         for port in pair.backward.inputs
     }
     return dict(zip([p.name for p in pair.backward.outputs], bp.run(pair.backward, inputs), strict=True))
+
+
+def test_indices_fix_a_shape_and_masks_do_not() -> None:
+    def by_places(x: Tensor, places: Tensor) -> Tensor:
+        return x[places // 2].sum()
+
+    def by_mask(x: Tensor, mask: Tensor) -> Tensor:
+        return x[mask].sum()
+
+    def by_both(x: Tensor, places: Tensor) -> Tensor:
+        return x[places, (places > 0)[:2]].sum()
+
+    x, places = torch.randn(5, 2, requires_grad=True), torch.tensor([1, 4, 0])
+    free = bp.capture(by_places, x, places, engine="eager")
+    held = bp.capture(by_mask, x, torch.tensor([True, False, True, False, True]), engine="eager")
+    both = bp.capture(by_both, x, torch.tensor([1, 4]), engine="eager")
+    assert [guard.kind for guard in free.guards] == []
+    assert [guard.kind for guard in held.guards] == ["shape"]
+    assert [guard.kind for guard in both.guards] == ["shape"]
+    assert {verdict.verdict for capture in (free, held, both) for verdict in bp.verify(capture)} == {"bitwise"}

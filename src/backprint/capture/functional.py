@@ -475,7 +475,7 @@ class Writer:
             return
         name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
         self.born_as(name, call.result, [place for place in flat(call.args, call.kwargs) if type(place) is Place], call)
-        if reads_values(call.func):
+        if reads_values(call.func) and not places_alone(call):
             self.guard(name, call.result)
         elif any(place.layout is not torch.strided for place in given):
             self.guard_structure(call, name)
@@ -1002,6 +1002,13 @@ FROM_DENSE = (
     aten._to_sparse_bsc.default,
 )
 """Operators that look where a dense tensor is not zero."""
+
+
+def places_alone(call: Call) -> bool:
+    """Whether a call indexes by whole numbers alone: how many it takes is in their shapes, as it is not of a mask."""
+    if call.func is not aten.index.Tensor:
+        return False
+    return not any(each.dtype in (torch.bool, torch.uint8) for each in flat(call.args[1:], {}) if type(each) is Place)
 
 
 def still(tape: Tape) -> frozenset[int]:

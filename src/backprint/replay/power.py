@@ -52,6 +52,9 @@ WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "comp
 MOST_BYTES = 2**29
 """Of inputs and what is saved: above, nothing is tried at a neutral point, and a port that stands still is weak."""
 
+QUICK_SECONDS = 1.0
+"""What a run may take for `quick` to try a neutral point, which takes about ten such runs."""
+
 Ports = dict[str, "Tensor | None"]
 
 
@@ -267,6 +270,7 @@ class Study:
             given |= self.another(each)
         if not given:
             return Trial(name, tuple(together), untried="its dtype has no other values that could be drawn")
+        started = time.monotonic()
         try:
             ports = run(self.capture, {**self.base.values, **given})
         except BackprintError as error:
@@ -275,10 +279,11 @@ class Study:
         bound = {key: moved(self.base.ports.get(key), ports.get(key)) for key in ports if self.hangs[key] & names}
         found = {key: by for key, by in bound.items() if by is not None}
         del ports
+        slow = time.monotonic() - started > QUICK_SECONDS
         self.most |= {key: max(by, self.most.get(key, 0.0)) for key, by in found.items()}
         still = [key for key, by in found.items() if by < 1]
-        if self.quick and still and not Trial(name, tuple(free), tuple(found.items())).hidden:
-            rows = tuple((key, by) for key, by in found.items() if by >= 1)  # float64 takes ten times as long as a run
+        if self.quick and still and (slow or not Trial(name, tuple(free), tuple(found.items())).hidden):
+            rows = tuple((key, by) for key, by in found.items() if by >= 1)
             return Trial(name, tuple(free), rows, open=tuple(still))
         null = self.null(still, given) if still else frozenset()
         rows = tuple((key, by) for key, by in found.items() if key not in null)
