@@ -33,6 +33,13 @@ def exhaust() -> None:
         time.sleep(0.005)
 
 
+def some_memory() -> None:
+    """As much as one of two workers has not."""
+    kept = b"x" * (400 << 20)
+    time.sleep(0.3)
+    del kept
+
+
 def fork_bomb() -> None:
     for _ in range(7):
         os.fork()
@@ -98,6 +105,7 @@ def untouched() -> str:
 
 
 DEEDS: dict[str, Any] = {
+    "some_memory": some_memory,
     "hang": lambda: time.sleep(600),
     "segfault": segfault,
     "abort": os.abort,

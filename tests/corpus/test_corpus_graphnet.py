@@ -131,6 +131,22 @@ def test_a_broken_sample_is_in_the_ledger_with_its_cause(out: Path, name: str) -
 
 
 @pytest.mark.slow
+def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> None:
+    for name, count in {"a_large": 2**22, "b_small": 4, "c_small": 4, "d_larger": 2**26}.items():
+        graphnet(tmp_path / "samples" / name, rows=count)
+    verb, options = settled("backward", {})
+    limits = Limits(timeout=60.0, memory=5 * GIB // 8, disk=GIB, shares=5)
+    run(Plan(verb, tmp_path / "samples", tmp_path / "out", options), limits, 2)
+    found = rows(tmp_path / "out")
+    assert [(found[name]["verdict"], found[name]["attempts"]) for name in sorted(found)] == [
+        ("bitwise", 2), ("bitwise", 1), ("bitwise", 1), ("unproven", 1),
+    ]  # fmt: skip
+    assert found["a_large"]["peak_bytes"] > limits.memory
+    assert found["a_large"]["started"] > max(found[name]["finished"] for name in ("b_small", "c_small", "d_larger"))
+    assert (found["d_larger"]["cause"], found["a_large"]["cause"]) == ("too large", "")
+
+
+@pytest.mark.slow
 def test_each_is_there_once_and_nothing_is_left_behind(out: Path) -> None:
     assert set(rows(out)) == {name.replace("\n", r"\n") for name in (*HOSTILE, *BROKEN)}
     assert left_behind(out) == []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from corpora import corpus, left_behind, rows, worked
+from corpora import SMALL, corpus, left_behind, rows, worked
 from hostile import DEEDS, PRINTED
 
 from backprint.corpus import worker
@@ -17,6 +18,7 @@ FATES = {
     "abort": ("failed", "killed by SIGABRT", "Aborted in File"),
     "exhaust": ("failed", "out of memory", "are allowed (--memory)"),
     "allocate": ("failed", "out of memory", "MemoryError"),
+    "some_memory": ("failed", "out of memory", "are allowed (--memory)"),
     "fork_bomb": ("failed", "too many processes", "32 are allowed"),
     "daemonise": ("bitwise", "", ""),
     "exit": ("failed", "exit 3", "called sys.exit"),
@@ -108,3 +110,17 @@ def test_a_verb_that_gives_no_row_is_told_so(tmp_path: Path, verb: str, said: st
     [row] = worked(corpus(tmp_path / "samples", ["good"]), tmp_path / "out", verb).values()
     assert row["verdict"] == "failed"
     assert said in row["detail"]
+
+
+def test_what_runs_out_of_memory_beside_others_may_have_all_of_it_alone(tmp_path: Path) -> None:
+    limits = replace(SMALL, shares=8, timeout=20.0)
+    names = ["allocate", "exhaust", "good", "some_memory"]
+    found = worked(corpus(tmp_path / "samples", names), tmp_path / "out", limits=limits)
+    assert {name: (row["verdict"], row["cause"], row["attempts"]) for name, row in found.items()} == {
+        "allocate": ("failed", "out of memory", 2),
+        "exhaust": ("failed", "out of memory", 2),
+        "good": ("bitwise", "", 1),
+        "some_memory": ("bitwise", "", 2),
+    }
+    assert found["some_memory"]["peak_bytes"] > limits.memory
+    assert "2.00 are allowed" in found["exhaust"]["detail"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backprint.errors import UsageError
@@ -18,18 +18,26 @@ ROOM = 2 * GIB
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one sample may take: seconds, bytes of memory (all its processes), bytes of disk, processes, threads."""
+    """What one sample may take: seconds, bytes of memory (all its processes), bytes of disk, processes, threads.
+
+    Memory and threads are one of `shares` equal parts of what the machine has; a sample that is at work alone has all.
+    """
 
     timeout: float = 600.0
     memory: int = 4 * GIB
     disk: int = 16 * GIB
     processes: int = 32
     threads: int = 1
+    shares: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "memory", "disk", "processes", "threads"):
+        for name in ("timeout", "memory", "disk", "processes", "threads", "shares"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"--{name} {getattr(self, name)}: must be more than 0")
+
+    def whole(self) -> Limits:
+        """What a sample may take that is at work alone."""
+        return replace(self, memory=self.memory * self.shares, threads=self.threads * self.shares, shares=1)
 
 
 FREE = GIB // 2
@@ -44,7 +52,7 @@ def limits_of(
     share = int(available() * 0.9 / jobs) if memory is None else int(memory * GIB)
     free = max(shutil.disk_usage(out).free - FREE, FREE)
     room = min(16 * GIB, int(free / 2 / jobs)) if disk is None else int(disk * GIB)
-    return Limits(timeout, share, room, threads=max(1, cores() // jobs))
+    return Limits(timeout, share, room, threads=max(1, cores() // jobs), shares=jobs if memory is None else 1)
 
 
 def default_jobs() -> int:

@@ -65,13 +65,21 @@ Event = Stage | Outcome
 
 
 class Executor(Protocol):
-    """Where samples are worked on. What is submitted comes back as one Outcome, whatever happens."""
+    """Where samples are worked on. What is submitted comes back as one Outcome, whatever happens.
+
+    `shares` is how many times as much memory a sample may take that is at work alone.
+    """
+
+    shares: int
 
     def free(self) -> int:
         """How many samples could be submitted now."""
 
-    def submit(self, task: Task, options: Mapping[str, Any]) -> str:
-        """Have a sample worked on, with these options besides the run's; gives the worker's name."""
+    def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
+        """Have a sample worked on, with these options besides the run's; gives the worker's name.
+
+        Where it is `alone`, nothing else is at work, and it may take what all workers share.
+        """
 
     def events(self, seconds: float) -> list[Event]:
         """What has happened; waits no longer than this where nothing has."""
@@ -107,7 +115,7 @@ class Pool:
     ) -> None:
         self.setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "parent": os.getpid()}
         self.on_cpu = (options.get("device") or "cpu").startswith("cpu")
-        self.jobs, self.work, self.run = jobs, work.absolute(), run
+        self.jobs, self.work, self.run, self.shares = jobs, work.absolute(), run, limits.shares
         self.workers: list[Worker] = []
         self.versions: dict[str, str] = {}
         self.count = 0
@@ -124,14 +132,14 @@ class Pool:
             self.workers.append(self.start())
         return sum(worker.ready and worker.task is None for worker in self.workers)
 
-    def submit(self, task: Task, options: Mapping[str, Any]) -> str:
+    def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
         """Give a sample to a worker that has nothing."""
         worker = next(worker for worker in self.workers if worker.ready and worker.task is None)
         staging = self.work / str(self.count)
         self.count += 1
         staging.mkdir()
         worker.task, worker.staging, worker.heard = task, staging, time.monotonic()
-        message = {"task": asdict(task), "options": dict(options), "staging": os.fspath(staging)}
+        message = {"task": asdict(task), "options": dict(options), "staging": os.fspath(staging), "alone": alone}
         with contextlib.suppress(BrokenPipeError):  # it is gone, as its other pipe will say
             write(worker.sink, message)
         return worker.name

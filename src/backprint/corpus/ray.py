@@ -137,6 +137,7 @@ class Cluster:
         travels: int = TRAVELS,
     ) -> None:
         self.ray, self.work, self.jobs, self.travels = ray, work.resolve(), jobs, travels
+        self.shares = limits.shares
         self.sent: dict[Any, Sent] = {}
         self.names: list[str] = []
         self.slots = 0
@@ -159,7 +160,7 @@ class Cluster:
         cpus = sum(math.floor(node["CPU"]) for node in nodes(self.ray))
         return (self.jobs or cpus + min(cpus, 8)) - len(self.sent)
 
-    def submit(self, task: Task, options: Mapping[str, Any]) -> str:
+    def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
         """Send a sample."""
         if not self.names:
             self.names.append(f"ray {self.slots}")

@@ -32,6 +32,9 @@ from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
 from backprint.errors import UsageError
 
+SHORT = ("out of memory", "too large")
+"""Causes of failure that are other ones where there is more memory."""
+
 WORK = ".work"
 RESULT = "result.json"
 
@@ -232,7 +235,7 @@ def give_up(ledger: Ledger) -> None:
 
 
 class Run:
-    """A run at work: what is to do, what is with the executor, what has to be tried again alone."""
+    """A run at work: what is to do, what is with the executor, what is tried again alone, with all the memory."""
 
     def __init__(self, plan: Plan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher) -> None:
         self.plan, self.ledger, self.name = plan, ledger, name
@@ -245,6 +248,7 @@ class Run:
         self.retries: deque[tuple[Task, Mapping[str, Any]]] = deque()
         self.alone: deque[tuple[Task, Mapping[str, Any]]] = deque()
         self.lost: set[str] = set()
+        self.grown: set[str] = set()
         self.first: dict[str, Outcome] = {}
 
     def all(self) -> None:
@@ -267,23 +271,23 @@ class Run:
         self.upcoming = self.upcoming or next(self.todo, None)
         return bool(self.retries or self.upcoming or self.alone)
 
-    def pick(self) -> tuple[Task, Mapping[str, Any]] | None:
-        """The next sample and its own options; none where it has to wait for the others."""
+    def pick(self) -> tuple[Task, Mapping[str, Any], bool] | None:
+        """The next sample, its own options, whether it is alone; none where it has to wait for the others."""
         if self.retries:
-            return self.retries.popleft()
+            return *self.retries.popleft(), False
         if self.upcoming:
             task, self.upcoming = self.upcoming, None
-            return task, {}
+            return task, {}, False
         if self.alone and not self.active:
-            return self.alone.popleft()
+            return *self.alone.popleft(), True
         return None
 
-    def submit(self, task: Task, options: Mapping[str, Any]) -> None:
+    def submit(self, task: Task, options: Mapping[str, Any], alone: bool) -> None:
         """Have a sample worked on."""
         self.ledger.begin(task.id)
         self.active[task.id] = options
         self.began[task.id] = time.monotonic()
-        self.watcher(Stage(task.id, self.executor.submit(task, options), "read"))
+        self.watcher(Stage(task.id, self.executor.submit(task, options, alone), "read"))
 
     def take(self, event: Event) -> None:
         """What happened, taken in."""
@@ -296,12 +300,20 @@ class Run:
         if event.again and task.id not in self.lost:
             self.lost.add(task.id)
             (self.alone if event.alone else self.retries).append((task, options))
+        elif self.cramped(event):
+            self.grown.add(task.id)
+            self.alone.append((task, options))
         elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
             self.first[task.id] = event
             self.retries.append((task, self.instead[event.row["cause"]]))
         else:
             self.write(self.judged(event))
         self.executor.done(event)
+
+    def cramped(self, event: Outcome) -> bool:
+        """Whether a sample had too little memory, and would have more alone."""
+        short = event.row["verdict"] == "failed" and event.row["cause"] in SHORT
+        return short and self.executor.shares > 1 and event.task.id not in self.grown
 
     def judged(self, event: Outcome) -> Outcome:
         """The Outcome that counts: of a second try, what it gave, with the cause that the first had."""

@@ -27,6 +27,8 @@ class Task:
     source_hash: str = ""
     memory: int = 0
     """The bytes it may take."""
+    most: int = 0
+    """The bytes it may take when nothing else is at work."""
 
     @property
     def path(self) -> Path:

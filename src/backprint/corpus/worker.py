@@ -5,7 +5,7 @@ itself runs nothing of a sample: it forks, watches, ends what is left, and answe
 to its process (settings, hooks, descriptors, a crash) is gone with it, and a worker is hardly ever lost. Forking is
 safe because a worker has one thread: PyTorch starts its own in the forked process.
 
-    in    {"verb", "options", "limits", "parent"} once, then {"task", "options", "staging"} for each sample
+    in    {"verb", "options", "limits", "parent"} once, then {"task", "options", "staging", "alone"} for each sample
     out   {"ready": versions} once, then {"stage": name}, {"beat": seconds}, and at last {"row", "again", "log"}
 """
 
@@ -59,8 +59,9 @@ def main(arguments: list[str]) -> None:
     limits = Limits(**setup["limits"])
     while line := line_of(parent):
         said = json.loads(line)
-        task = replace(Task(**said["task"]), memory=limits.memory)
-        answer = Watch(task, Path(said["staging"]), limits, sink).work(verb, setup["options"] | said["options"])
+        given = limits.whole() if said["alone"] else limits
+        task = replace(Task(**said["task"]), memory=given.memory, most=limits.whole().memory)
+        answer = Watch(task, Path(said["staging"]), given, sink).work(verb, setup["options"] | said["options"])
         send(sink, answer)
 
 
