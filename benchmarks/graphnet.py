@@ -3,12 +3,15 @@
     python benchmarks/graphnet.py draw GRAPHNET/samples -n 200 > list.txt   which samples: evenly over families
     backprint corpus backward GRAPHNET/samples --list list.txt -o OUT       ours: capture, prove, save
     python benchmarks/graphnet.py race GRAPHNET list.txt -o DIR             both, in turn: samples per hour
+    python benchmarks/graphnet.py limit GRAPHNET list.txt                   what running them takes, and nothing else
 
 GRAPHNET is a checkout of github.com/PaddlePaddle/GraphNet. A family is a folder below `samples`; within it kinds of
 models take turns (a model's kind is the tag that says so in `graph_net.json`), because half of the corpus is one kind.
 `race` runs GraphNet's `BackwardGraphExtractorPass` by its own driver, in one process, as its script does, with the
 `cuda` literals of the samples rewritten to `cpu` first, which is not in its time; where a sample ends the process (the
 machine's memory), the driver is started again behind it. Its time has no verification in it; ours has.
+`limit` runs each program forward and backward once, in eager, with one thread. A proof takes that twice at the least
+(the program and its graphs), so the samples per hour that any prover could reach are on that scale.
 """
 
 from __future__ import annotations
@@ -163,6 +166,32 @@ def race(graphnet: Path, listed: Path, place: Path, jobs: int) -> None:
     print(f"ratio: {rates['backprint'] / rates['graphnet']:.2f}")
 
 
+def limit(root: Path, listed: Path) -> None:
+    """Seconds of one eager step of each sample, its inputs already made."""
+    import torch
+
+    from backprint.target import read_target
+
+    torch.set_num_threads(1)
+    total = 0.0
+    for name in filter(None, listed.read_text().split("\n")):
+        target = read_target(root / name, mode="train")
+        for leaf in (*target.model.parameters(), *target.kwargs.values()):
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+                leaf.requires_grad_()
+        start = time.perf_counter()
+        found = [each for each in target.model(*target.args, **target.kwargs) if isinstance(each, torch.Tensor)]
+        ends = [each for each in found if each.requires_grad]
+        if ends:
+            torch.autograd.backward(ends, [torch.ones_like(each) for each in ends])
+        seconds = time.perf_counter() - start
+        total += seconds
+        print(json.dumps({"sample": name, "seconds": seconds}), flush=True)
+        del target, found, ends
+    cores = len(os.sched_getaffinity(0))
+    print(f"{total:.1f} s of one thread; {total / cores:.1f} s on {cores} cores")
+
+
 def main() -> None:
     """Read the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -176,8 +205,13 @@ def main() -> None:
     two.add_argument("listed", type=Path)
     two.add_argument("-o", "--output", type=Path, required=True)
     two.add_argument("--jobs", type=int, default=0)
+    three = verbs.add_parser("limit")
+    three.add_argument("graphnet", type=Path)
+    three.add_argument("listed", type=Path)
     given = parser.parse_args()
-    if given.verb == "draw":
+    if given.verb == "limit":
+        limit(given.graphnet / "samples", given.listed)
+    elif given.verb == "draw":
         print("\n".join(draw(given.root, given.count, given.seed)))
     else:
         race(given.graphnet.resolve(), given.listed, given.output, given.jobs)
