@@ -229,3 +229,16 @@ def test_out_has_to_be_a_folder_of_its_own(tmp_path: Path) -> None:
             run(plan(source, out), SMALL, 1)
     with pytest.raises(UsageError, match="no samples here"):
         run(plan(tmp_path / "full", tmp_path / "out"), SMALL, 1)
+
+
+def test_samples_with_a_verdict_or_cause_are_done_again(tmp_path: Path) -> None:
+    source, out = corpus(tmp_path / "src", ["good", "exit", "raise", "abort"]), tmp_path / "out"
+    first = worked(source, out)
+    run(plan(source, out), SMALL, 2, retry=("exit 3", "bitwise"))
+    second = rows(out)
+    again = {name for name in first if second[name]["started"] > first[name]["started"]}
+    assert again == {"good", "exit"}
+    assert [second[name]["verdict"] for name in ("good", "exit")] == ["bitwise", "failed"]
+    assert (second["good"]["attempts"], (out / "good/written.txt").read_text()) == (1, "good")
+    run(plan(source, out), SMALL, 2, retry=("no such cause",))
+    assert rows(out) == second

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,3 +185,24 @@ def test_compare_kinds() -> None:
     assert same_bits(torch.tensor([1 + 2j]), torch.tensor([1 + 2j]))
     assert not same_bits(torch.tensor([0.0]), torch.tensor([-0.0]))
     assert set(TOLERANCE) >= {"float32", "bfloat16"}
+
+
+def test_a_save_of_what_is_not_bitwise_asks_the_program_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from backprint.capture.entry import Origin
+
+    calls = []
+    step = Origin.step
+
+    def counted(self: Any, *args: Any) -> Any:
+        calls.append(1)
+        return step(self, *args)
+
+    monkeypatch.setattr(Origin, "step", counted)
+    capture = two_layers()
+    forward, backward = capture.pairs[0].forward, capture.pairs[0].backward
+    last = backward.results[0]
+    nudge = Step("nudged", "aten.mul.Tensor", (last, 1.000001))
+    nudged = replace(backward, steps=(*backward.steps, nudge), results=(Ref("nudged"), *backward.results[1:]))
+    sample = bp.load(with_graphs(capture, forward, nudged).save(tmp_path / "sample"))
+    assert sample.verdict["verdict"] == "close"
+    assert len(calls) == 2

@@ -64,6 +64,9 @@ def options(function: F) -> F:
             click.option("--only", metavar="GLOB", help="Samples whose id matches."),
             click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples."),
             click.option("--restart", is_flag=True, help="Begin anew; the old ledger stays as ledger.1.sqlite."),
+            click.option(
+                "--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause."
+            ),
             click.option("--allow-unproven", is_flag=True, help="An unproven sample is no reason to exit with 1."),
             click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes."),
         )
@@ -162,6 +165,7 @@ def carry_out(
     only: str | None,
     limit: int | None,
     restart: bool,
+    retry: tuple[str, ...],
     allow_unproven: bool,
     as_json: bool,
     resumable: bool = True,
@@ -188,7 +192,7 @@ def carry_out(
         limits = limits_of(count, out, timeout, memory, disk)
     try:
         with shown(as_json) as watcher:
-            verdicts = run(plan, limits, count, restart=restart, watcher=watcher, executor=elsewhere)
+            verdicts = run(plan, limits, count, restart=restart, retry=retry, watcher=watcher, executor=elsewhere)
     except Stopped as stopped:
         click.echo(f"stopped by {stopped}" + ("; the same command goes on from here" if resumable else ""), err=True)
         raise SystemExit(128 + stopped.number) from None

@@ -12,7 +12,7 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,18 @@ class Ledger:
         """A worker has taken a sample."""
         query = "update samples set state = 'running', attempts = attempts + 1, started = ? where id = ?"
         self.connection.execute(query, (time.time(), id))
+
+    def again(self, words: Collection[str]) -> list[dict[str, Any]]:
+        """Samples that are done, and have one of these verdicts or causes, are to do again; gives their old rows."""
+        chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
+        values = tuple(word for word in words for _ in range(2))
+        old = list(self.rows(chosen, values)) if words else []
+        cleared = ", ".join(f"{name} = null" for name in COLUMNS if name not in GIVEN)
+        with self.transaction():
+            for row in old:
+                query = f"update samples set state = 'todo', attempts = 0, {cleared} where id = ?"
+                self.connection.execute(query, (row["id"],))
+        return old
 
     def finish(self, id: str, row: Mapping[str, Any]) -> None:
         """A sample is done, and this is what came of it."""

@@ -18,7 +18,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -90,10 +90,13 @@ def run(
     jobs: int,
     *,
     restart: bool = False,
+    retry: Collection[str] = (),
     watcher: Watcher = lambda event: None,
     executor: Callable[[Path, str], Executor] | None = None,
 ) -> dict[str, int]:
     """Carry a plan out, or on; gives how many samples have each verdict.
+
+    `retry` are verdicts and causes: samples that have one of them already are done again.
 
     `executor(work, run)` makes another place to work than this machine's pool: `work` is where it may write, `run` the
     name of the run.
@@ -106,6 +109,8 @@ def run(
         clear(plan.out, name)
         search(plan, ledger)
         adopt(plan.out, ledger, name)
+        for row in ledger.again(retry):
+            (place_of(plan.out, row) / RESULT).unlink(missing_ok=True)  # so that a restart does not adopt it
         total = sum(ledger.counts("state").values())
         if not total:
             raise UsageError(f"{plan.source}: no samples here (a folder with model.py or capture.json is one)")

@@ -501,7 +501,8 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         else:
             verdicts = against_autograd(capture, draw, results, said)
         if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
-            verdicts = [unsteady(port, wanted, eager(capture, draw)) for port in verdicts]
+            repeated = eager(capture, draw)
+            verdicts = [unsteady(port, wanted, repeated) for port in verdicts]
         parts = part_witness(capture, got) if alive else {}
         found = {f"{port.role} {port.name}": port for port in verdicts}
         if alive:
