@@ -131,13 +131,13 @@ def capped() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
 
 
-def ours(root: Path, listed: Path, place: Path, jobs: int) -> dict[str, object]:
+def ours(root: Path, listed: Path, place: Path, jobs: int, options: list[str]) -> dict[str, object]:
     """`backprint corpus backward` over the samples: seconds, and what the ledger says of them."""
     tool = Path(sys.executable).with_name("backprint")
     start = time.perf_counter()
     done = subprocess.run(
         [str(tool), "corpus", "backward", str(root), "--list", str(listed), "-o", str(place), "--json",
-         "--allow-unproven", *(["--jobs", str(jobs)] if jobs else [])],
+         "--allow-unproven", *(["--jobs", str(jobs)] if jobs else []), *options],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     seconds = time.perf_counter() - start
@@ -150,20 +150,29 @@ def ours(root: Path, listed: Path, place: Path, jobs: int) -> dict[str, object]:
     return {"seconds": seconds, "samples": len(rows), **counts}
 
 
+WAYS = {
+    "backprint": [],
+    "backprint, engine eager, no power": ["--engine", "eager", "--power", "none"],
+}
+
+
 def race(graphnet: Path, listed: Path, place: Path, jobs: int) -> None:
-    """Both over the same list, ours first."""
+    """Ours in both ways, then theirs, over the same list."""
     names = listed.read_text().split("\n")
     names = [name for name in names if name]
     place.mkdir(parents=True, exist_ok=False)
-    rows = {"backprint": ours(graphnet / "samples", listed, place / "ours", jobs)}
-    print(json.dumps(rows), flush=True)
+    rows = {}
+    for name, options in WAYS.items():
+        rows[name] = ours(graphnet / "samples", listed, place / name.replace(" ", "_"), jobs, options)
+        print(json.dumps(rows[name]), flush=True)
     rows["graphnet"] = theirs(graphnet, names, place / "theirs")
     print(json.dumps(rows["graphnet"]), flush=True)
     rates = {}
     for name, row in rows.items():
         rates[name] = int(str(row["samples"])) / float(str(row["seconds"])) * 3600
         print(f"{name}: {row['samples']} samples in {row['seconds']:.1f} s: {rates[name]:.0f} an hour")
-    print(f"ratio: {rates['backprint'] / rates['graphnet']:.2f}")
+    for name in WAYS:
+        print(f"{name} against graphnet: {rates[name] / rates['graphnet']:.2f}")
 
 
 def limit(root: Path, listed: Path) -> None:

@@ -207,8 +207,9 @@ def _check_power(inputs: str) -> None:
     from backprint.errors import UsageError
     from backprint.replay.power import CHOICES
 
-    if inputs not in CHOICES:
-        raise UsageError(f"power={inputs!r} is none of {', '.join(map(repr, CHOICES))}")
+    choices = ("none", *CHOICES)
+    if inputs not in choices:
+        raise UsageError(f"power={inputs!r} is none of {', '.join(map(repr, choices))}")
 
 
 def _twin(large: Capture, twin: Any) -> Capture:
@@ -253,7 +254,8 @@ def save(
     """Write a Capture as a sample: readable, self-contained, with its verdict. Gives the path.
 
     `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither. `power` is how
-    much of it is measured: `"quick"` draws all inputs again once, `"own"` and `"all"` do what `bp.power` does.
+    much of it is measured: `"quick"` draws all inputs again once, `"own"` and `"all"` do what `bp.power` does, `"none"`
+    leaves it for later.
     `layout="graphnet"` writes GraphNet's trees instead, `path/train_forward/NAME`, `path/train_backward/NAME` and, from
     the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; gives `path`.
     """
@@ -281,7 +283,8 @@ def save(
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
         return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs))
     inputs, proof = _attested(capture, data, power)
-    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, proof.power)}
+    measured = proof.power if power != "none" else None
+    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
     return write(capture, path, inputs, kept, proof.values, _tried)
 
 

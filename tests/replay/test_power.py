@@ -275,7 +275,10 @@ def test_a_save_looks_once_where_nothing_else_is_asked(tmp_path: Path) -> None:
     verdict = bp.load(capture.save(tmp_path / "quick")).verdict
     assert list(verdict["powers"]["redrawn"]) == ["inputs"]
     assert (verdict["vacuous"], verdict["powers"]["of"]) == ([], 0)
-    with pytest.raises(bp.UsageError, match="power='much' is none of 'quick', 'own', 'all'"):
+    without = bp.load(capture.save(tmp_path / "none", power="none")).verdict
+    assert (without["verdict"], without["power"], without["vacuous"]) == ("bitwise", None, [])
+    assert "powers" not in without
+    with pytest.raises(bp.UsageError, match="power='much' is none of 'none', 'quick', 'own', 'all'"):
         capture.save(tmp_path / "much", power="much")
 
 

@@ -98,8 +98,8 @@ OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=c
     help="graphnet: train_forward/, train_backward/ and eval_forward/ in OUT as well.",
 )  # fmt: skip
 @click.option(
-    "--power", type=click.Choice(["quick", "own", "all"]), default="quick", show_default=True,
-    help="How much of a sample's power is measured: one redraw, or what `backprint power` does.",
+    "--power", type=click.Choice(["none", "quick", "own", "all"]), default="quick", show_default=True,
+    help="How much of a sample's power is measured: nothing, one redraw, or what `backprint power` does.",
 )  # fmt: skip
 @options
 def backward(source: Path, out: Path, **given: Any) -> None:
