@@ -319,3 +319,14 @@ def test_the_verb_has_a_row_for_what_cannot_be_read(samples: Path, tmp_path: Pat
     assert (result.exit_code, len(rows)) == (1, 2)
     assert rows[0]["error"].startswith("SampleError: ")
     assert "SampleError" in call("power", tmp_path / "absent").stdout
+
+
+def test_a_number_that_the_program_reads_stays_at_the_neutral_point() -> None:
+    def program(x: Tensor, unused: Tensor, scale: Tensor) -> Tensor:
+        return torch.stack([x * scale.item(), unused])[:1]
+
+    capture = captured(program, torch.randn(3, 4), torch.randn(3, 4), torch.tensor(2.5))
+    found = {trial.name: trial for trial in bp.power(capture, "own").trials}
+    assert found["input unused"].moved == ()
+    assert "output output" in found["input unused"].null
+    assert found["input scale"].untried == "a guard holds it"

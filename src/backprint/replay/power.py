@@ -49,7 +49,7 @@ NULL = 1e-9
 """The share of its size below which a port in float64 stands still."""
 
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
-MOST_BYTES = 2**29
+MOST_BYTES = 2**31
 """Of inputs and what is saved: above, nothing is tried at a neutral point, and a port that stands still is weak."""
 
 QUICK_SECONDS = 1.0
@@ -332,7 +332,11 @@ class Study:
         kept = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
         if kept + sum(value.nbytes for value in self.base.values.values()) > MOST_BYTES:
             return "too large"
-        values = {name: neutral(value, self.role(name), self.seed) for name, value in self.base.values.items()}
+        held = self.held()
+        values = {
+            name: widened_value(value) if name in held else neutral(value, self.role(name), self.seed)
+            for name, value in self.base.values.items()
+        }
         try:
             return Base(values, run(self.wide, values))
         except BackprintError as error:
@@ -360,6 +364,11 @@ def results(got: Replayed) -> Ports:
 def floating(value: Any) -> bool:
     """Whether a value is a tensor of real or complex numbers."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def widened_value(value: Tensor) -> Tensor:
+    """A tensor as it is, in float64."""
+    return value.double() if value.is_floating_point() else value
 
 
 def moved(first: Any, second: Any) -> float | None:
