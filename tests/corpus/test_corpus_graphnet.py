@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import pytest
 from corpora import left_behind, rows
 
 import backprint as bp
+from backprint.capture import entry
 from backprint.corpus.ledger import GOOD
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.run import WORK, Plan, log_of, run
-from backprint.corpus.verbs import settled
+from backprint.corpus.task import Task
+from backprint.corpus.verbs import backward, settled
+from backprint.graph.nouns import Pair, Ref, Step
 
 MODEL = """
 import torch
@@ -180,3 +184,24 @@ def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> N
     again = tmp_path / "again"
     run(Plan("verify", place, again, {"allow": []}), LIMITS, 1)  # which passes over what is GraphNet's
     assert {name: row["verdict"] for name, row in rows(again).items()} == {"a/one": "bitwise", r"two\nlines": "bitwise"}
+
+
+def test_what_is_not_proven_is_captured_as_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def doubled(*args: Any, **kwargs: Any) -> Any:
+        made = traced(*args, **kwargs)
+        pair = made.pairs[0]
+        last = pair.backward.results[0]
+        step = Step("spoiled", "aten.mul.Tensor", (last, 2.0))
+        spoiled = replace(
+            pair.backward, steps=(*pair.backward.steps, step), results=(Ref("spoiled"), *pair.backward.results[1:])
+        )
+        return replace(made, pairs=(Pair(pair.name, pair.forward, spoiled),))
+
+    traced = entry.by_aot
+    monkeypatch.setitem(entry.ENGINES, "aot", doubled)
+    place = graphnet(tmp_path / "sample")
+    _, options = settled("backward", {})
+    row = backward(Task("sample", str(place), kind="graphnet"), options, tmp_path / "out")
+    assert (row["verdict"], row["engine"]) == ("bitwise", "eager"), row["notes"]
+    assert any("not by aot: wrong, gradient" in note for note in row["notes"])
+    assert bp.load(tmp_path / "out").verdict["verdict"] == "bitwise"

@@ -108,10 +108,12 @@ def on_cpu(options: Options) -> bool:
 
 
 def backward(task: Task, options: Options, staging: Path) -> Row:
-    """Read a sample, capture its forward and backward, prove and save them."""
-    import backprint as bp
+    """Read a sample, capture its forward and backward, prove and save them.
+
+    Where what engine `auto` traced is not proven, what the program really ran (engine `eager`) is tried.
+    """
     from backprint.api import write_layout
-    from backprint.target import capture_target, read_target
+    from backprint.target import read_target
 
     needed = NEEDED * weight(task.path) if options["weigh"] else 0
     if 0 < task.memory < needed:
@@ -127,22 +129,34 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     mode = None if task.kind == "backprint" else options["mode"]  # a saved graph has its own
     with stage("read"), absent_files(task):
         target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
-    asks = {"requires_grad": False} if options["forward"] else {}
-    with stage("capture"):
-        made = capture_target(target, engine="aot" if fake else options["engine"], fake=fake, **asks)
-    with stage("save"):  # which proves it first
-        bp.save(made, staging, options["data"], power=options["power"])
-    with stage("verify"):
-        stored = bp.load(staging)
-        if stored.verdict is None:
-            raise SampleError(f"{staging}: was saved without a verdict")
-        row = described(made) | judged(stored.verdict)
+    made, row = proven(target, options, staging, "aot" if fake else options["engine"])
+    if row["verdict"] in ("wrong", "failed") and options["engine"] == "auto" and made.engine != "eager":
+        why = f"not by {made.engine}: {row['verdict']}, {row['detail']}"
+        made, row = proven(target, options, staging, "eager")
+        row["notes"] = [one_line(why), *row["notes"]]
     if options["layout"] == "graphnet" and row["verdict"] not in ("wrong", "failed"):
         with stage("layout"):
             source = task.path if task.kind == "graphnet" else None
             write_layout(made, staging / TREES, tree_name(task.id), source)
     asked = [[name, why] for name, why in target.asks]
     return row | {"mode": mode, "asks": asked, "notes": [*map(one_line, target.notes), *row["notes"]]}
+
+
+def proven(target: Any, options: Options, staging: Path, engine: str) -> tuple[Any, Row]:
+    """A target captured by an engine, proved and saved; the Capture, and its row."""
+    import backprint as bp
+    from backprint.target import capture_target
+
+    asks = {"requires_grad": False} if options["forward"] else {}
+    with stage("capture"):
+        made = capture_target(target, engine=engine, fake=target.fake, **asks)
+    with stage("save"):  # which proves it first
+        bp.save(made, staging, options["data"], power=options["power"], overwrite=True)
+    with stage("verify"):
+        stored = bp.load(staging)
+    if stored.verdict is None:
+        raise SampleError(f"{staging}: was saved without a verdict")
+    return made, described(made) | judged(stored.verdict)
 
 
 def tree_name(id: str) -> str:
