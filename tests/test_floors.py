@@ -28,13 +28,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "capture": (*GROUND, "graph"),
     "sample": (*GROUND, "graph"),
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes", "sample.redraws"),
-    "api": (*ROOMS, "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
+    "regions": (*GROUND, "capture.frames", "replay.compare"),
+    "api": (*ROOMS, "regions", "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
     "target": (*ROOMS, "api"),
     "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
     "report": ("errors", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),
-    "cli": (*ROOMS, "api", "target", "corpus", "report", "__init__"),
+    "cli": (*ROOMS, "regions", "api", "target", "corpus", "report", "__init__"),
     "__main__": ("cli",),
 }
 

@@ -155,6 +155,24 @@ def forward_backward_graphs(
     return make(fn, inputs, requires_grad)
 
 
+def region(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    gradients: str = "none",
+    stacks: bool = True,
+    name: str | None = None,
+) -> Any:
+    """The backward of exactly one block of an eager program, which runs as it would without: `with` or `@`.
+
+    Every backward call that reaches a node made in the block is a pass in `region.passes`: its nodes and edges, the
+    boundary around them, the Python stacks of the forward, and with `gradients="stats"` or `"values"` what flowed over
+    each edge. With a `path` each pass is written there as a folder, whole, when it ends; else passes stay in memory.
+    """
+    from backprint.regions.region import make
+
+    return make(path, gradients, stacks, name)
+
+
 def replay(
     capture: Capture,
     *args: Any,

@@ -7,8 +7,9 @@
     ├── GraphError       a graph is malformed, or text is not a graph
     │   └── RefusedError         a name, operator or construct outside the known ones
     ├── SampleError      a folder is not a whole, readable sample
-    └── ReplayError      a graph cannot run on these inputs
-        └── GuardError           these inputs break what the capture took for granted
+    ├── ReplayError      a graph cannot run on these inputs
+    │   └── GuardError           these inputs break what the capture took for granted
+    └── RegionError      a region's dump cannot be written or read
 
 A measured difference is not an error: it is a Verdict.
 """
@@ -50,3 +51,7 @@ class ReplayError(BackprintError):
 
 class GuardError(ReplayError):
     """The inputs break a guard: a value or a shape that the capture took for granted."""
+
+
+class RegionError(BackprintError):
+    """A region's dump could not be written, or a folder is no dump of one."""

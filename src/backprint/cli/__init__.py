@@ -10,7 +10,7 @@ import click
 
 from backprint.version import __version__
 
-VERBS = ("capture", "record", "verify", "power", "corpus", "show", "demo", "doctor")
+VERBS = ("capture", "record", "verify", "power", "region", "corpus", "show", "demo", "doctor")
 
 
 class Verbs(click.Group):

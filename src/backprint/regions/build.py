@@ -1,0 +1,229 @@
+"""From a followed call to a Pass: which nodes and edges are a region's, and what they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.regions import names
+from backprint.regions.follow import Call, Flow, Kept, Reached, node_of
+from backprint.regions.nouns import LEVELS, Edge, Forward, Input, Node, Pass, Root
+from backprint.regions.watch import Made
+
+
+class Build:
+    """One region's part of a call, while its Pass is put together."""
+
+    def __init__(self, core: Any, call: Call) -> None:
+        self.core, self.call = core, call
+        self.ran = [node for node in call.flows if self.is_inside(node)]
+        self.values, self.numbers = (LEVELS.index(core.level) >= level for level in (2, 1))
+        self.titles: dict[Any, str] = {}
+        self.users = core.names.here()
+
+    def is_inside(self, node: Any) -> bool:
+        """Whether a node was made in the region."""
+        return self.core in self.call.nodes[node].cores
+
+    def whole(self, index: int, error: str) -> Pass:
+        """The Pass."""
+        inside = set(self.ran)
+        given = {target for node in self.ran for target, _ in self.call.nodes[node].targets}
+        near = [
+            node
+            for node in self.call.flows
+            if node in inside or node in given or any(t in inside for t, _ in self.call.nodes[node].targets)
+        ]
+        self.title([*near, *self.unrun(near, inside)], inside)
+        edges = [edge for node in near for edge in self.edges(node, inside)]
+        inputs = [each for node in near if node in inside or node in given for each in self.inputs(node)]
+        return Pass(
+            self.core.title, index, self.call.started, self.call.seconds, self.core.level, self.roots(),
+            tuple(self.node(node, node in inside) for node in self.titles_in_order(near)),
+            tuple(edges), tuple(inputs), error,
+            tuple(f"{type(each).__name__}: {each}" for each in self.call.wrong[:3]), {"torch": torch.__version__},
+        )  # fmt: skip
+
+    def unrun(self, near: list[Any], inside: set[Any]) -> list[Any]:
+        """Nodes that were given to and did not run: where `torch.autograd.grad` ends."""
+        found: dict[Any, None] = {}
+        for node in near:
+            for target, kept in zip(self.call.nodes[node].slots, self.call.flows[node].gave, strict=False):
+                if node in inside and target is not None and kept is not None and target[0] not in self.call.flows:
+                    found[target[0]] = None
+        return list(found)
+
+    def titles_in_order(self, near: list[Any]) -> list[Any]:
+        """The nodes as they ran, then those that did not."""
+        ran = set(near)
+        return [*near, *(node for node in self.titles if node not in ran)]
+
+    # -------------------------------------------------------------- names
+
+    def title(self, near: list[Any], inside: set[Any]) -> None:
+        """A name for each node: those inside in the order in which they were made, the others in that of the pass."""
+        taken: dict[str, int] = {}
+        for node in sorted(inside, key=lambda node: made_of(self.call.nodes[node]).seq):
+            each = self.call.nodes[node]
+            name, rank = names.base(each.kind, each.made, id(self.core))
+            wanted = name if not rank else f"{name}_{rank}"
+            self.titles[node] = names.unique(wanted, taken)
+        for node in near:
+            if node not in inside:
+                self.titles[node] = names.unique(self.outside(node), taken)
+
+    def outside(self, node: Any) -> str:
+        """What to call a node that was not made in the region."""
+        if names.is_leaf(self.call.nodes[node].kind):
+            return self.leaf(node.variable) or "leaf"
+        return self.call.nodes[node].kind
+
+    def leaf(self, tensor: Tensor) -> str:
+        """What the user calls a leaf."""
+        return self.core.names.parameter(tensor) or self.users.get((id(tensor), -1), "")
+
+    def tensor(self, node: Any, place: int) -> str:
+        """The forward tensor that a node's input is the gradient of."""
+        each = self.call.nodes[node]
+        if names.is_leaf(each.kind):
+            return self.titles[node]
+        made = each.made if self.is_inside(node) else None
+        known = (made.outputs.get(place) if made is not None else None) or self.users.get((id(node), place))
+        if known:
+            return known
+        return self.titles[node] if len(names.metadata(node)) == 1 else f"{self.titles[node]}.{place}"
+
+    # -------------------------------------------------------------- parts
+
+    def node(self, node: Any, inside: bool) -> Node:
+        """One node."""
+        each = self.call.nodes[node]
+        leaf = names.is_leaf(each.kind)
+        tensors = tuple(self.tensor(node, place) for place in range(len(names.metadata(node))))
+        if not inside or each.made is None:
+            return Node(self.titles[node], each.kind, False, tensors=tensors, leaf=leaf, opaque=names.opaque(each.kind))
+        made = each.made
+        stack = made.stack if self.core.stacks else ()
+        return Node(
+            self.titles[node], each.kind, True, names.ops_of(each.kind, made), stack, made.line, tensors, leaf,
+            names.opaque(each.kind),
+        )  # fmt: skip
+
+    def edges(self, node: Any, inside: set[Any]) -> list[Edge]:
+        """What a node gave to others, where one of the two is inside."""
+        flow = self.call.flows[node]
+        found = []
+        for slot, target in enumerate(self.call.nodes[node].slots):
+            if target is None or not flow.gave or not (node in inside or target[0] in inside):
+                continue
+            kept = flow.gave[slot] if slot < len(flow.gave) else None
+            if target[0] not in self.titles or (kept is None and target[0] not in self.call.flows):
+                continue
+            name = f"{self.titles[node]}:{slot} -> {self.titles[target[0]]}:{target[1]}"
+            shape, dtype, device = self.spec(kept, *target)
+            found.append(
+                Edge(
+                    name,
+                    self.titles[node],
+                    self.titles[target[0]],
+                    slot,
+                    target[1],
+                    self.tensor(*target),
+                    shape,
+                    dtype,
+                    device,
+                    kept is not None,
+                    *self.contents(kept),
+                )
+            )
+        return found
+
+    def inputs(self, node: Any) -> list[Input]:
+        """What a node got."""
+        flow: Flow = self.call.flows[node]
+        found = []
+        for place, kept in enumerate(flow.took):
+            if kept is not None:
+                name = f"{self.titles[node]}:{place}"
+                spec = (kept.shape, kept.dtype, kept.device)
+                found.append(
+                    Input(name, self.titles[node], place, self.tensor(node, place), *spec, *self.contents(kept))
+                )
+        return found
+
+    def spec(self, kept: Kept | None, target: Any, place: int) -> tuple[tuple[int, ...], str, str]:
+        """Shape, dtype and device of what flows on an edge; of what would, where nothing does."""
+        if kept is not None:
+            return kept.shape, kept.dtype, kept.device
+        known = names.metadata(target)
+        if place >= len(known):
+            return (), "", ""
+        return (
+            tuple(size if type(size) is int else -1 for size in known[place].shape),
+            names.plain(known[place].dtype),
+            str(known[place].device),
+        )
+
+    def contents(self, kept: Kept | None) -> tuple[Any, Any]:
+        """Stats and value, as far as this region asks for them."""
+        if kept is None:
+            return None, None
+        return (kept.stats if self.numbers else None), (kept.value if self.values else None)
+
+    def roots(self) -> tuple[Root, ...]:
+        """Where the pass began."""
+        found = []
+        for index, (root, kept) in enumerate(zip(self.call.roots, self.call.root_kept, strict=False)):
+            node = node_of(root)
+            place = root.output_nr if isinstance(root, (Tensor, torch.autograd.graph.GradientEdge)) else 0
+            title = self.titles.get(node, self.call.nodes[node].kind)
+            name = (
+                self.users.get((id(node), place))
+                or self.call.titles.get(index)
+                or (f"{title} {index}" if index else title)
+            )
+            shape, dtype, device = self.spec(kept, node, place)
+            found.append(Root(name, title, shape, dtype, device, *self.contents(kept)))
+        return tuple(found)
+
+
+def made_of(each: Reached) -> Made:
+    """How a node inside was made."""
+    assert each.made is not None
+    return each.made
+
+
+# ------------------------------------------------------------------ the forward alone
+
+
+def forward_of(core: Any, nodes: dict[Any, Reached]) -> Forward:
+    """The forward of a region, from the nodes that its tensors still hold."""
+    inside = [node for node, each in nodes.items() if core in each.cores]
+    taken: dict[str, int] = {}
+    titles: dict[Any, str] = {}
+    for node in sorted(inside, key=lambda node: made_of(nodes[node]).seq):
+        name, rank = names.base(nodes[node].kind, nodes[node].made, id(core))
+        titles[node] = names.unique(name if not rank else f"{name}_{rank}", taken)
+    users = core.names.here()
+    edges = []
+    for node in list(titles):
+        for target, place in nodes[node].targets:
+            if target not in titles:
+                leaf = names.is_leaf(nodes[target].kind)
+                known = core.names.parameter(target.variable) if leaf else ""
+                known = known or users.get((id(target.variable), -1) if leaf else (id(target), place), "")
+                titles[target] = names.unique(known or ("leaf" if leaf else nodes[target].kind), taken)
+            made = nodes[target].made
+            known = made.outputs.get(place, "") if made is not None and core in nodes[target].cores else ""
+            edges.append((titles[target], titles[node], known or users.get((id(target), place), "") or titles[target]))
+    found = []
+    for node, title in titles.items():
+        each = nodes[node]
+        if core not in each.cores:
+            found.append(Node(title, each.kind, False, leaf=names.is_leaf(each.kind)))
+            continue
+        made = made_of(each)
+        found.append(Node(title, each.kind, True, names.ops_of(each.kind, made), made.stack, made.line))
+    return Forward(tuple(found), tuple(edges))

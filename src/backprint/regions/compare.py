@@ -1,0 +1,160 @@
+"""Two dumps of one region, edge by edge: where they first part, how far they are apart, what only one of them has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.regions.nouns import Edge, Input, Pass, Root, Stats
+from backprint.replay.compare import TOLERANCE, compare
+from backprint.tree import parts
+
+GOOD = ("bitwise", "close", "same")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One edge, input or root of two passes.
+
+    `verdict`: `bitwise`, `close`, `differs`; by statistics alone `same`, `close` or `differs`; `missing` where one side
+    has it not; `unproven` where nothing was kept. `error` is relative to the largest number, `most` the largest
+    difference.
+    """
+
+    index: int
+    what: str
+    name: str
+    tensor: str
+    verdict: str
+    error: float | None = None
+    most: float | None = None
+    detail: str = ""
+    line: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the two agree."""
+        return self.verdict in GOOD
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All rows, in the order of the first dump's backward."""
+
+    rows: tuple[Row, ...]
+    passes: tuple[int, int]
+
+    @property
+    def good(self) -> bool:
+        """Whether everything agrees, and there was something to compare."""
+        return bool(self.rows) and self.passes[0] == self.passes[1] and all(row.good for row in self.rows)
+
+    @property
+    def first(self) -> Row | None:
+        """Where the two first part."""
+        return next((row for row in self.rows if row.verdict not in (*GOOD, "unproven")), None)
+
+    @property
+    def worst(self) -> Row | None:
+        """The row with the largest relative error."""
+        return max((row for row in self.rows if row.error is not None), key=lambda row: row.error or 0.0, default=None)
+
+
+def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> Comparison:
+    """Passes in order, each with the one of its place."""
+    rows = [row for index, pair in enumerate(zip(left, right, strict=False)) for row in of_pass(index, *pair)]
+    return Comparison(tuple(rows), (len(left), len(right)))
+
+
+def of_pass(index: int, left: Pass, right: Pass) -> list[Row]:
+    """One pass's rows: roots, then edges, then what nodes got, each as the first has them; then what it has not."""
+    lines = {edge.name: str(line) for each in (right, left) for edge in each.edges if (line := each.where(edge))}
+    found = []
+    kinds: tuple[tuple[str, Callable[[Pass], Sequence[Any]]], ...] = (
+        ("root", lambda of: of.roots), ("edge", lambda of: of.edges), ("input", lambda of: of.inputs),
+    )  # fmt: skip
+    for what, parts_of in kinds:
+        ours, theirs = ({each.name: each for each in parts_of(of)} for of in (left, right))
+        for name in dict.fromkeys((*ours, *theirs)):
+            row = of_two(index, what, name, ours.get(name), theirs.get(name), lines.get(name, ""))
+            found.append(row)
+    return found
+
+
+def of_two(
+    index: int, what: str, name: str, left: Edge | Input | Root | None, right: Edge | Input | Root | None, line: str
+) -> Row:
+    """One row."""
+    tensor = getattr(left or right, "tensor", "")
+    if left is None or right is None:
+        side = "second" if left is None else "first"
+        return Row(index, what, name, tensor, "missing", detail=f"only the {side} has it", line=line)
+    if left.shape != right.shape:
+        said = f"shape {list(left.shape)} in the first, {list(right.shape)} in the second"
+        return Row(index, what, name, tensor, "differs", detail=said, line=line)
+    said = f"{left.dtype} in the first, {right.dtype} in the second" if left.dtype != right.dtype else ""
+    if left.gradient is not None and right.gradient is not None:
+        return Row(index, what, name, tensor, *of_values(left.gradient, right.gradient, said), line=line)
+    if left.stats is not None and right.stats is not None:
+        return Row(
+            index, what, name, tensor, *of_stats(left.stats, right.stats, left.dtype, right.dtype, said), line=line
+        )
+    if getattr(left, "flows", True) != getattr(right, "flows", True):
+        side = "first" if getattr(left, "flows", True) else "second"
+        return Row(index, what, name, tensor, "differs", detail=f"a gradient flows in the {side} alone", line=line)
+    if not getattr(left, "flows", True):
+        return Row(index, what, name, tensor, "same", detail="nothing flows", line=line)
+    return Row(
+        index, what, name, tensor, "unproven", detail='no gradients kept: gradients="stats" or "values"', line=line
+    )
+
+
+def of_values(left: Tensor, right: Tensor, said: str) -> tuple[str, float | None, float | None, str]:
+    """Verdict, relative error, largest difference, and what there is to say."""
+    if left.dtype == right.dtype:
+        port = compare("", "", right, left)
+        if port.verdict == "bitwise":
+            return "bitwise", 0.0, 0.0, ""
+    if left.layout != right.layout:
+        return "differs", None, None, f"{left.layout} in the first, {right.layout} in the second"
+    a, b = (parts(each.detach())[-1].resolve_conj().to(wide(each)) for each in (left, right))
+    if a.shape != b.shape:
+        return "differs", None, None, "its values are in other places"
+    if a.is_complex():
+        a, b = torch.view_as_real(a), torch.view_as_real(b)
+    finite = torch.isfinite(a)
+    if not torch.equal(finite, torch.isfinite(b)):
+        counts = [int((~torch.isfinite(each)).sum()) for each in (a, b)]
+        return "differs", math.inf, math.inf, f"{counts[0]} NaN or Inf in the first, {counts[1]} in the second"
+    apart = (a - b)[finite].abs()
+    most = float(apart.max()) if apart.numel() else 0.0
+    largest = float(a[finite].abs().max()) if apart.numel() else 0.0
+    error = most / max(largest, 1e-30) if most else 0.0
+    tolerance = max(TOLERANCE.get(str(each.dtype)[6:], 0.0) for each in (left, right))
+    return ("close" if error <= tolerance else "differs"), error, most, said
+
+
+def wide(tensor: Tensor) -> torch.dtype:
+    """The dtype to compare in."""
+    return torch.complex128 if tensor.is_complex() else torch.float64
+
+
+def of_stats(left: Stats, right: Stats, one: str, two: str, said: str) -> tuple[str, float | None, float | None, str]:
+    """The same from statistics: how far apart norms, means, deviations and bounds are."""
+    if (left.nan, left.inf) != (right.nan, right.inf):
+        detail = f"{left.nan} NaN, {left.inf} Inf in the first, {right.nan} and {right.inf} in the second"
+        return "differs", math.inf, None, detail
+    if left == right:
+        return "same", 0.0, None, "by statistics"
+    scale = max(abs(each) for each in (left.min or 0.0, left.max or 0.0, 1e-30))
+    pairs = ((left.min, right.min), (left.max, right.max), (left.mean, right.mean), (left.std, right.std))
+    error = max(abs((a or 0.0) - (b or 0.0)) / scale for a, b in pairs)
+    if math.isfinite(left.norm) and math.isfinite(right.norm):
+        error = max(error, abs(left.norm - right.norm) / max(abs(left.norm), 1e-30))
+    tolerance = max(TOLERANCE.get(each, 0.0) for each in (one, two))
+    return ("close" if error <= tolerance else "differs"), error, None, "; ".join(filter(None, (said, "by statistics")))

@@ -1,0 +1,236 @@
+"""What a region gives: passes, of nodes and edges, as plain values. Gradients are tensors only where they were kept."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+LEVELS = ("none", "stats", "values")
+
+
+class Line(NamedTuple):
+    """A line of a Python stack."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def code(self) -> str:
+        """The line itself, where its file can be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        code = self.code
+        return f"{os.path.basename(self.file)}:{self.line} in {self.function}" + (f": {code}" if code else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A gradient in numbers. `min`, `max`, `mean` and `std` are of what is finite, or None where nothing is."""
+
+    count: int
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+    norm: float
+    nan: int
+    inf: int
+    zeros: int
+
+    @property
+    def bad(self) -> bool:
+        """Whether it has NaN or infinite numbers."""
+        return bool(self.nan or self.inf)
+
+    def __str__(self) -> str:
+        rest = "".join(f", {n} {word}" for n, word in ((self.nan, "NaN"), (self.inf, "Inf")) if n)
+        if self.min is None:
+            return f"norm {self.norm:.4g}{rest}"
+        return (
+            f"norm {self.norm:.4g}, {self.min:.4g} to {self.max:.4g}, mean {self.mean:.4g}, std {self.std:.4g}, "
+            f"{self.zeros} of {self.count} zero{rest}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One autograd node that a pass ran. `kind` is autograd's name for it; `ops` what ran in the forward for it.
+
+    `inside` says that it was made in the region; the others are the boundary, and `leaf` those of them that accumulate
+    into a tensor. `tensors` are the forward tensors that its inputs are gradients of, in order. `opaque` says why it
+    cannot be looked into.
+    """
+
+    name: str
+    kind: str
+    inside: bool
+    ops: tuple[str, ...] = ()
+    stack: tuple[Line, ...] = ()
+    line: Line | None = None
+    tensors: tuple[str, ...] = ()
+    leaf: bool = False
+    opaque: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What one node gave another: the gradient of `tensor`, before it is added to what others gave.
+
+    It goes from output `slot` of `source` to input `place` of `target`. `shape` is empty and `dtype` "" where nothing
+    flowed, and then `flows` is False.
+    """
+
+    name: str
+    source: str
+    target: str
+    slot: int
+    place: int
+    tensor: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    flows: bool = True
+    stats: Stats | None = None
+    gradient: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a node got on one input: the sum of its edges and of what came from outside, after the user's hooks."""
+
+    name: str
+    node: str
+    place: int
+    tensor: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    stats: Stats | None = None
+    gradient: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Where a pass began: a tensor, the node that made it, and the gradient it was given."""
+
+    name: str
+    node: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    stats: Stats | None = None
+    gradient: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """Operators of the region's forward that no pass has reached, with their line, and how many times they ran."""
+
+    name: str
+    line: Line | None
+    count: int = 1
+
+    def __str__(self) -> str:
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return f"{self.name} at {self.line}{times}" if self.line else f"{self.name}{times}"
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What a block left behind at its end: its nodes, and which took the outputs of which: (maker, taker, tensor)."""
+
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One backward pass that reached a region. `time` is when it began, in seconds since 1970; `seconds` how long.
+
+    `nodes` are in the order in which they ran, `edges` and `inputs` in that of their nodes. `error` is what the
+    backward raised, if it did: what had flowed by then is here.
+    """
+
+    region: str
+    index: int
+    time: float
+    seconds: float
+    level: str
+    roots: tuple[Root, ...]
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    inputs: tuple[Input, ...]
+    error: str = ""
+    notes: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Root | None:
+        """The first root."""
+        return self.roots[0] if self.roots else None
+
+    @cached_property
+    def first_bad(self) -> Edge | None:
+        """The first edge with NaN or infinite numbers, where that was looked for."""
+        return next((edge for edge in self.edges if edge.stats is not None and edge.stats.bad), None)
+
+    @property
+    def backward(self) -> View:
+        """The backward as a graph."""
+        return View(self)
+
+    def node(self, name: str) -> Node:
+        """A node by its name."""
+        return next(node for node in self.nodes if node.name == name)
+
+    def where(self, edge: Edge) -> Line | None:
+        """The forward line that an edge's source, or else its target, comes from."""
+        ends = (self.node(edge.source), self.node(edge.target))
+        return next((node.line for node in ends if node.line is not None), None)
+
+    def __repr__(self) -> str:
+        inside = sum(node.inside for node in self.nodes)
+        return f"<pass {self.index} of {self.region}: {inside} nodes inside, {len(self.edges)} edges>"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A pass as a graph: nodes, edges, the boundary around it, the stacks and the gradients by name."""
+
+    of: Pass
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, in the order in which they ran."""
+        return self.of.nodes
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """All edges."""
+        return self.of.edges
+
+    @property
+    def boundary(self) -> tuple[Node, ...]:
+        """The nodes just outside: those that gave to the region, those that it gave to, and leaves."""
+        return tuple(node for node in self.of.nodes if not node.inside)
+
+    @property
+    def stacks(self) -> dict[str, tuple[Line, ...]]:
+        """The Python stack of each node's forward line."""
+        return {node.name: node.stack for node in self.of.nodes if node.stack}
+
+    @property
+    def gradients(self) -> dict[str, Any]:
+        """The gradient on each edge, where values were kept."""
+        return {edge.name: edge.gradient for edge in self.of.edges if edge.gradient is not None}
+
+    @property
+    def accumulated(self) -> dict[str, Any]:
+        """The gradient at each node's input, where values were kept."""
+        return {each.name: each.gradient for each in self.of.inputs if each.gradient is not None}

@@ -1,0 +1,63 @@
+"""A gradient in numbers, in few walks over it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from backprint.regions.nouns import Stats
+
+
+def stats_of(tensor: Tensor) -> Stats:
+    """The Stats of a gradient; of a sparse one, of its values; of complex numbers, of real and imaginary parts."""
+    values = tensor.detach()
+    if values.layout is not torch.strided:
+        values = values.coalesce().values()
+    if values.is_complex():
+        values = torch.view_as_real(values.resolve_conj())
+    if values.dtype in NARROW:
+        values = values.float()
+    count = values.numel()
+    if not count:
+        return Stats(0, None, None, None, None, 0.0, 0, 0, 0)
+    if values.stride() and not any(values.stride()):  # one number, expanded
+        return of_one(float(values.flatten()[0]), count)
+    low, high = (float(each) for each in torch.aminmax(values))
+    zeros = count - int(torch.count_nonzero(values))
+    norm = float(torch.linalg.vector_norm(values))
+    if math.isfinite(low) and math.isfinite(high):
+        return Stats(count, low, high, *moments(values, norm), norm, 0, 0, zeros)
+    nan = int(torch.isnan(values).sum())
+    inf = int(torch.isinf(values).sum())
+    good = values[torch.isfinite(values)]
+    if not good.numel():
+        return Stats(count, None, None, None, None, norm, nan, inf, zeros)
+    size = float(torch.linalg.vector_norm(good))
+    return Stats(count, float(good.min()), float(good.max()), *moments(good, size), norm, nan, inf, zeros)
+
+
+def moments(values: Tensor, norm: float) -> tuple[float, float]:
+    """Mean and deviation of finite numbers. `torch.std_mean` takes fifty times as long on a CPU.
+
+    Where the mean is most of what there is, the deviation is taken from it, as it would drown in rounding otherwise.
+    """
+    count = values.numel()
+    mean = float(values.sum()) / count
+    square = norm * norm / count
+    spread = square - mean * mean
+    if not math.isfinite(spread) or spread < square / 100:
+        return mean, float(torch.linalg.vector_norm(values - mean)) / math.sqrt(count)
+    return mean, math.sqrt(spread)
+
+
+NARROW = (torch.bfloat16, torch.float16, *(d for n, d in vars(torch).items() if n.startswith("float8_")))
+
+
+def of_one(value: float, count: int) -> Stats:
+    """The Stats of one number that stands `count` times."""
+    if not math.isfinite(value):
+        nan = count if math.isnan(value) else 0
+        return Stats(count, None, None, None, None, abs(value), nan, count - nan, 0)
+    return Stats(count, value, value, value, 0.0, abs(value) * math.sqrt(count), 0, 0, 0 if value else count)

@@ -1,0 +1,281 @@
+"""A pass on disk: a folder of its own, written beside its place and renamed, so that it is there whole or not at all.
+
+graph.json               everything but tensors: nodes, edges, inputs, roots, stacks, stats
+backward.dot forward.dot pictures, with .svg of each where Graphviz is installed
+stacks.txt               for each node, the Python stack of the forward line that made it
+gradients.safetensors    with gradients="values": the exact bits, by edge, input and root
+summary.md               what a person reads first
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from backprint.regions import dots
+from backprint.regions.nouns import Edge, Forward, Input, Line, Node, Op, Pass, Root, Stats
+
+FORMAT = 1
+SECONDS = 30
+"""What a picture may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """A Pass that is on disk."""
+
+    place: Path
+
+    def read(self) -> Pass:
+        """The Pass, read again."""
+        from backprint.regions.read import read_pass
+
+        return read_pass(self.place)
+
+
+# ------------------------------------------------------------------ folders
+
+
+def write_pass(found: Pass, folder: Path, head: str) -> Dumped:
+    """Write a pass into the next free folder below `folder`."""
+    tensors: dict[str, Tensor] = {}
+    content = pass_json(found, tensors)
+    texts = {
+        "graph.json": json.dumps(content, indent=1) + "\n",
+        "backward.dot": dots.backward_dot(found),
+        "forward.dot": dots.forward_dot(found),
+        "stacks.txt": stacks(found.nodes),
+        "summary.md": summary(found),
+    }
+    return Dumped(whole(folder, head, texts, tensors))
+
+
+def write_unreached(title: str, head: str, forward: Forward, ops: Sequence[Op], folder: Path) -> Path:
+    """Write the forward of a region that no pass has reached, and that it was so."""
+    content = {
+        "format": FORMAT, "region": title, "reached": False, "unreached": [op_json(op) for op in ops],
+        "nodes": [node_json(node) for node in forward.nodes], "edges": [list(edge) for edge in forward.edges],
+    }  # fmt: skip
+    lines = [f"# {title}: no backward pass has reached it", "", "Its operators, and the lines that ran them:", ""]
+    lines += [f"- `{op.name}`" + (f" at {op.line}" if op.line else "") + times(op) for op in ops] or ["(none ran)"]
+    lines += ["", "A gradient reaches an operator whose result the loss hangs on, and that ran with gradients on."]
+    texts = {
+        "graph.json": json.dumps(content, indent=1) + "\n",
+        "forward.dot": dots.unreached_dot(title, forward),
+        "stacks.txt": stacks(forward.nodes),
+        "summary.md": "\n".join(lines) + "\n",
+    }
+    return whole(folder, f"{head}_unreached", texts, {})
+
+
+def times(op: Op) -> str:
+    """How often it ran."""
+    return f", {op.count} times" if op.count > 1 else ""
+
+
+def whole(folder: Path, head: str, texts: dict[str, str], tensors: dict[str, Tensor]) -> Path:
+    """Write files into a folder of their own below `folder`, all or none."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{head}.", suffix=".part", dir=folder))
+    try:
+        for name, text in texts.items():
+            (staging / name).write_text(text, encoding="utf-8")
+        for name in ("backward.dot", "forward.dot"):
+            if name in texts and (picture := svg(texts[name])):
+                (staging / name).with_suffix(".svg").write_bytes(picture)
+        if tensors:
+            save_file(tensors, staging / "gradients.safetensors")
+            (staging / "gradients.safetensors").chmod(0o644)  # it is made for its owner alone
+        staging.chmod(0o755)
+        return settled(staging, folder, head)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+_next: dict[tuple[str, str], int] = {}
+
+
+def settled(staging: Path, folder: Path, head: str) -> Path:
+    """Rename into the next free name; another process or region may take one at the same time."""
+    key = (os.fspath(folder), head)
+    index = _next.get(key, 0)
+    while True:
+        place = folder / f"{head}_{index:04d}"
+        index += 1
+        if place.exists():
+            continue
+        try:
+            os.rename(staging, place)
+        except OSError:
+            if not place.exists():
+                raise
+            continue
+        _next[key] = index
+        return place
+
+
+@functools.lru_cache(maxsize=8)
+def svg(text: str) -> bytes:
+    """A picture of a DOT text, where Graphviz is installed; a loop's graphs are the same, and drawn once."""
+    tool = shutil.which("dot")
+    if tool is None:
+        return b""
+    try:
+        done = subprocess.run([tool, "-Tsvg"], input=text.encode(), capture_output=True, timeout=SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return b""  # the text itself is there, and can be drawn later
+    return done.stdout
+
+
+# ------------------------------------------------------------------ as JSON
+
+
+def number(value: float | None) -> Any:
+    """A number that JSON can hold."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def stats_json(stats: Stats | None) -> Any:
+    """Stats as a list, in the order of their fields."""
+    if stats is None:
+        return None
+    parts = (stats.min, stats.max, stats.mean, stats.std, stats.norm)
+    return [stats.count, *map(number, parts), stats.nan, stats.inf, stats.zeros]
+
+
+def line_json(line: Line | None) -> Any:
+    """A line as a list."""
+    return list(line) if line is not None else None
+
+
+def node_json(node: Node) -> dict[str, Any]:
+    """One node; its stack is kept once for all, see `stacks`."""
+    return {
+        "name": node.name, "kind": node.kind, "inside": node.inside, "leaf": node.leaf, "ops": list(node.ops),
+        "tensors": list(node.tensors), "line": line_json(node.line), "stack": [list(line) for line in node.stack],
+        "opaque": node.opaque,
+    }  # fmt: skip
+
+
+def op_json(op: Op) -> dict[str, Any]:
+    """One operator."""
+    return {"name": op.name, "line": line_json(op.line), "count": op.count}
+
+
+def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """A pass; its tensors go into `tensors`."""
+    seen: dict[int, dict[str, Any]] = {}
+
+    def kept(name: str, each: Edge | Input | Root) -> dict[str, Any]:
+        row = {"shape": list(each.shape), "dtype": each.dtype, "device": each.device, "stats": stats_json(each.stats)}
+        if each.gradient is not None:
+            row |= stored(name, each.gradient, tensors, seen)
+        return row
+
+    return {
+        "format": FORMAT, "region": found.region, "reached": True, "index": found.index, "time": found.time,
+        "seconds": found.seconds, "gradients": found.level, "error": found.error, "notes": list(found.notes),
+        "environment": dict(found.environment),
+        "nodes": [node_json(node) for node in found.nodes],
+        "edges": [
+            {"name": e.name, "source": e.source, "target": e.target, "slot": e.slot, "place": e.place,
+             "tensor": e.tensor, "flows": e.flows, **kept(f"edge {e.name}", e)} for e in found.edges
+        ],
+        "inputs": [
+            {"name": i.name, "node": i.node, "place": i.place, "tensor": i.tensor, **kept(f"input {i.name}", i)}
+            for i in found.inputs
+        ],
+        "roots": [{"name": r.name, "node": r.node, **kept(f"root {n}", r)} for n, r in enumerate(found.roots)],
+    }  # fmt: skip
+
+
+def stored(name: str, value: Tensor, tensors: dict[str, Tensor], seen: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """How a gradient is kept: its bits under a name, once where an edge and an input have the same."""
+    import torch
+
+    if id(value) in seen:
+        return seen[id(value)]
+    row: dict[str, Any] = {"kept": name}
+    seen[id(value)] = row
+    if type(value) is not Tensor:
+        return {"unkept": f"a {type(value).__name__}"}
+    if value.layout is not torch.strided:
+        if value.layout is not torch.sparse_coo:
+            return {"unkept": f"layout {value.layout}"}
+        tensors[f"{name} indices"] = value._indices()
+        row |= {"sparse": list(value.shape), "coalesced": value.is_coalesced()}
+        value = value._values()
+    value = value.resolve_conj().resolve_neg()
+    if value.is_complex():
+        row["complex"] = True
+        value = torch.view_as_real(value)
+    tensors[name] = value.cpu().contiguous()
+    return row
+
+
+# ------------------------------------------------------------------ for a person
+
+
+def stacks(nodes: Sequence[Node]) -> str:
+    """Each node's stack."""
+    parts = []
+    for node in nodes:
+        if node.stack:
+            lines = "".join(f"  {line}\n" for line in node.stack)
+            parts.append(f"{node.name} ({node.kind}{': ' + ', '.join(node.ops) if node.ops else ''})\n{lines}")
+    return "\n".join(parts)
+
+
+def cell(text: str) -> str:
+    """A text that fits in a Markdown table."""
+    return text.replace("|", "\\|")
+
+
+def rows(head: str, lines: list[str]) -> list[str]:
+    """A Markdown table."""
+    return [head, "|" + "---|" * (head.count("|") - 1), *lines, ""]
+
+
+def summary(found: Pass) -> str:
+    """What flowed, and where from."""
+    inside = [node for node in found.nodes if node.inside]
+    lines = [
+        f"# {found.region}: pass {found.index}", "",
+        f"{len(inside)} nodes inside, {len(found.nodes) - len(inside)} on the boundary, {len(found.edges)} edges; "
+        f"{found.seconds * 1000:.1f} ms. Began at {', '.join(root.name for root in found.roots)}.", "",
+    ]  # fmt: skip
+    if found.error:
+        lines += [f"**The backward raised**: {found.error}. What had flowed by then is here.", ""]
+    lines += [f"Not kept: {note}" for note in found.notes]
+    if found.first_bad is not None:
+        where = found.where(found.first_bad)
+        lines += [f"**First NaN or Inf**: edge `{found.first_bad.name}`, the gradient of `{found.first_bad.tensor}`, "
+                  f"of {where or 'a node outside'} ({found.first_bad.stats}).", ""]  # fmt: skip
+    elif found.level != "none":
+        lines += ["No NaN and no Inf on any edge.", ""]
+    lines += ["## Edges, in the order of the backward", ""]
+    numbers: Callable[[Any], str] = lambda each: f" {each.stats} |" if found.level != "none" else ""  # noqa: E731
+    head = "| edge | gradient of | shape | dtype |" + (" numbers |" if found.level != "none" else "")
+    lines += rows(head, [
+        f"| `{cell(e.name)}` | `{cell(e.tensor)}` | {list(e.shape)} | {e.dtype if e.flows else 'nothing flows'} |"
+        + numbers(e) for e in found.edges
+    ])  # fmt: skip
+    lines += ["## Nodes", ""]
+    lines += rows("| node | autograd | operators | forward line |", [
+        f"| `{cell(n.name)}` | {n.kind} | {cell(', '.join(n.ops) or n.opaque)} | "
+        f"{cell(str(n.line)) if n.line else 'leaf' if n.leaf else 'outside'} |" for n in found.nodes
+    ])  # fmt: skip
+    return "\n".join(lines)

@@ -1,0 +1,259 @@
+"""Dumps: whole or not there, readable, read again to the bit, compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from programs import PROGRAMS
+
+import backprint as bp
+from backprint.cli import main
+from backprint.regions import write
+from backprint.regions.compare import compare_passes
+from backprint.regions.read import read_passes
+
+
+def dumped(place: Path, program: str = "attention", gradients: str = "values", **options: Any) -> Any:
+    torch.manual_seed(1)
+    region = bp.region(place, gradients=gradients, **options)
+    loss, _ = PROGRAMS[program](region)
+    loss.backward()
+    return region
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_dump_is_read_again_as_it_was(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    held = bp.region(gradients="values")
+    loss, _ = PROGRAMS[name](held)
+    loss.backward()
+    (kept,) = held.passes
+    (found,) = dumped(tmp_path / "dump", name).passes
+    assert read_passes(tmp_path / "dump")[0].nodes == found.nodes
+    assert [replace(node, stack=()) for node in found.nodes] == [replace(node, stack=()) for node in kept.nodes]
+    assert [node.stack[-1:] for node in found.nodes] == [node.stack[-1:] for node in kept.nodes]
+    assert [edge.name for edge in found.edges] == [edge.name for edge in kept.edges]
+    assert [(each.stats, each.shape) for each in found.inputs] == [(each.stats, each.shape) for each in kept.inputs]
+    compared = compare_passes([kept], [found])
+    assert compared.good
+    assert {row.verdict for row in compared.rows} <= {"bitwise", "same"}
+
+
+def test_the_files_of_a_pass(tmp_path: Path) -> None:
+    region = dumped(tmp_path / "dump", "seed", name="block3")
+    (place,) = (tmp_path / "dump").iterdir()
+    assert place.name == "block3_0000"
+    files = {"graph.json", "forward.dot", "backward.dot", "stacks.txt", "gradients.safetensors", "summary.md"}
+    assert files <= {each.name for each in place.iterdir()}
+    assert '"mul" -> "SubBackward0"' in (place / "backward.dot").read_text()
+    assert '"SubBackward0" -> "mul" [label="z1"]' in (place / "forward.dot").read_text()
+    assert "z3 = z1 * z2" in (place / "stacks.txt").read_text()
+    summary = (place / "summary.md").read_text()
+    assert "3 nodes inside, 3 on the boundary, 6 edges" in summary
+    assert "z3 = z1 * z2" in summary
+    assert "tensor(" not in (place / "graph.json").read_text()
+    assert repr(region) == "<region block3: finished, 1 passes>"
+
+
+def test_without_values_no_tensor_is_written_and_without_stats_no_number(tmp_path: Path) -> None:
+    (stats,) = dumped(tmp_path / "stats", gradients="stats").passes
+    (none,) = dumped(tmp_path / "none", gradients="none", stacks=False).passes
+    assert not list(tmp_path.glob("*/*/gradients.safetensors"))
+    assert all(edge.stats is not None and edge.gradient is None for edge in stats.edges)
+    assert all(edge.stats is None for edge in none.edges)
+    assert all(node.stack == () and node.line is not None for node in none.nodes if node.inside)
+    assert [edge.name for edge in none.edges] == [edge.name for edge in stats.edges]
+
+
+def test_regions_of_one_folder_number_on(tmp_path: Path) -> None:
+    for _ in range(3):
+        dumped(tmp_path, "seed")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["pass_0000", "pass_0001", "pass_0002"]
+    write._next.clear()  # as another process has it
+    dumped(tmp_path, "seed")
+    assert len(read_passes(tmp_path)) == 4
+
+
+def test_a_region_that_no_loss_reaches_leaves_its_forward(tmp_path: Path) -> None:
+    x = torch.randn(3, requires_grad=True)
+    with bp.region(tmp_path / "dump") as region:
+        y = x.sin()
+        z = y * 2
+    assert [op.name for op in region.unreached] == ["aten.sin.default", "aten.mul.Tensor"]
+    del y, z
+    (place,) = (tmp_path / "dump").iterdir()
+    assert place.name == "pass_unreached_0000"
+    assert "no backward pass has reached it" in (place / "summary.md").read_text()
+    assert "z = y * 2" in (place / "summary.md").read_text()
+    assert '"sin" -> "mul" [label="y"]' in (place / "forward.dot").read_text()
+    with pytest.raises(bp.RegionError, match="no backward pass has reached this region"):
+        read_passes(tmp_path / "dump")
+
+
+def test_a_region_without_gradients_at_all_says_so(tmp_path: Path) -> None:
+    with bp.region(tmp_path / "dump"):
+        torch.ones(3).exp()
+    (place,) = (tmp_path / "dump").iterdir()
+    assert "aten.exp.default" in (place / "summary.md").read_text()
+
+
+def test_a_folder_deleted_half_way_is_made_again(tmp_path: Path) -> None:
+    x = torch.randn(3, requires_grad=True)
+    with bp.region(tmp_path / "dump", gradients="values") as region:
+        y = x.sin()
+    shutil.rmtree(tmp_path / "dump")
+    y.sum().backward()
+    assert torch.equal(x.grad, x.detach().cos())
+    assert region.passes[0].edges[-1].gradient.equal(x.grad)
+
+
+def test_a_dump_that_cannot_be_written_leaves_the_step_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(3, requires_grad=True)
+    with bp.region(tmp_path / "dump", gradients="values") as region:
+        y = x.sin()
+    shutil.rmtree(tmp_path / "dump")
+    (tmp_path / "dump").write_text("in the way")
+    with pytest.warns(RuntimeWarning, match=r"pass 0 of region could not be written .* region\.save\(path\)"):
+        y.sum().backward()
+    assert torch.equal(x.grad, x.detach().cos())
+    assert "kept in memory" in region.errors[0]
+    assert region.passes[0].edges[-1].gradient.equal(x.grad)
+    (place,) = region.save(tmp_path / "elsewhere")
+    assert read_passes(place)[0].edges[-1].gradient.equal(x.grad)
+    assert region.save(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.parametrize("broken", ["save", "rename"])
+def test_a_pass_is_there_whole_or_not_at_all(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        if broken == "save":
+            patched.setattr("safetensors.torch.save_file", fails)
+        else:
+            patched.setattr("os.rename", fails)
+        with pytest.warns(RuntimeWarning, match="the disk is full"):
+            region = dumped(tmp_path / "dump", "seed")
+    assert list((tmp_path / "dump").iterdir()) == []
+    assert len(region.passes[0].edges) == 6
+
+
+def spoiled(change: Callable[[dict[str, Any]], Any], place: Path) -> None:
+    content = json.loads((place / "graph.json").read_text())
+    change(content)
+    (place / "graph.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda c: c.update(format=9), "has format 9, and this Backprint reads 1"),
+        (lambda c: c.pop("edges"), "malformed: KeyError"),
+        (lambda c: c["edges"][0].update(kept="nothing"), "malformed: KeyError"),
+        (lambda c: c.update(nodes=[[]]), "malformed: TypeError"),
+        (lambda c: c.update(gradients="all"), "malformed: ValueError"),
+        (lambda c: c.pop("region"), "is no region's graph.json"),
+    ],
+)
+def test_a_spoiled_dump_is_refused_by_name(change: Any, said: str, tmp_path: Path) -> None:
+    dumped(tmp_path, "seed")
+    spoiled(change, tmp_path / "pass_0000")
+    with pytest.raises(bp.RegionError, match=said):
+        read_passes(tmp_path)
+    (tmp_path / "pass_0000/graph.json").write_text("{")
+    with pytest.raises(bp.RegionError, match="cannot be read"):
+        read_passes(tmp_path)
+
+
+def test_spoiled_tensors_are_refused_by_name(tmp_path: Path) -> None:
+    dumped(tmp_path, "seed")
+    (tmp_path / "pass_0000/gradients.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(bp.RegionError, match=r"gradients\.safetensors: cannot be read"):
+        read_passes(tmp_path)
+    with pytest.raises(bp.RegionError, match="no such folder"):
+        read_passes(tmp_path / "nothing")
+
+
+# ------------------------------------------------------------------ compare
+
+
+def changed(place: Path, scale: float, dtype: torch.dtype = torch.float32, more: bool = False, **options: Any) -> None:
+    torch.manual_seed(2)
+    x = torch.randn(6, dtype=torch.float64).to(dtype).requires_grad_()
+    with bp.region(place, **{"gradients": "values", **options}):
+        a = x.sin()
+        b = a * scale
+        c = b.cos() if more else b
+        d = c.exp()
+    d.sum().backward()
+
+
+def compared(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["region", "compare", *map(str, arguments)])
+    return done.exit_code, done.output
+
+
+def test_two_runs_are_the_same(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        changed(tmp_path / name, 2.0)
+    code, said = compared(tmp_path / "a", tmp_path / "b")
+    assert (code, said) == (0, "9 bitwise\n")
+
+
+def test_a_change_is_found_where_it_begins(tmp_path: Path) -> None:
+    changed(tmp_path / "a", 2.0)
+    changed(tmp_path / "b", 2.001)
+    code, said = compared(tmp_path / "a", tmp_path / "b")
+    assert code == 1
+    assert "first divergence: pass 0, edge exp:0 -> mul:0, forward test_dumps.py:" in said
+    assert "largest error" in said
+    code, text = compared(tmp_path / "a", tmp_path / "b", "--json")
+    row = json.loads(text)
+    assert (code, row["good"], row["first"]["name"], row["first"]["tensor"]) == (1, False, "exp:0 -> mul:0", "b")
+    assert row["worst"]["error"] > 1e-4
+
+
+def test_precisions_are_compared_with_the_wider_tolerance(tmp_path: Path) -> None:
+    changed(tmp_path / "a", 2.0)
+    changed(tmp_path / "b", 2.0, torch.bfloat16)
+    code, said = compared(tmp_path / "a", tmp_path / "b")
+    assert code == 0, said
+    assert "float32 in the first, bfloat16 in the second" in said
+
+
+def test_missing_edges_are_named(tmp_path: Path) -> None:
+    changed(tmp_path / "a", 2.0)
+    changed(tmp_path / "b", 2.0, more=True)
+    code, said = compared(tmp_path / "a", tmp_path / "b")
+    assert code == 1
+    assert "only the second has it" in said
+    assert "only the first has it" in said
+
+
+def test_statistics_are_compared_where_values_are_not_there(tmp_path: Path) -> None:
+    changed(tmp_path / "a", 2.0, gradients="stats")
+    changed(tmp_path / "b", 2.0)
+    changed(tmp_path / "c", 3.0, gradients="stats")
+    changed(tmp_path / "d", 2.0, gradients="none")
+    assert compared(tmp_path / "a", tmp_path / "b") == (0, "9 same\n")
+    assert compared(tmp_path / "a", tmp_path / "c")[0] == 1
+    code, said = compared(tmp_path / "a", tmp_path / "d")
+    assert (code, "no gradients kept" in said) == (1, True)
+
+
+def test_show_prints_the_summary(tmp_path: Path) -> None:
+    changed(tmp_path / "a", 2.0)
+    done = CliRunner().invoke(main, ["region", "show", str(tmp_path / "a")])
+    assert done.exit_code == 0
+    assert "3 nodes inside" in done.output
