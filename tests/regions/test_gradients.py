@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from programs import PROGRAMS, Twice
+from blocks import PROGRAMS, Twice
 from torch import Tensor, nn
 
 import backprint as bp
@@ -81,7 +81,7 @@ def test_the_seed_program_has_six_edges_with_the_users_names() -> None:
     view = found.backward
     assert [node.kind for node in view.boundary] == ["AddBackward0", "AddBackward0", "SubBackward0"]
     assert set(view.gradients) == {edge.name for edge in found.edges}
-    assert all("programs.py" in stack[-1].file for stack in view.stacks.values())
+    assert all("blocks.py" in stack[-1].file for stack in view.stacks.values())
     assert view.stacks["mul"][-1].code == "z3 = z1 * z2"
 
 
