@@ -320,3 +320,33 @@ def test_a_region_left_open_at_exit_says_so_and_keeps_its_dump(tmp_path: Path) -
     assert done.stderr.count("was left open at exit: use `with bp.region(...):`") == 2
     assert [each.name for each in (tmp_path / "dump").iterdir()] == ["pass_0000"]
     assert "aten.sin.default" in (tmp_path / "other/pass_unreached_0000/summary.md").read_text()
+
+
+def test_a_variable_that_answers_with_an_error_is_left_alone() -> None:
+    class Proxy:
+        @property
+        def __class__(self) -> Any:  # type: ignore[override]  # as lazy objects have it
+            raise RuntimeError("not now")
+
+    proxy, x = Proxy(), torch.randn(4, requires_grad=True)
+    with bp.region() as region:
+        y = x.sin()
+    y.sum().backward()
+    assert len(region.passes) == 1
+    assert type(proxy) is Proxy
+
+
+@pytest.mark.parametrize("broken", ["Call.hook", "walk"])
+def test_what_goes_wrong_in_ours_is_said_and_the_backward_is_whole(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    x = torch.randn(4, requires_grad=True)
+    with bp.region(gradients="values"):
+        y = x.sin()
+    monkeypatch.setattr(f"backprint.regions.follow.{broken}", fails)
+    with pytest.warns(RuntimeWarning, match="RuntimeError: ours"):
+        y.sum().backward()
+    assert torch.equal(x.grad, x.detach().cos())

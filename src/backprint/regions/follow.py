@@ -14,6 +14,7 @@ import functools
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -275,9 +276,9 @@ def follow(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) ->
     try:
         with watch.aside():
             call = Call(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
-    except Exception as error:  # ours: the backward is the user's
-        for core in watch.here.open:
-            core.failed(error)  # type: ignore[attr-defined]
+    except Exception as error:  # ours: the backward is the user's, and is told that regions do not see it
+        said = f"backprint: regions do not see this backward: {type(error).__name__}: {error}"
+        warnings.warn(said, RuntimeWarning, stacklevel=4)
         return engine(roots, *args, **kwargs)
     if not call.cores:
         with watch.without_mode():
@@ -289,7 +290,8 @@ def follow(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) ->
         _open.append(call)
     said = ""
     try:
-        call.hook()
+        with call.quietly():
+            call.hook()
         with watch.without_mode(), watch.making(call.create_graph):
             return engine(roots, *args, **kwargs)
     except BaseException as raised:

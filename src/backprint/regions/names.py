@@ -127,9 +127,9 @@ class Names:
         """Take names from variables; gives the tensors among them that ask for gradients."""
         found: dict[str, Tensor] = {}
         for name, value in leaves(variables):
-            if isinstance(value, nn.Module):
+            if issubclass(type(value), nn.Module):
                 self.module(name, value)
-            elif isinstance(value, Tensor) and value.requires_grad and name not in found:
+            elif value.requires_grad and name not in found:
                 found[name] = value
         return found
 
@@ -189,18 +189,19 @@ def leaves(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def inner(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     """One variable's."""
-    if isinstance(value, (Tensor, nn.Module)):
+    kind = type(value)  # and not isinstance, which asks the value itself: a proxy may answer with an error
+    if issubclass(kind, (Tensor, nn.Module)):
         yield name, value
-    elif depth < 2 and isinstance(value, (list, tuple)) and len(value) <= MOST:
+    elif depth < 2 and kind in (list, tuple) and len(value) <= MOST:
         for index, item in enumerate(value):
             yield from inner(f"{name}.{index}", item, depth + 1)
-    elif depth < 2 and type(value) is dict and len(value) <= MOST:
+    elif depth < 2 and kind is dict and len(value) <= MOST:
         for key, item in list(value.items()):
             if isinstance(key, (str, int)):
                 yield from inner(f"{name}.{key}", item, depth + 1)
-    elif name == "self" and hasattr(value, "__dict__"):
+    elif name == "self" and "__dict__" in dir(kind):
         for key, item in list(vars(value).items()):
-            if isinstance(item, nn.Module):
+            if issubclass(type(item), nn.Module):
                 yield key, item
 
 

@@ -230,8 +230,8 @@ class Region:
                 left["result"] = result = function(*args, **kwargs)
             return result
 
-        inside.region = self  # type: ignore[attr-defined]
-        return inside  # type: ignore[return-value]
+        inside.region = self  # type: ignore[attr-defined]  # so that what is decorated leads to its passes
+        return inside  # type: ignore[return-value]  # functools.wraps gives it the same signature
 
     def _begin(self, frame: FrameType | None, given: dict[str, Any]) -> None:
         if self._state == "finished":

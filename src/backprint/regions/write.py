@@ -16,7 +16,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -267,11 +267,10 @@ def summary(found: Pass) -> str:
     elif found.level != "none":
         lines += ["No NaN and no Inf on any edge.", ""]
     lines += ["## Edges, in the order of the backward", ""]
-    numbers: Callable[[Any], str] = lambda each: f" {each.stats} |" if found.level != "none" else ""  # noqa: E731
     head = "| edge | gradient of | shape | dtype |" + (" numbers |" if found.level != "none" else "")
     lines += rows(head, [
         f"| `{cell(e.name)}` | `{cell(e.tensor)}` | {list(e.shape)} | {e.dtype if e.flows else 'nothing flows'} |"
-        + numbers(e) for e in found.edges
+        + (f" {e.stats} |" if found.level != "none" else "") for e in found.edges
     ])  # fmt: skip
     lines += ["## Nodes", ""]
     lines += rows("| node | autograd | operators | forward line |", [
