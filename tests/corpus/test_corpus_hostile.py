@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from corpora import SMALL, corpus, left_behind, rows, worked
+from corpora import SMALL, at_work, corpus, left_behind, plan, rows, worked
 from hostile import DEEDS, PRINTED
 
 from backprint.corpus import worker
-from backprint.corpus.run import WORK, log_of
+from backprint.corpus.pool import Stage
+from backprint.corpus.run import WORK, log_of, run
 
 FATES = {
     "hang": ("failed", "timeout", "still at work after 3 s"),
@@ -124,3 +125,16 @@ def test_what_runs_out_of_memory_beside_others_may_have_all_of_it_alone(tmp_path
     }
     assert found["some_memory"]["peak_bytes"] > limits.memory
     assert "2.00 are allowed" in found["exhaust"]["detail"]
+
+
+def test_what_waits_to_be_alone_is_not_said_to_be_at_work(tmp_path: Path) -> None:
+    seen = []
+
+    def watcher(event: object) -> None:
+        if isinstance(event, Stage):
+            seen.append((event.id, at_work(tmp_path / "out")))
+
+    source = corpus(tmp_path / "samples", ["allocate", "exhaust"])
+    run(plan(source, tmp_path / "out", "act"), replace(SMALL, shares=8, timeout=20.0), 2, watcher=watcher)
+    assert len(seen) == 4  # each beside the other, then each alone
+    assert dict(seen) == {"allocate": {"allocate"}, "exhaust": {"exhaust"}}

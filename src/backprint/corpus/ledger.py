@@ -166,6 +166,10 @@ class Ledger:
         query = "update samples set state = 'running', attempts = attempts + 1, started = ? where id = ?"
         self.connection.execute(query, (time.time(), id))
 
+    def put_off(self, id: str) -> None:
+        """A sample that a worker has had waits for another try."""
+        self.connection.execute("update samples set state = 'todo' where id = ?", (id,))
+
     def again(self, words: Collection[str]) -> list[dict[str, Any]]:
         """Samples that are done, and have one of these verdicts or causes, are to do again; gives their old rows."""
         chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"

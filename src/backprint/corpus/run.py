@@ -304,16 +304,21 @@ class Run:
         event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
         if event.again and task.id not in self.lost:
             self.lost.add(task.id)
-            (self.alone if event.alone else self.retries).append((task, options))
+            self.put_off(task, options, self.alone if event.alone else self.retries)
         elif self.cramped(event):
             self.grown.add(task.id)
-            self.alone.append((task, options))
+            self.put_off(task, options, self.alone)
         elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
             self.first[task.id] = event
-            self.retries.append((task, self.instead[event.row["cause"]]))
+            self.put_off(task, self.instead[event.row["cause"]], self.retries)
         else:
             self.write(self.judged(event))
         self.executor.done(event)
+
+    def put_off(self, task: Task, options: Mapping[str, Any], queue: deque[tuple[Task, Mapping[str, Any]]]) -> None:
+        """Have a sample tried once more, when its turn comes."""
+        self.ledger.put_off(task.id)
+        queue.append((task, options))
 
     def cramped(self, event: Outcome) -> bool:
         """Whether a sample had too little memory, and would have more alone."""
