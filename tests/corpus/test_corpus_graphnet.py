@@ -151,6 +151,20 @@ def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_what_is_too_slow_is_captured_without_values(tmp_path: Path) -> None:
+    lines = ["slow = torch.ones(4000, 4000)", *["slow = torch.matmul(slow, slow)"] * 60, "l_x_ = l_x_ + slow[0, 0]"]
+    graphnet(tmp_path / "samples/slow", within="\n        ".join(lines))
+    verb, options = settled("backward", {})
+    run(Plan(verb, tmp_path / "samples", tmp_path / "out", options), Limits(timeout=8.0, memory=4 * GIB), 1)
+    row = rows(tmp_path / "out")["slow"]
+    assert (row["verdict"], row["cause"], row["attempts"]) == ("unproven", "timeout", 2)
+    assert row["detail"] == "still at work after 8 s (--timeout)"
+    [pair] = bp.load(tmp_path / "out/slow").pairs
+    assert sum("mm" in step.target for step in pair.forward.steps) >= 60
+    assert pair.backward is not None
+
+
+@pytest.mark.slow
 def test_each_is_there_once_and_nothing_is_left_behind(out: Path) -> None:
     assert set(rows(out)) == {name.replace("\n", r"\n") for name in (*HOSTILE, *BROKEN)}
     assert left_behind(out) == []

@@ -212,8 +212,11 @@ CAPTURING: Options = {
     "weigh": True, "layout": "backprint", "power": "quick",
 }  # fmt: skip
 
-INSTEAD: Mapping[str, Options] = {"out of memory": {"fake": True, "weigh": False}, "too large": {"weigh": False}}
-"""What has too little memory to be run is captured without values; where that cannot be, it is tried all the same."""
+FAKE: Options = {"fake": True, "weigh": False}
+
+INSTEAD: Mapping[str, Options] = {"out of memory": FAKE, "timeout": FAKE, "too large": {"weigh": False}}
+"""What this machine has too little memory or time to run is captured without values; where that cannot be, it is tried
+all the same."""
 
 VERBS: Mapping[str, Verb] = {
     "backward": Verb(backward, warm, CAPTURING, INSTEAD),
