@@ -148,6 +148,7 @@ def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> No
     assert found["a_large"]["peak_bytes"] > limits.memory
     assert found["a_large"]["started"] > max(found[name]["finished"] for name in ("b_small", "c_small", "d_larger"))
     assert (found["d_larger"]["cause"], found["a_large"]["cause"]) == ("too large", "")
+    assert found["d_larger"]["detail"] == "10.0 GiB by its metadata, 3.1 are allowed (--memory)"
 
 
 @pytest.mark.slow

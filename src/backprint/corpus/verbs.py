@@ -117,9 +117,10 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
 
     needed = NEEDED * weight(task.path) if options["weigh"] else 0
     if 0 < task.memory < needed:
-        large = f"{needed / 2**30:.1f} GiB by its metadata, {task.memory / 2**30:.1f} are allowed (--memory)"
-        if needed <= task.most:
-            return failure("too large", large, current())  # beside others: alone it has room
+        allowed = max(task.memory, task.most)
+        large = f"{needed / 2**30:.1f} GiB by its metadata, {allowed / 2**30:.1f} are allowed (--memory)"
+        if needed <= allowed:  # which it has alone
+            return failure("too large", large, current())
         try:
             row = backward(task, {**options, "weigh": False, "fake": True}, staging)
         except BackprintError as error:
