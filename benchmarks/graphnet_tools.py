@@ -70,7 +70,7 @@ def main() -> None:
     jobs = [(graph, tool) for graph in graphs for tool in tools]
     with ThreadPoolExecutor(options.jobs) as pool:
         outcomes = []
-        for outcome in pool.map(lambda job: judged(*job, options), jobs):
+        for outcome in pool.map(lambda job: judged(job[0], job[1], options), jobs):
             outcomes.append(outcome)
             print(row(outcome), flush=True)
     if options.out:
@@ -97,7 +97,7 @@ def judged(graph: Path, tool: str, options: argparse.Namespace) -> Outcome:
         command = [sys.executable, "-m", *arguments(tool, copy, Path(work), options.device)]
         try:
             done = subprocess.run(
-                command, env=environment(options.graphnet, work), cwd=work, text=True, errors="replace",
+                command, env=environment(options, work), cwd=work, text=True, errors="replace",
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=options.timeout, check=False,
             )  # fmt: skip
             code, log = done.returncode, done.stdout
@@ -120,10 +120,12 @@ def arguments(tool: str, graph: Path, work: Path, device: str) -> list[str]:
     return [*run, "--device", device, "--warmup", "1", "--trials", "2"]
 
 
-def environment(graphnet: Path, work: str) -> dict[str, str]:
-    """Their checkout in front; and no failure because the clock of a shared machine is unsteady."""
-    paths = [str(graphnet.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
+def environment(options: argparse.Namespace, work: str) -> dict[str, str]:
+    """Their checkout in front; a share of the cores, as threads of several processes wait for each other by spinning;
+    and no failure because the clock of a shared machine is unsteady."""
+    paths = [str(options.graphnet.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
     asked = {"GRAPH_NET_FLUCTUATION_DETECT_THRESHOLD": "1e9", "GRAPH_NET_EXTRACT_WORKSPACE": work}
+    asked["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // options.jobs))
     return {**os.environ, **asked, "PYTHONPATH": os.pathsep.join(paths)}
 
 
