@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -103,18 +104,23 @@ def written(out: Path) -> dict[str, bytes]:
 
 def test_a_node_is_killed_and_the_result_is_the_pools(cluster: Any, source: Path, tmp_path: Path) -> None:
     plan = Plan(VERB, source, tmp_path / "ray", {"seconds": 0.5})
-    done: list[str] = []
+    done: list[Any] = []
     killed: list[Any] = []
+    ended = threading.Event()
 
-    def kill_one(event: Any) -> None:
-        done.extend([event.row["id"]] if isinstance(event, Written) else [])
-        if len(done) > 3 and not killed:
-            killed.extend(node for node in cluster.worker_nodes if just_begun(raylet_of(node)))
-            if killed:
-                raylet = raylet_of(killed[0])
-                processes.kill([raylet, *processes.descendants(raylet)])
+    def kill_one() -> None:
+        while not killed and not ended.wait(0.01):
+            killed.extend(node for node in cluster.worker_nodes if len(done) > 3 and just_begun(raylet_of(node)))
+        for node in killed[:1]:
+            processes.kill([raylet_of(node), *processes.descendants(raylet_of(node))])
 
-    found = on_cluster(cluster, plan, kill_one)
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    try:
+        found = on_cluster(cluster, plan, lambda event: done.extend([event] if isinstance(event, Written) else []))
+    finally:
+        ended.set()
+        killer.join()
     cluster.remove_node(killed[0], allow_graceful=False)
     cluster.add_node(**cluster.template)
     run(Plan(VERB, source, tmp_path / "pool", {"seconds": 0.0}), SMALL, 2)

@@ -250,6 +250,7 @@ class Run:
         self.upcoming: Task | None = None
         self.active: dict[str, Mapping[str, Any]] = {}
         self.began: dict[str, float] = {}
+        self.spent: dict[str, float] = {}
         self.retries: deque[tuple[Task, Mapping[str, Any]]] = deque()
         self.alone: deque[tuple[Task, Mapping[str, Any]]] = deque()
         self.lost: set[str] = set()
@@ -302,23 +303,25 @@ class Run:
         task = event.task
         options = self.active.pop(task.id)
         event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
+        event.row["seconds"] += self.spent.pop(task.id, 0.0)
         if event.again and task.id not in self.lost:
             self.lost.add(task.id)
-            self.put_off(task, options, self.alone if event.alone else self.retries)
+            self.put_off(event, options, self.alone if event.alone else self.retries)
         elif self.cramped(event):
             self.grown.add(task.id)
-            self.put_off(task, options, self.alone)
+            self.put_off(event, options, self.alone)
         elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
             self.first[task.id] = event
-            self.put_off(task, self.instead[event.row["cause"]], self.retries)
+            self.put_off(event, self.instead[event.row["cause"]], self.retries)
         else:
             self.write(self.judged(event))
         self.executor.done(event)
 
-    def put_off(self, task: Task, options: Mapping[str, Any], queue: deque[tuple[Task, Mapping[str, Any]]]) -> None:
-        """Have a sample tried once more, when its turn comes."""
-        self.ledger.put_off(task.id)
-        queue.append((task, options))
+    def put_off(self, event: Outcome, options: Mapping[str, Any], queue: deque[tuple[Task, Mapping[str, Any]]]) -> None:
+        """Have a sample tried once more, when its turn comes; all its tries are its time."""
+        self.ledger.put_off(event.task.id)
+        self.spent[event.task.id] = event.row["seconds"]
+        queue.append((event.task, options))
 
     def cramped(self, event: Outcome) -> bool:
         """Whether a sample had too little memory, and would have more alone."""
@@ -331,7 +334,7 @@ class Run:
         if first is None:
             return event
         if event.row["verdict"] == "failed":
-            return replace(event, row=first.row, log=first.log, place=None)
+            return replace(event, row=first.row | {"seconds": event.row["seconds"]}, log=first.log, place=None)
         if event.row["verdict"] == "unproven":
             return replace(event, row=event.row | {"cause": first.row["cause"], "detail": first.row["detail"]})
         return event
