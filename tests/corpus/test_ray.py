@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import signal
@@ -134,6 +135,15 @@ def test_a_node_is_killed_and_the_result_is_the_pools(cluster: Any, source: Path
     assert {row["versions"]["node"] for row in found.values()} == {os.uname().nodename}
     assert left_behind(tmp_path / "ray") == []
     assert {place.name for place in (tmp_path / "ray" / WORK).iterdir()} == {"lock", "logs"}
+
+
+def test_ray_leaves_print_as_it_was(cluster: Any) -> None:
+    before = builtins.print
+    connected(cluster.address)
+    from ray.experimental import tqdm_ray
+
+    tqdm_ray.instance()
+    assert builtins.print is before
 
 
 def raylet_of(node: Any) -> int:

@@ -50,6 +50,7 @@ MISSING = "missing"
 def connected(address: str | None) -> Any:
     """Ray, connected to a cluster: at an address, `local` for one of this machine alone, else the one that is near."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # `print` stays Python's own
     try:
         import ray
     except ImportError as error:
