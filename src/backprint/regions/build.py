@@ -122,22 +122,8 @@ class Build:
             if target[0] not in self.titles or (kept is None and target[0] not in self.call.flows):
                 continue
             name = f"{self.titles[node]}:{slot} -> {self.titles[target[0]]}:{target[1]}"
-            shape, dtype, device = self.spec(kept, *target)
-            found.append(
-                Edge(
-                    name,
-                    self.titles[node],
-                    self.titles[target[0]],
-                    slot,
-                    target[1],
-                    self.tensor(*target),
-                    shape,
-                    dtype,
-                    device,
-                    kept is not None,
-                    *self.contents(kept),
-                )
-            )
+            ends = (self.titles[node], self.titles[target[0]], slot, target[1], self.tensor(*target))
+            found.append(Edge(name, *ends, kept is not None, **self.flowed(kept, *target)))
         return found
 
     def inputs(self, node: Any) -> list[Input]:
@@ -147,30 +133,20 @@ class Build:
         for place, kept in enumerate(flow.took):
             if kept is not None:
                 name = f"{self.titles[node]}:{place}"
-                spec = (kept.shape, kept.dtype, kept.device)
-                found.append(
-                    Input(name, self.titles[node], place, self.tensor(node, place), *spec, *self.contents(kept))
-                )
+                ends = (self.titles[node], place, self.tensor(node, place))
+                found.append(Input(name, *ends, **self.flowed(kept, node, place)))
         return found
 
-    def spec(self, kept: Kept | None, target: Any, place: int) -> tuple[tuple[int, ...], str, str]:
-        """Shape, dtype and device of what flows on an edge; of what would, where nothing does."""
+    def flowed(self, kept: Kept | None, target: Any, place: int) -> dict[str, Any]:
+        """What flows into an input of a node, as far as this region asks for it; of what would, where nothing does."""
         if kept is not None:
-            return kept.shape, kept.dtype, kept.device
+            stats, value = kept.stats if self.numbers else None, kept.value if self.values else None
+            return dict(shape=kept.shape, dtype=kept.dtype, device=kept.device, stats=stats, gradient=value)
         known = names.metadata(target)
         if place >= len(known):
-            return (), "", ""
-        return (
-            tuple(size if type(size) is int else -1 for size in known[place].shape),
-            names.plain(known[place].dtype),
-            str(known[place].device),
-        )
-
-    def contents(self, kept: Kept | None) -> tuple[Any, Any]:
-        """Stats and value, as far as this region asks for them."""
-        if kept is None:
-            return None, None
-        return (kept.stats if self.numbers else None), (kept.value if self.values else None)
+            return dict(shape=(), dtype="", device="")
+        shape = tuple(size if type(size) is int else -1 for size in known[place].shape)
+        return dict(shape=shape, dtype=names.plain(known[place].dtype), device=str(known[place].device))
 
     def roots(self) -> tuple[Root, ...]:
         """Where the pass began."""
@@ -184,8 +160,7 @@ class Build:
                 or self.call.titles.get(index)
                 or (f"{title} {index}" if index else title)
             )
-            shape, dtype, device = self.spec(kept, node, place)
-            found.append(Root(name, title, shape, dtype, device, *self.contents(kept)))
+            found.append(Root(name, title, **self.flowed(kept, node, place)))
         return tuple(found)
 
 

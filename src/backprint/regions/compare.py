@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.regions.nouns import Edge, Input, Pass, Root, Stats
+from backprint.regions.nouns import Flowed, Pass, Stats
 from backprint.replay.compare import TOLERANCE, compare
 from backprint.tree import parts
 
@@ -86,9 +86,7 @@ def of_pass(index: int, left: Pass, right: Pass) -> list[Row]:
     return found
 
 
-def of_two(
-    index: int, what: str, name: str, left: Edge | Input | Root | None, right: Edge | Input | Root | None, line: str
-) -> Row:
+def of_two(index: int, what: str, name: str, left: Flowed | None, right: Flowed | None, line: str) -> Row:
     """One row."""
     tensor = getattr(left or right, "tensor", "")
     if left is None or right is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -79,53 +79,48 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """What one node gave another: the gradient of `tensor`, before it is added to what others gave.
-
-    It goes from output `slot` of `source` to input `place` of `target`. `shape` is empty and `dtype` "" where nothing
-    flowed, and then `flows` is False.
-    """
+class Flowed:
+    """A gradient that a pass saw: its name, its kind, and its numbers and bits as far as the region keeps them."""
 
     name: str
+    _: KW_ONLY
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    stats: Stats | None = None
+    gradient: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge(Flowed):
+    """What one node gave another: the gradient of `tensor`, before it is added to what others gave.
+
+    It goes from output `slot` of `source` to input `place` of `target`. Where nothing flowed `flows` is False, and its
+    kind is that of what would have, as far as it is known.
+    """
+
     source: str
     target: str
     slot: int
     place: int
     tensor: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
     flows: bool = True
-    stats: Stats | None = None
-    gradient: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class Input(Flowed):
     """What a node got on one input: the sum of its edges and of what came from outside, after the user's hooks."""
 
-    name: str
     node: str
     place: int
     tensor: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    stats: Stats | None = None
-    gradient: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class Root(Flowed):
     """Where a pass began: a tensor, the node that made it, and the gradient it was given."""
 
-    name: str
     node: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    stats: Stats | None = None
-    gradient: Any = None
 
 
 @dataclass(frozen=True, slots=True)

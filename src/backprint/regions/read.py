@@ -84,20 +84,19 @@ def build(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Pass:
     if level not in LEVELS:
         raise ValueError(f"gradients is {level!r}")
 
-    def kept(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        spec = (tuple(map(int, row["shape"])), str(row["dtype"]), str(row["device"]))
-        return (*spec, stats(row["stats"]), value(row, tensors))
+    def flowed(row: Mapping[str, Any]) -> dict[str, Any]:
+        kind = dict(shape=tuple(map(int, row["shape"])), dtype=str(row["dtype"]), device=str(row["device"]))
+        return {**kind, "stats": stats(row["stats"]), "gradient": value(row, tensors)}
 
     edges = []
     for row in content["edges"]:
-        shape, dtype, device, numbers, gradient = kept(row)
         ends = (str(row["name"]), str(row["source"]), str(row["target"]), int(row["slot"]), int(row["place"]))
-        edges.append(Edge(*ends, str(row["tensor"]), shape, dtype, device, bool(row["flows"]), numbers, gradient))
+        edges.append(Edge(*ends, str(row["tensor"]), bool(row["flows"]), **flowed(row)))
     inputs = tuple(
-        Input(str(row["name"]), str(row["node"]), int(row["place"]), str(row["tensor"]), *kept(row))
+        Input(str(row["name"]), str(row["node"]), int(row["place"]), str(row["tensor"]), **flowed(row))
         for row in content["inputs"]
     )
-    roots = tuple(Root(str(row["name"]), str(row["node"]), *kept(row)) for row in content["roots"])
+    roots = tuple(Root(str(row["name"]), str(row["node"]), **flowed(row)) for row in content["roots"])
     return Pass(
         str(content["region"]), int(content["index"]), float(content["time"]), float(content["seconds"]), level, roots,
         tuple(map(node, content["nodes"])), tuple(edges), inputs, str(content["error"]),

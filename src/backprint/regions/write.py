@@ -24,7 +24,7 @@ from typing import Any
 from torch import Tensor
 
 from backprint.regions import dots
-from backprint.regions.nouns import Edge, Forward, Input, Line, Node, Op, Pass, Root, Stats
+from backprint.regions.nouns import Flowed, Forward, Line, Node, Op, Pass, Stats
 
 FORMAT = 1
 SECONDS = 30
@@ -179,7 +179,7 @@ def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """A pass; its tensors go into `tensors`."""
     seen: dict[int, dict[str, Any]] = {}
 
-    def kept(name: str, each: Edge | Input | Root) -> dict[str, Any]:
+    def kept(name: str, each: Flowed) -> dict[str, Any]:
         row = {"shape": list(each.shape), "dtype": each.dtype, "device": each.device, "stats": stats_json(each.stats)}
         if each.gradient is not None:
             row |= stored(name, each.gradient, tensors, seen)
