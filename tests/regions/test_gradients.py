@@ -166,7 +166,7 @@ def test_a_backward_of_something_else_is_no_pass() -> None:
 
 def test_an_exception_inside_the_block_leaves_what_ran() -> None:
     x = torch.randn(4, requires_grad=True)
-    with pytest.raises(ZeroDivisionError), bp.region(gradients="values") as region:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), bp.region(gradients="values") as region:  # noqa: PT012, a block has lines
         y = x * 2
         _ = 1 / 0
     y.sum().backward()
