@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from hostile import DEEDS, PRINTED
 
 from backprint.corpus import worker
 from backprint.corpus.pool import Stage
-from backprint.corpus.run import WORK, log_of, run
+from backprint.corpus.run import WORK, Stopped, log_of, run
 
 FATES = {
     "hang": ("failed", "timeout", "still at work after 3 s"),
@@ -138,3 +141,15 @@ def test_what_waits_to_be_alone_is_not_said_to_be_at_work(tmp_path: Path) -> Non
     run(plan(source, tmp_path / "out", "act"), replace(SMALL, shares=8, timeout=20.0), 2, watcher=watcher)
     assert len(seen) == 4  # each beside the other, then each alone
     assert dict(seen) == {"allocate": {"allocate"}, "exhaust": {"exhaust"}}
+
+
+def test_a_signal_that_other_code_swallows_ends_the_run_all_the_same(tmp_path: Path) -> None:
+    def watcher(event: object) -> None:
+        with contextlib.suppress(Stopped):
+            if isinstance(event, Stage):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    source = corpus(tmp_path / "samples", ["good"])
+    with pytest.raises(Stopped, match="SIGTERM"):
+        run(plan(source, tmp_path / "out", "act"), SMALL, 1, watcher=watcher)
+    assert rows(tmp_path / "out")["good"]["state"] == "todo"

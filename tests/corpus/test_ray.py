@@ -232,8 +232,8 @@ def test_killed_or_stopped_the_command_goes_on(cluster: Any, source: Path, tmp_p
         process = command(*arguments)
         until(lambda after=after: finished(out) >= after, 60)
         process.send_signal(number)
-        process.communicate(timeout=60)
-        assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGTERM), errors
         until(lambda: left_of(out) == [])
     process = command(*arguments)
     printed, errors = process.communicate(timeout=120)

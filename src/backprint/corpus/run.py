@@ -104,7 +104,7 @@ def run(
     processes.check_platform()
     check_places(plan)
     plan.out.mkdir(parents=True, exist_ok=True)
-    with locked(plan.out), signals(), take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger:
+    with locked(plan.out), signals() as go_on, take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger:
         name = ledger.facts()["run"]
         clear(plan.out, name)
         search(plan, ledger)
@@ -122,7 +122,7 @@ def run(
         else:
             at_work = executor(work, name)
         try:
-            Run(plan, ledger, name, at_work, watcher).all()
+            Run(plan, ledger, name, at_work, watcher).all(go_on)
             ledger.note(finished=time.time())
         finally:
             at_work.close()
@@ -175,18 +175,24 @@ def holder(file: IO[str]) -> str:
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run in order."""
+def signals() -> Iterator[Callable[[], None]]:
+    """Ctrl-C and SIGTERM end the run in order; gives what raises again where other code swallowed that."""
+    asked: list[int] = []
 
     def stop(number: int, _: object) -> None:
+        asked.append(number)
         raise Stopped(number)
+
+    def go_on() -> None:
+        if asked:
+            raise Stopped(asked[0])
 
     before = {}
     with contextlib.suppress(ValueError):  # only the main thread may
         for number in (signal.SIGINT, signal.SIGTERM):
             before[number] = signal.signal(number, stop)
     try:
-        yield
+        yield go_on
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -257,11 +263,12 @@ class Run:
         self.grown: set[str] = set()
         self.first: dict[str, Outcome] = {}
 
-    def all(self) -> None:
+    def all(self, go_on: Callable[[], None]) -> None:
         """Until every sample is done. Those that were lost with their worker come last, each alone."""
         while self.active or self.more():
             while self.more() and self.executor.free() and (picked := self.pick()):
                 self.submit(*picked)
+            go_on()
             for event in self.executor.events(0.5):
                 self.take(event)
 
