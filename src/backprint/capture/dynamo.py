@@ -30,7 +30,7 @@ from backprint.capture.program import (
     same_chance,
     slot,
 )
-from backprint.capture.scout import SEED, Sighting, compiled_parts, module_paths, no_seeding, scout
+from backprint.capture.scout import SEED, Sighting, compiled_parts, flag_guards, module_paths, no_seeding, scout
 from backprint.capture.witness import staged
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Graph, Guard, Link, Pair, Source
@@ -67,7 +67,7 @@ def by_dynamo(program: Program, options: Options) -> Made:
         tree=tree,
         leaves=leaves,
         constants=constants,
-        guards=guards,
+        guards=(*guards, *flag_guards(program, seen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
         links=needed_links(book, outputs),

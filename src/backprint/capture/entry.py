@@ -19,7 +19,7 @@ from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call, refuse_sparse
-from backprint.capture.scout import SEED, plain_own, scout
+from backprint.capture.scout import SEED, flag_guards, plain_own, scout
 from backprint.capture.witness import second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
@@ -46,7 +46,7 @@ def by_aot(program: Program, options: Options) -> Made:
         tree=traced.tree,
         leaves=traced.leaves,
         constants=constants,
-        guards=guards,
+        guards=(*guards, *flag_guards(program, seen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
     )

@@ -94,13 +94,14 @@ def seeing_prints() -> Iterator[None]:
 
 
 def called_by_user() -> bool:
-    """Whether the user's own code, and not torch's, has called the function that a mode is shown."""
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith((*_TENSOR, _OURS)):
+    """Whether the user's own code, and neither torch's nor ours, has called the function that a mode is shown."""
+    frame = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename in _TENSOR or frame.f_code.co_name in _HANDLERS):
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     return frame is not None and is_users(frame.f_code.co_filename)
 
 
+_HANDLERS = ("__torch_function__", "unseen_reads", "called_by_user")
 _TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "storage.py", "_ops.py"))
 
 

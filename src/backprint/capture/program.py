@@ -22,10 +22,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from backprint.capture.fake import World, kept_inputs, world_of
-from backprint.capture.keep import GLOBALS, Picture, kept
+from backprint.capture.keep import GLOBALS, SWITCHES, Picture, kept
 from backprint.capture.reach import roots
 from backprint.errors import CaptureError, ReplayError, UsageError
-from backprint.settings import foreign_states, put_foreign
+from backprint.settings import digest_of, foreign_states, put_foreign
 from backprint.tree import bind, copy_values, name_of, ones_like, outputs_of
 
 
@@ -117,7 +117,7 @@ def as_captured(program: Program) -> Iterator[None]:
     if not isinstance(held, Held):
         yield
         return
-    before = {name: read() for name, (read, _) in GLOBALS.items()}
+    before = {name: GLOBALS[name][0]() for name in SWITCHES}
     flags = [(module, module.training) for module, _ in held.training]
     for module, training in held.training:
         if module.training != training:
@@ -260,7 +260,7 @@ def read_call(
         target,
         (tuple(args), dict(kwargs)),
         dict(values),
-        {name: read() for name, (read, _) in GLOBALS.items() if name != "grad mode"},
+        {name: GLOBALS[name][0]() for name in SWITCHES},
         tuple((module, module.training) for module in modules.values()),
         loss,
     )
@@ -638,11 +638,6 @@ def _pulled(
 # ------------------------------------------------------------------ random numbers that are not torch's
 
 
-def plain(state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A random state that can be compared: numpy's has an array in it."""
-    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state)
-
-
 @contextlib.contextmanager
 def same_chance(chance: Chance) -> Iterator[None]:
     """Python's and numpy's random numbers as a call found them; then the caller's again, and what was drawn noted."""
@@ -651,6 +646,6 @@ def same_chance(chance: Chance) -> Iterator[None]:
     try:
         yield
         now = foreign_states()
-        chance.drawn.update(name for name, state in chance.states.items() if plain(state) != plain(now[name]))
+        chance.drawn.update(name for name, state in chance.states.items() if digest_of(state) != digest_of(now[name]))
     finally:
         put_foreign(callers)

@@ -19,7 +19,8 @@ from backprint.graph.sizes import evaluate, known, said
 from backprint.replay.linked import Play, Played, laid_out
 from backprint.replay.run import key_of, run, sizes_of
 from backprint.sample.recipes import digest
-from backprint.tree import name_of, ones_like, positional
+from backprint.settings import digest_of, foreign_states
+from backprint.tree import FLAGS, name_of, ones_like, positional
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ def replay(
 ) -> Replayed:
     """Run a Capture on new arguments; random draws come from the caller's seed."""
     given = arguments(capture, args, kwargs or {})
+    hold_flags(capture, given)
     return replay_values(capture, with_state(capture, given, state), name_tangents(capture, tangents))
 
 
@@ -88,6 +90,27 @@ def replay_linked(
     gradients = play.gradients()
     loss = named.get(capture.signature.loss)
     return Replayed(tree(capture, named), gradients, play.mutations(), named, {}, loss, tuple(play.played))
+
+
+def hold_flags(capture: Capture, given: Mapping[str, Tensor]) -> None:
+    """Raise unless arguments answer what the program asked of them as those of the capture did."""
+    for guard in capture.guards:
+        name, _, rest = guard.text.partition(": ")
+        if guard.kind == "drawn" and (state := foreign_states().get(name)) and digest_of(state) != rest:
+            raise GuardError(
+                f"the program draws from {name}, whose numbers are constants of the graph: they are what it drew from "
+                f"the state at capture, and {name} stands elsewhere now. Set that state again, or capture again"
+            )
+        key, _, wanted = rest.partition(" == ")
+        if guard.kind != "flag" or name not in given or key not in FLAGS:
+            continue
+        found = repr(FLAGS[key](given[name]))
+        if found != wanted:
+            where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
+            raise GuardError(
+                f"the program asks whether its argument {name!r} {key}{where}: {wanted} at capture, {found} here. "
+                "Capture again on arguments like these"
+            )
 
 
 def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
