@@ -16,12 +16,14 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version", "tree", "settings")
+GROUND = ("errors", "version", "tree", "settings", "likeness", "memory")
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
     "tree": ("errors",),
+    "likeness": (),
+    "memory": ("tree",),
     "settings": ("version",),
     "examples": (),
     "graph": ("errors",),
