@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sample": (*GROUND, "graph"),
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "capture.frames", "replay.compare"),
-    "api": (*ROOMS, "regions", "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
+    "calls": ("errors", "graph"),
+    "api": (*ROOMS, "regions", "target", "calls"),  # bp.capture("folder") reads a TARGET, which captures by the face
     "target": (*ROOMS, "api"),
     "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
     "report": ("errors", "graph", "corpus.ledger", "corpus.groups"),

@@ -239,19 +239,16 @@ def of_pairs(value: Mapping[Any, Any], items: Sequence[Described], state: Descri
     """A mapping, its keys in order."""
     keys = [described(key, state, False) for key in value]
     like = {"dict": [[key.like, item.like] for key, item in zip(keys, items, strict=True)]}
-    factory = {"default": described(value.default_factory, state, False).like} if has_default(value) else {}
+    made = getattr(value, "default_factory", None)
+    factory = {"default": described(made, state, False).like} if made is not None else {}
     parts = 1 + sum(each.parts for each in (*keys, *items))
     return Described(typed(like, value, dict) | factory, parts, any(each.held for each in (*keys, *items)))
 
 
-def has_default(value: Any) -> bool:
-    """Whether a mapping makes what is missing."""
-    return hasattr(value, "default_factory")
-
-
 def of_mapping(value: Mapping[Any, Any], state: Describing) -> Described:
     """A mapping that is no container of the call's."""
-    return with_attributes(of_pairs(value, [described(item, state, False) for item in value.values()], state), value, state)
+    items = [described(item, state, False) for item in value.values()]
+    return with_attributes(of_pairs(value, items, state), value, state)
 
 
 def of_sequence(value: Any, state: Describing) -> Described:

@@ -1,8 +1,8 @@
 """Arguments to ports: what a call must share with the captured one, and whose parameters it runs on.
 
-Of the captured call hold: what is no tensor, by value; containers, their keys and order; which tensors are one, and which
-share memory where one of them is written to; how inputs lie in memory. Parameters, buffers and constants are the live
-module's, the caller's `state`, or the recipes': never the recipes' without a word.
+Of the captured call hold: what is no tensor, by value; containers, their keys and order; which tensors are one, and
+which share memory where one of them is written to; how inputs lie in memory. Parameters, buffers and constants are the
+live module's, the caller's `state`, or the recipes': never the recipes' without a word.
 """
 
 from __future__ import annotations
@@ -149,13 +149,13 @@ def check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
     for index, value in enumerate(now):
         if index >= len(then):
             raise GuardError(
-                f"argument {row.name!r} has a {type(value).__name__} in it, which can be compared only with the one that "
-                "the program was captured with, and that is gone: capture again with this one"
+                f"argument {row.name!r} has a {type(value).__name__} in it, which can be compared only with the one "
+                "that the program was captured with, and that is gone: capture again with this one"
             )
         if value is not then[index]:
             raise GuardError(
-                f"argument {row.name!r} has another {type(value).__name__} in it than at capture: pass the same one, or "
-                "capture again with it"
+                f"argument {row.name!r} has another {type(value).__name__} in it than at capture: pass the same one, "
+                "or capture again with it"
             )
 
 
@@ -243,6 +243,16 @@ def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[
             "parameters in `state`"
         )
     return values | laid_state(capture, values), tangents
+
+
+def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
+    """What the recipes make: parameters, buffers, inputs and constants by name, without tangents."""
+    names = [port.name for port in free_ports(capture)]
+    made: dict[str, Tensor] = capture.recipes.make() if capture.recipes is not None else {}
+    made |= {right: made[left] for left, right in capture.signature.same if left in made and right not in made}
+    if missing := [name for name in names if name not in made]:
+        raise ReplayError(f"no recipe makes {missing[0]!r}: {capture.name} was saved without data")
+    return {name: made[name] for name in names}
 
 
 def is_live(capture: Capture) -> bool:
@@ -429,7 +439,8 @@ def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     same = capture.signature.same
     written = {*changed, *(right for left, right in same if left in changed)}
     names = {port.name for port in free_ports(capture)}
-    then = {each[:2]: each[2] for each in capture.signature.aliases if written & set(each[:2]) and names >= set(each[:2])}
+    aliases = [each for each in capture.signature.aliases if names >= set(each[:2])]
+    then = {each[:2]: each[2] for each in aliases if written & set(each[:2])}
     tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
     known = {frozenset(pair) for pair in same}
     now: dict[tuple[str, str], int] = {}
