@@ -207,25 +207,16 @@ def check_state(capture: Capture, state: State) -> None:
         raise UsageError(
             f"state={state!r:.60} is neither a mapping of names to tensors, as model.state_dict() is, nor 'recipe'"
         )
-    ports = [port.name for port in free_ports(capture)]
-    recipes = capture.recipes.recipes if capture.recipes is not None else {}
+    ports = {port.name for port in free_ports(capture)}
     inner = {port.name for pair in capture.pairs for port in pair.forward.inputs}
-    strange = [name for name in state if name not in ports and name not in recipes and name not in inner]
-    held = {id(memory) for name in ports if (memory := state.get(name)) is not None}
-    spans = {span(state[name]) for name in ports if isinstance(state.get(name), Tensor)}
-    for name in strange:
-        tensor = state[name]
-        if not isinstance(tensor, Tensor) or id(tensor) in held or span(tensor) in spans:
-            continue  # another name of a tied weight, or an extra state of a module's
-        close = difflib.get_close_matches(name, ports, 1)
-        hint = f": did you mean {close[0]!r}?" if close else f"; there are {', '.join(ports)[:200]}"
-        raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
-
-
-def span(tensor: Tensor) -> tuple[Any, ...]:
-    """Where a tensor lies, for another name of it."""
-    place = places({"": tensor}).get("")
-    return (place.memory, place.start, place.shape, place.stride) if place is not None else (id(tensor),)
+    drawn = set(capture.recipes.recipes) if capture.recipes is not None else set()
+    strange = [name for name in state if name not in ports | inner | drawn]
+    missing = [name for name in ports if name not in state]
+    for name in strange:  # a whole model's state has more names than a part of it, and more than one of a tied weight
+        close = difflib.get_close_matches(name, missing, 1, 0.8)
+        if close or len(strange) == len(state):
+            hint = f": did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(ports))[:200]}"
+            raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
 
 
 def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -425,6 +416,12 @@ def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[st
                 f"{other!r} and {name!r} were two tensors at capture and are one now: pass {name}.clone() for one of "
                 "them, or capture again on inputs like these"
             )
+
+
+def span(tensor: Tensor) -> tuple[Any, ...]:
+    """Where a tensor lies; of one that lies nowhere, itself."""
+    place = places({"": tensor}).get("")
+    return (place.memory, place.start, place.shape, place.stride) if place is not None else (id(tensor),)
 
 
 def one(left: Tensor, right: Tensor) -> bool:
