@@ -75,7 +75,28 @@ def step_of(key: Any) -> str:
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], Any]:
     """A result's leaves under their names (`output`, `output.0`, `output.logits`), and its structure."""
     paths, structure = pytree.tree_flatten_with_path(result)
-    return [(".".join(["output", *map(step_of, path)]), leaf) for path, leaf in paths], structure
+    names = apart([printable(".".join(["output", *map(step_of, path)])) for path, _ in paths])
+    return [(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True)], structure
+
+
+def apart(names: Sequence[str]) -> list[str]:
+    """The names, with a number where one stands twice: `{"a.b": x, "a": {"b": y}}` gives `a.b` and `a.b~2`."""
+    found: list[str] = []
+    taken = set(names)
+    seen: set[str] = set()
+    for name in names:
+        numbered, count = name, 1
+        while numbered in seen or (count > 1 and numbered in taken):
+            count += 1
+            numbered = f"{name}~{count}"
+        seen.add(numbered)
+        found.append(numbered)
+    return found
+
+
+def printable(name: str) -> str:
+    """A name that a port can have."""
+    return name if name.isprintable() else "".join(c if c.isprintable() else "_" for c in name)
 
 
 def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -714,15 +714,15 @@ class Trial:
         picture = self._picture(picture, f"save {data}")
         try:
             sample = bp.load(folder)
+            ports = port_names(sample)
         except Exception as error:
-            self.add(data, "crash", f"load: {type(error).__name__}: {error}")
+            self.add(data, "crash", f"saved, but cannot be read again: {type(error).__name__}: {error}")
             return picture
         self.verdicts[data] = self._verdicts(data, sample)
         picture = self._picture(picture, f"verify of the sample {data}")
         seed_all(SEED)
         fresh = self.program.build()
         reach = tensors(roots_of(fresh.fn, fresh.args, fresh.kwargs))
-        ports = port_names(sample)
         state = {name: values(reach[name]) for name in ports if name in reach}
         complete = len(state) == len(ports)
         if complete:

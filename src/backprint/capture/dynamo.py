@@ -311,12 +311,15 @@ def tell_lines(module: fx.GraphModule, paths: Mapping[int, str]) -> None:
 
 def line_of(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
     """The user's line of a node: the innermost that is not torch's own, with the module it ran in."""
+    stack = node.meta.get("nn_module_stack") or {}
     found = frames.parsed(node.meta.get("stack_trace") or "")
+    if found is None and stack:
+        found = frames.of_module(list(stack.values())[-1][1], node.target)
     if found is None:
         return None
     file, line, function = found
     module = ""
-    for key, (spelled, _) in (node.meta.get("nn_module_stack") or {}).items():
+    for key, (spelled, _) in stack.items():
         number = str(key).partition("@")[0]
         module = paths.get(int(number), module) if number.isdigit() else spelled
     return frames.source(file, line, function, module)

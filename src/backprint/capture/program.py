@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from backprint.capture.fake import World, kept_inputs, world_of
+from backprint.capture.given import Given, read_given
 from backprint.capture.keep import GLOBALS, SWITCHES, Picture, kept
 from backprint.capture.reach import roots
 from backprint.errors import CaptureError, ReplayError, UsageError
@@ -172,6 +173,7 @@ class Program:
     title: str = "program"
     world: World | None = None
     specialise: bool = False
+    given: Given | None = None
 
     @property
     def alive(self) -> bool:
@@ -231,6 +233,7 @@ def read_call(
     paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
     names = [name_of(path, bound) for path, _ in paths]
     leaves, tensors, values = [], [], {}
+    called: dict[str, Tensor] = {}
     seen: dict[int, str] = {}
     state = state_of(target) if isinstance(target, nn.Module) else {}
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
@@ -246,14 +249,15 @@ def read_call(
         first = seen.get(id(leaf)) or by_id.get(id(leaf))
         if first is not None:
             index = next(i for i, named in enumerate(tensors) if named.name == first)
-            tensors[index] = replace(tensors[index], same=(*tensors[index].same, free_name(name, tensors)))
+            called[twin := free_name(name, tensors)] = leaf
+            tensors[index] = replace(tensors[index], same=(*tensors[index].same, twin))
             leaves.append(Slot(first))
             continue
         name = free_name(name, tensors)
         seen[id(leaf)] = name
         leaves.append(Slot(name))
         tensors.append(Named(name, "input", leaf.requires_grad))
-        values[name] = leaf
+        called[name] = values[name] = leaf
     chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
     modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
     held = Held(
@@ -279,6 +283,7 @@ def read_call(
         title=getattr(target, "__name__", type(target).__name__),
         world=world_of({**state, **values}) if fake else None,
         specialise=specialise,
+        given=read_given(target, args, kwargs, list(called), {**state, **called}),
     )
 
 
