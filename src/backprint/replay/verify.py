@@ -19,7 +19,7 @@ from torch import Tensor
 
 from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
-from backprint.graph.links import free_ports, mutated, specs
+from backprint.graph.links import free_ports, held_exact, mutated, specs
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair, TensorSpec
 from backprint.replay.compare import (
     AUTOGRAD,
@@ -38,7 +38,6 @@ from backprint.replay.power import BROKE, Base, Power, Trial, power_of
 from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import Replayed, replay_values
-from backprint.sample.inputs import held_exact
 from backprint.sample.recipes import digest
 from backprint.sample.redraws import disturbed
 from backprint.tree import alias_groups, copy_values, joined, ones_like, parts

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.graph.links import role_of, specs
+from backprint.graph.links import held_exact, role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
 from backprint.sample.recipes import RANKS, Recipe, bases_of, derive, exact_data, fit_all, make_all, placed, redraw
@@ -143,14 +143,6 @@ def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     strides: Any = torch.empty(shape, device="meta").stride() if spec.stride is None else spec.stride
     stride = tuple(map(int, strides))
     return shape, stride, reach(shape, stride)
-
-
-def held_exact(capture: Capture) -> set[str]:
-    """The names that a redraw must not touch: lifted constants, and what a guard hangs on."""
-    kinds = ("value", "shape", "pinned")
-    guarded = {name for guard in capture.guards if guard.kind in kinds for name in guard.inputs}
-    lifted = capture.origin.constants if capture.origin is not None else {}
-    return guarded | set(lifted)
 
 
 def without_data(inputs: Inputs) -> Inputs:
