@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from backprint import settings
 from backprint.capture import aot
 from backprint.capture.build import build
+from backprint.capture.custom import with_bodies
 from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options, unforeseen
@@ -102,6 +103,7 @@ def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made
     raise type(last)(f"no engine captures {program.title}: {said}") from last
 
 
+@with_bodies
 def capture_call(
     target: Any,
     args: Sequence[Any],

@@ -22,6 +22,7 @@ class Options:
     functional: bool = True
     dynamic: bool | Mapping[str, Any] = False
     fake: bool = False
+    allow: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

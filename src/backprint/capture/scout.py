@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from backprint.capture import frames
+from backprint.capture.custom import is_composite, listed, taken_apart, through
 from backprint.capture.fake import UNKNOWN_VALUES, World
 from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of, step
 from backprint.capture.reach import kept_gradients, names_of_outside, roots
@@ -122,6 +123,8 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         if is_number_read(func, args):
             return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
@@ -271,7 +274,7 @@ class HookWatch(TorchFunctionMode):
             self.seen.unseen.append((func.__name__, frames.here(self.paths)))
         if self.rewrite:
             func, args, kwargs = rewritten(func, args, kwargs)
-        return func(*args, **(kwargs or {}))
+        return through(self, func, args, kwargs or {})
 
 
 class Opener(HookWatch):
@@ -337,11 +340,6 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
         if isinstance(kwargs.get(name), (list, tuple)):
             kwargs[name] = torch.tensor(kwargs[name])
     return func, tuple(made), kwargs
-
-
-def listed(tensor: Tensor) -> Any:
-    """`Tensor.tolist`, one number after the other."""
-    return [listed(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
 def unknown(reading: Reading) -> str:
