@@ -33,7 +33,7 @@ def capture(
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
     gradients, buffers, random states, modes) is as it was afterwards. With `fake=True` nothing is computed and nothing
     of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real. A custom operator
-    with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, as a requirement.
+    with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its inputs along, and `mode` rewrites what a GraphNet sample has traced in inference.

@@ -271,9 +271,9 @@ def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
 
     @functools.wraps(capture)
     def captured(*args: Asked.args, **kwargs: Asked.kwargs) -> Capture:
-        allow: Any = kwargs.get("allow") or ()
+        options: Any = kwargs
         with settings.ONE_AT_A_TIME:
-            whole = kept_whole(allow, kwargs.get("decompose") or ())  # type: ignore[call-overload]  # a mapping
+            whole = kept_whole(options.get("allow") or (), options.get("decompose") or ())
             asked, why = set(whole), []
             while True:
                 with opened(whole) as book:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from backprint import settings
-from backprint.capture import aot
+from backprint.capture import aot, derivatives
 from backprint.capture.build import build
 from backprint.capture.custom import with_bodies
 from backprint.capture.dynamo import by_dynamo
@@ -124,7 +124,7 @@ def capture_call(
     check_fake(engine, options)
     specialise = bool(options.specialise)
     program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
-    with quiet_random(), outside_modes():
+    with quiet_random(), outside_modes(), derivatives.named(lambda: program):
         if order == 2:
             program = second_order(program)
         if engine == "auto":

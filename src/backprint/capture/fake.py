@@ -4,7 +4,8 @@ A World is a FakeTensorMode that also remembers the values of small tensors made
 `torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read them; what is random or large has none.
 All models and inputs built under `fake()` live in one World, so they fit together. A device that this machine has not
 stands for the CPU there. Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensorMode`,
-`torch.utils._python_dispatch._disable_current_modes`, `torch.nn.init._no_grad_trunc_normal_`.
+`torch.utils._python_dispatch._disable_current_modes`, `torch.nn.init._no_grad_trunc_normal_`,
+`torch._meta_registrations._create_grouped_mm_output_tensor`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._meta_registrations import _create_grouped_mm_output_tensor
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -87,11 +89,26 @@ class World:
         with dispatching(self.mode, self.dispatch), Building(), self.mode:
             yield
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """A program may run: what it reads of values that nobody knows is refused with its line."""
+        try:
+            with self.entered():
+                yield
+        except UNKNOWN_VALUES as error:
+            where = frames.place(frames.raised(error, {}))
+            raise DataDependentError(
+                f"{error.func} reads values, which a fake capture does not have{where}. Pass small real inputs and "
+                "specialise=True to take their values and keep them as guards, or capture without fake=True"
+            ) from error
+
     # -------------------------------------------------------------- constants keep their values
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """One operator, without values; and with them, where they are known and small."""
         kwargs = {**kwargs, "device": present(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return self.plain(func, types, args, kwargs)
         able = self.able(func, plain_leaves(args, kwargs))
         try:
             result = self.plain(func, types, args, kwargs)
@@ -216,7 +233,7 @@ def shapes_of(mode: FakeTensorMode) -> Callable[..., Any]:
 
 
 def grouped_mm(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
-    """The shape of `_grouped_mm`: torch's rule knows bfloat16 alone, its kernel float32 and float16 too (torch 2.13)."""
+    """The shape of `_grouped_mm`: torch 2.13 has a rule for bfloat16 alone, and kernels for these three."""
     kinds = (torch.bfloat16, torch.float16, torch.float32)
     if left.dtype != right.dtype or left.dtype not in kinds:
         raise RuntimeError(f"_grouped_mm takes two matrices of {kinds}, not {left.dtype} and {right.dtype}")

@@ -666,7 +666,15 @@ def second_order(program: Program) -> Program:
     with torch.enable_grad():
         ready = shielded(program, leaves, lambda tensor: tensor.clone())
     kept = {name: tensor.detach().clone() for name, tensor in ready.items()}
-    with quiet_random(), quiet_state(program.target()), effects(program), torch.enable_grad(), placed(program, ready):
+    inside: Any = contextlib.nullcontext() if program.world is None else program.world.running()
+    with (
+        quiet_random(),
+        quiet_state(program.target()),
+        effects(program),
+        torch.enable_grad(),
+        placed(program, ready),
+        inside,
+    ):
         named, _ = named_outputs(program, with_loss(program, call(program, ready)))
     with torch.no_grad():
         for name, tensor in kept.items():

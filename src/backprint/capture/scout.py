@@ -10,7 +10,7 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -142,7 +142,8 @@ class Watch(TorchDispatchMode):
         self.judge(func, given)
         self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
         node = torch._C._current_autograd_node()
-        self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
+        adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
+        self.seen.accumulates |= adds and func.namespace != "prim"  # autograd asks a fake tensor for its device there
         if self.world is not None and any(id(tensor) in self.met for tensor in given):
             args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
         try:
@@ -445,11 +446,11 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
         return run_watched(program)
 
 
-def run_watched(program: Program) -> tuple[Watch, Outcome]:
-    """The run itself."""
+def run_watched(program: Program, kind: Callable[..., Watch] | None = None) -> tuple[Watch, Outcome]:
+    """The run itself, under a Watch or one of a `kind`."""
     paths = module_paths(program)
     compiled = any(compiled_parts(program))
-    watch = Watch(paths, not compiled, program.world)
+    watch = (kind or Watch)(paths, not compiled, program.world)
     inside: Any = contextlib.nullcontext() if program.world is None else program.world.entered()
     stance: Any = torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
     try:

@@ -490,7 +490,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     draw = drawn(capture, "recipe", None)
     again = redrawn(capture, draw)
     said: list[str] = []
-    with settings.ONE_AT_A_TIME, settings.quiet_random():
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
         wanted = eager(capture, draw) if alive else None
         got = replayed(capture, draw)
         results = keyed(got.named, got.mutations, got.gradients)

@@ -97,8 +97,8 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
         whole = f"{name.replace('.', '::', 1).removesuffix('.default')} stays whole: "
         why = next((f" ({said.removeprefix(whole)})" for said in capture.why if said.startswith(whole)), "")
         raise RefusedError(
-            f"the graph calls the custom operator {name}{why}, so the sample would not run with PyTorch alone: decompose it "
-            f"(decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "
+            f"the graph calls the custom operator {name}{why}, so the sample would not run with PyTorch alone: "
+            f"decompose it (decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "
             "and it is kept as a requirement"
         )
 
