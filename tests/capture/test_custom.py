@@ -444,3 +444,18 @@ def test_a_second_order_goes_through_a_formula_that_has_a_derivative(engine: str
 def test_a_formula_without_a_derivative_is_refused_by_name_with_its_line() -> None:
     with pytest.raises(bp.CaptureError, match=r"order=2.*bpcustom\.gated_back.*test_custom\.py.*register_autograd"):
         bp.capture(Weighted(), torch.randn(5, 3), order=2)
+
+
+def test_an_operator_that_the_program_registers_while_it_runs_has_a_body_too() -> None:
+    with torch.library._scoped_library("bplate", "DEF") as library:
+
+        def program(x: Tensor) -> Tensor:
+            if not hasattr(torch.ops.bplate, "double"):
+                library.define("double(Tensor x) -> Tensor")
+                library.impl("double", lambda x: x * 2, "CompositeExplicitAutograd")
+                library._register_fake("double", torch.empty_like)
+            return torch.ops.bplate.double(x)
+
+        capture = bp.capture(program, torch.randn(3), requires_grad=False)
+        assert capture.requires == ()
+        assert bp.verify(capture)[-1].verdict == "undifferentiable"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec
 
@@ -226,32 +226,38 @@ def watching() -> bool:
 def opened(whole: dict[str, str]) -> Iterator[Book]:
     """Custom operators run as their bodies in this thread, but for those that are kept whole."""
     book = Book(whole)
-    outermost = not torch._C._is_key_in_tls(MARK)
+    BOOKS.append(book)
     try:
         book.open()
-        BOOKS.append(book)
-        if outermost:
-            torch._C._stash_obj_in_tls(MARK, True)
-        yield book
+        with marked(True):
+            yield book
     finally:
-        if outermost:
-            torch._C._remove_obj_from_tls(MARK)
-        if book in BOOKS:
-            BOOKS.remove(book)
         book.close()
+        BOOKS.remove(book)
+
+
+def closed() -> contextlib.AbstractContextManager[None]:
+    """Custom operators run as they are in this thread."""
+    return marked(False)
 
 
 @contextlib.contextmanager
-def closed() -> Iterator[None]:
-    """Custom operators run as they are in this thread."""
-    watched = torch._C._is_key_in_tls(MARK)
-    if watched:
-        torch._C._remove_obj_from_tls(MARK)
+def marked(on: bool) -> Iterator[None]:
+    """This thread's mark set or taken away, and as it was afterwards."""
+    before = bool(torch._C._is_key_in_tls(MARK))
+    put_mark(on)
     try:
         yield
     finally:
-        if watched:
-            torch._C._stash_obj_in_tls(MARK, True)
+        put_mark(before)
+
+
+def put_mark(on: bool) -> None:
+    """Set this thread's mark, or take it away."""
+    if on:
+        torch._C._stash_obj_in_tls(MARK, True)
+    elif torch._C._is_key_in_tls(MARK):
+        torch._C._remove_obj_from_tls(MARK)
 
 
 def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
@@ -266,7 +272,8 @@ def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str,
 def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
     """A function that captures, made to capture the bodies of custom operators; it is given `allow` and `decompose`.
 
-    Where a body turns out to leave torch, all begins anew with that operator whole: the body has run in part.
+    Where a body turns out to leave torch, all begins anew with that operator whole: the body has run in part. All begins
+    anew too where the program itself has registered an operator.
     """
 
     @functools.wraps(capture)
@@ -274,24 +281,25 @@ def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
         options: Any = kwargs
         with settings.ONE_AT_A_TIME:
             whole = kept_whole(options.get("allow") or (), options.get("decompose") or ())
-            asked, why = set(whole), []
-            while True:
+            asked, again = set(whole), True
+            while again:
                 with opened(whole) as book:
                     try:
                         made = capture(*args, **kwargs)
+                        late = (called(made) - set(whole)) & {operator._name for operator in operators()}
+                        again = bool(book.found or late)
                     except Exception:
                         if not book.found:
                             raise
-                if not book.found:
-                    break
                 whole = whole | book.found
-        why = noted({name: said for name, said in whole.items() if name not in asked}, made.requires)
+        names = called(made)
+        why = [f"{name} stays whole: {said}" for name, said in whole.items() if name in names - asked]
         return replace(made, why=(*made.why, *why)) if why else made
 
     return captured
 
 
-def noted(whole: dict[str, str], requires: Sequence[str]) -> list[str]:
-    """Why each of these operators stays whole, of those that a Capture calls."""
-    called = {target.removeprefix("torch.ops.").replace(".", "::", 1).removesuffix(".default") for target in requires}
-    return [f"{name} stays whole: {said}" for name, said in whole.items() if name in called]
+def called(capture: Capture) -> set[str]:
+    """The custom operators that a Capture calls."""
+    names = (target.removeprefix("torch.ops.") for target in capture.requires)
+    return {name.replace(".", "::", 1).removesuffix(".default") for name in names}
