@@ -272,8 +272,8 @@ def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str,
 def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
     """A function that captures, made to capture the bodies of custom operators; it is given `allow` and `decompose`.
 
-    Where a body turns out to leave torch, all begins anew with that operator whole: the body has run in part. All begins
-    anew too where the program itself has registered an operator.
+    Where a body turns out to leave torch, all begins anew with that operator whole: the body has run in part. So it
+    does where the program itself has registered an operator.
     """
 
     @functools.wraps(capture)
