@@ -652,7 +652,7 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "directory": (os.getcwd, os.chdir),
     "warning filters": (
         lambda: list(warnings.filters),
-        lambda filters: warnings.filters.__setitem__(slice(None), filters),
+        lambda wanted: _put_filters(wanted),
     ),
     "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),

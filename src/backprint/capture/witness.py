@@ -404,7 +404,8 @@ def give_gradients(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
 
 def second_order(program: Program) -> Program:
     """The program that gives its gradients too: its outputs' tangents are inputs of its own."""
-    with quiet_random(), staged(program) as stage, torch.enable_grad():
+    inside: Any = contextlib.nullcontext() if program.world is None else program.world.running()
+    with quiet_random(), staged(program) as stage, torch.enable_grad(), inside:
         named, _ = named_outputs(program, with_loss(program, call(program, stage.ready)))
         roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
         values = {f"tangent.{name}": torch.ones_like(tensor).detach() for name, tensor in roots.items()}

@@ -657,7 +657,9 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     draw = drawn(capture, "recipe", None)
     again = redrawn(capture, draw)
     said: list[str] = []
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), program_kept(capture):
+    recorded = dict(capture.environment)
+    kept = program_kept(capture)
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), kept:
         wanted = eager(capture, draw) if alive else None
         got = replayed(capture, draw)
         results = keyed(got.named, got.mutations, got.gradients)

@@ -66,7 +66,7 @@ def fit_inputs(
     theirs = {} if made_by is None else their_own(own, made_by.recipes, kept)
     rest = {name: tensor for name, tensor in own.items() if name not in theirs}
     recipes = {**theirs, **fit_all(rest, capture.seed, kept)}
-    recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
+    recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same if left in recipes}
     recipes |= tangent_recipes(capture, data)
     tangents = {f"tangent {name}": tensor for name, tensor in capture.origin.tangents.items()}
     return Inputs(recipes, exact_data({**own, **tangents}, recipes), capture.seed)
