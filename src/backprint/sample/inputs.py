@@ -11,6 +11,7 @@ from torch import Tensor
 
 from backprint.graph.links import role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
+from backprint.sample.alike import livened
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
 from backprint.sample.recipes import RANKS, Recipe, bases_of, derive, exact_data, fit_all, make_all, placed, redraw
 from backprint.tree import alias_groups
@@ -65,7 +66,8 @@ def fit_inputs(
     kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
     theirs = {} if made_by is None else their_own(own, made_by.recipes, kept)
     rest = {name: tensor for name, tensor in own.items() if name not in theirs}
-    recipes = {**theirs, **fit_all(rest, capture.seed, kept)}
+    fitted = fit_all(rest, capture.seed, kept)
+    recipes = {**theirs, **fitted, **({} if capture.fake else livened(capture, fitted))}
     recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
     recipes |= tangent_recipes(capture, data)
     tangents = {f"tangent {name}": tensor for name, tensor in capture.origin.tangents.items()}
