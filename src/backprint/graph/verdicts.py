@@ -59,8 +59,11 @@ class Proofs:
         said = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
         if self.of_forwards:
             said.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")
-        if self.without:
-            said.append(f"{ports_without(self.ports)} in {len(self.without):,} that compared equal")
+        known = sum(bool(ports) for _, ports in self.without)
+        if known:
+            said.append(f"{ports_without(self.ports)} in {known:,} that compared equal")
+        if known < len(self.without):
+            said.append(f"the power of {len(self.without) - known:,} was not measured")
         return "; ".join(said)
 
 
