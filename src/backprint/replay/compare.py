@@ -15,13 +15,20 @@ from backprint.graph.verdicts import WORST as WORST
 from backprint.graph.verdicts import has_proof
 from backprint.tree import parts
 
+PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
+DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
+"""The witnesses that a port can have; '' is none, and such a port is `unproven`."""
+
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
 """How far a port may be from its oracle, relative to its largest value, and still be `close`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortVerdict:
-    """One output, mutation or gradient against its oracle. `power` is how far it moves, in tolerances, on a redraw."""
+    """One output, mutation or gradient against its witness, which it names: what it was compared with.
+
+    `power` is how far the port moves, in tolerances, when inputs are drawn again.
+    """
 
     name: str
     role: str
@@ -29,6 +36,7 @@ class PortVerdict:
     detail: str = ""
     error: float = 0.0
     power: float | None = None
+    witness: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,7 @@ def distance(left: Tensor, right: Tensor) -> float:
     if not (left.is_floating_point() or left.is_complex()):
         return 0.0 if torch.equal(left, right) else float("inf")
     if left.is_complex():
-        left, right = torch.view_as_real(left), torch.view_as_real(right)
+        left, right = (torch.view_as_real(each.resolve_conj().resolve_neg()) for each in (left, right))
     left, right = left.double(), right.double()
     odd = ~(torch.isfinite(left) & torch.isfinite(right))
     if odd.any():

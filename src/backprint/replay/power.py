@@ -51,6 +51,9 @@ STATE = ("parameter", "buffer", "constant")
 
 EVERYTHING, TOGETHER = "everything", "inputs"
 BROKE = "does not run on it"
+HELD = ("value", "shape", "pinned")
+"""The kinds of guards whose inputs are not drawn again."""
+
 NULL = 1e-9
 """The share of its size below which a port in float64 stands still."""
 
@@ -248,7 +251,7 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
 
 def held_by_guards(capture: Capture) -> frozenset[str]:
     """What a guard hangs on."""
-    return frozenset(name for guard in capture.guards if guard.kind in ("value", "shape") for name in guard.inputs)
+    return frozenset(name for guard in capture.guards if guard.kind in HELD for name in guard.inputs)
 
 
 class Study:
@@ -262,7 +265,8 @@ class Study:
         self.hangs = (dependence(capture), *dependence_of_parts(capture))
         self.units = {name: names for name, names in units(recipes).items() if self.reached(names)}
         self.held = held_by_guards(capture)
-        self.pinned = {name for name in self.held if self.equals(name)}
+        pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
+        self.pinned = pinned | {name for name in self.held if self.equals(name)}
         self.point: Base | str | None = None
         self.most = [
             {key: 0.0 for key, value in ports.items() if moves(value) and hangs.get(key)}
