@@ -1,7 +1,7 @@
 """How many samples have a proof, as they are saved by default, and whether all that speaks of it says the same.
 
-Of each GraphNet sample: captured (`--mode train`), saved, loaded; then what the sample itself says (`capture.json`, which
-a corpus's ledger and its report read), what `backprint verify` says and what `backprint power` says.
+Of each GraphNet sample: captured (`--mode train`), saved, loaded; then what the sample itself says (`capture.json`,
+which a corpus's ledger and its report read), what `backprint verify` says and what `backprint power` says.
 
     python benchmarks/proof.py --graphnet DIR [--mode train] [--count 60] [--seed 0] [--megabytes 30] [--limit 300]
                                [--json FILE] [SAMPLE...]
