@@ -408,7 +408,7 @@ def second_order(program: Program) -> Program:
     with quiet_random(), staged(program) as stage, torch.enable_grad(), inside:
         named, _ = named_outputs(program, with_loss(program, call(program, stage.ready)))
         roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
-        values = {f"tangent.{name}": torch.ones_like(tensor).detach() for name, tensor in roots.items()}
+        values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}
     if not roots:
         raise CaptureError(f"order=2 needs gradients, and no output of {program.title} asks for one")
     return replace(
@@ -418,3 +418,13 @@ def second_order(program: Program) -> Program:
         tangents=tuple(roots),
         defaulted=False,
     )
+
+
+def drawn_like(tensor: Tensor, seed: int) -> Tensor:
+    """A tangent away from 0, where a product with it is no quotient by it; ones where there are no values."""
+    found = torch.ones_like(tensor).detach()
+    if hasattr(tensor, "fake_mode") or tensor.layout is not torch.strided:
+        return found
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    drawn = torch.randn(tensor.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=wide)
+    return found.copy_(drawn + 0.5 * drawn.sgn())
