@@ -531,6 +531,7 @@ class Capture:
     requires: tuple[str, ...] = ()
     seed: int = 0
     fake: bool = False
+    claims: Any = field(default=None, compare=False, repr=False)
     recipes: Any = field(default=None, compare=False, repr=False)
     witness: Any = field(default=None, compare=False, repr=False)
     verdict: Any = field(default=None, compare=False, repr=False)

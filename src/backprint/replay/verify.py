@@ -18,8 +18,10 @@ from torch import Tensor
 
 from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
+from backprint.graph.claims import lies
 from backprint.graph.links import free_ports, mutated
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair
+from backprint.replay.annotations import checked
 from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
 from backprint.replay.linked import Played
 from backprint.replay.power import BROKE, Base, Power, Trial, power_of
@@ -253,12 +255,12 @@ def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[Po
         return None
     results = keyed(got.named, got.mutations, got.gradients)
     if capture.origin is not None and capture.origin.alive:
-        return results, against_program(capture, draw, results, said), got.parts
+        return results, [*against_program(capture, draw, results, said), *got.lies], got.parts
     if draw.name == "recipe" and capture.witness is not None:
-        return results, against_witness(capture, results), got.parts
+        return results, [*against_witness(capture, results), *got.lies], got.parts
     if draw.name == "recipe" or capture.witness is None:
-        return results, against_autograd(capture, draw, results, said), got.parts
-    return results, [], got.parts
+        return results, [*against_autograd(capture, draw, results, said), *got.lies], got.parts
+    return results, list(got.lies), got.parts
 
 
 def program_fails(capture: Capture, draw: Draw) -> bool:
@@ -275,7 +277,10 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 def replayed(capture: Capture, draw: Draw) -> Replayed:
     """The Capture's own results."""
     torch.manual_seed(draw.seed)
-    return replay_values(capture, draw.values, draw.tangents)
+    with checked(dict(capture.environment), draw.name != "resized") as notes:
+        got = replay_values(capture, draw.values, draw.tangents)
+    found = [*lies(capture), *notes.found.values()]
+    return replace(got, lies=tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found))
 
 
 def eager(capture: Capture, draw: Draw) -> Results:
@@ -503,6 +508,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
             repeated = eager(capture, draw)
             verdicts = [unsteady(port, wanted, repeated) for port in verdicts]
+        verdicts = [*verdicts, *got.lies]
         parts = part_witness(capture, got) if alive else {}
         found = {f"{port.role} {port.name}": port for port in verdicts}
         if alive:

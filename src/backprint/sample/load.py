@@ -14,11 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.errors import RefusedError, SampleError
+from backprint.graph.claims import tensors_in
 from backprint.graph.links import check_links, name_of, role_of
 from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.graphnet.read import is_graphnet
-from backprint.sample.metadata import Field, Witness, check_format, named, read_facts, read_json, read_verdict
+from backprint.sample.metadata import (
+    Field,
+    Witness,
+    check_format,
+    named,
+    read_claims,
+    read_facts,
+    read_json,
+    read_verdict,
+)
 from backprint.sample.standalone import FOOTER, MARKER, is_ending
 
 if TYPE_CHECKING:
@@ -54,9 +64,10 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         pairs = tuple(read_pair(folder, index, row, facts, allow) for index, row in enumerate(rows))
         witnessed, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
+        claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
     witness = Witness(witnessed, place) if witnessed.value is not None else None
     stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs)
-    return Capture(**facts, pairs=pairs, recipes=stored, witness=witness, verdict=verdict)
+    return Capture(**facts, pairs=pairs, claims=claims, recipes=stored, witness=witness, verdict=verdict)
 
 
 def plain_file(path: Path) -> Path:
@@ -196,19 +207,6 @@ def ports_of(tree: Any) -> Iterator[str]:
         case {"list": items} | {"tuple": items}:
             for item in items:
                 yield from ports_of(item)
-
-
-def tensors_in(like: Any) -> Iterator[str]:
-    """The ports in a likeness of what a parameter was given."""
-    if isinstance(like, dict):
-        if isinstance(like.get("tensor"), str):
-            yield like["tensor"]
-        for key, item in like.items():
-            if key != "tensor":
-                yield from tensors_in(item)
-    elif isinstance(like, list):
-        for item in like:
-            yield from tensors_in(item)
 
 
 def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
