@@ -43,6 +43,7 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
         for index, pair in enumerate(capture.pairs):
             tell(capture, index, pair)
         tell_breaks(capture)
+        tell_lies(capture)
     elif side == "backward" and all(pair.backward is None for pair in capture.pairs):
         click.echo("no backward: no output of this program asks for a gradient", err=True)
 
@@ -74,6 +75,14 @@ def numbers(capture: Any, sample: Path) -> dict[str, Any]:
     links = [[link.source, link.port, link.target, link.name] for link in capture.links]
     told = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}
     return facts | {"environment": dict(capture.environment), **told, "pairs": pairs}
+
+
+def tell_lies(capture: Any) -> None:
+    """Where the sample contradicts itself: `verify` calls it wrong."""
+    from backprint.graph.claims import lies
+
+    for lie in lies(capture):
+        click.echo(f"not as it was saved: {lie.role} {lie.name}: {lie.text}")
 
 
 def tell_breaks(capture: Any) -> None:

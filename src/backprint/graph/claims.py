@@ -121,6 +121,9 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
     inputs = {port.name: port for port in forward.inputs}
     for port in backward.by_role("saved"):
         yield from alike(port, given.get(port.name), "the backward takes it as {}, the forward saves {}", True)
+    for port in backward.by_role("constant"):
+        if port.name in inputs and inputs[port.name].role != "constant":
+            yield Lie("constant", port.name, f"is a {inputs[port.name].role} of the forward, which saves it")
     for port in backward.by_role("tangent"):
         yield from alike(port, results.get(port.name), "its tangent is {}, the output {}")
     for port in backward.by_role("gradient"):

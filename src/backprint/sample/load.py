@@ -66,7 +66,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         recipes = root.get("recipes", {}).rows()
         claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
     witness = Witness(witnessed, place) if witnessed.value is not None else None
-    stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs)
+    stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs, content["format"])
     return Capture(**facts, pairs=pairs, claims=claims, recipes=stored, witness=witness, verdict=verdict)
 
 
@@ -240,9 +240,12 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
 class Stored:
     """A sample's inputs, still on disk: recipes are checked and data is read when first asked for."""
 
-    def __init__(self, folder: Path, rows: Mapping[str, Any], facts: Mapping[str, Any], pairs: Sequence[Pair]) -> None:
+    def __init__(
+        self, folder: Path, rows: Mapping[str, Any], facts: Mapping[str, Any], pairs: Sequence[Pair], number: int
+    ) -> None:
         self.folder, self.rows, self.pairs = folder, rows, pairs
         self.seed: int = facts["seed"]
+        self.format = number
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -256,7 +259,7 @@ class Stored:
                 recipes[name] = from_json(row)
         graphs = [graph for pair in self.pairs for graph in (pair.forward, pair.backward) if graph is not None]
         with named(self.folder / "capture.json"):
-            check_recipes(recipes, graphs)
+            check_recipes(recipes, graphs, self.format > 1)
         return Inputs(recipes, read_tensors(self.folder / "tensors.safetensors"), self.seed)
 
     @property
@@ -279,8 +282,11 @@ class Stored:
         return self.inputs.make(seed, names)
 
 
-def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> None:
-    """A recipe makes what its port says, in no more storage than it and the views of it span."""
+def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], strides: bool) -> None:
+    """A recipe makes what its port says, in no more storage than it and the views of it span.
+
+    Samples of format 1 have tangents with the strides of their outputs, which need not be those of their ports.
+    """
     from backprint.sample.recipe_json import reach
 
     spans: dict[str, int] = {}
@@ -304,6 +310,22 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> Non
                 kind = f" {layout}" if layout != "strided" else ""
                 said = f"makes {found.dtype}{list(found.shape)!s:.80}{kind} where the graph takes {show_spec(spec):.80}"
                 raise SampleError(f"recipes[{key!r:.80}]: {said}")
+            if strides and not graph.symbols and found.kind not in ("none", "sparse") and not lies_as(found, spec):
+                said = (
+                    f"makes strides {list(found.stride)} on {found.device} where the graph takes {show_spec(spec):.80}"
+                )
+                raise SampleError(f"recipes[{key!r:.80}]: {said}")
+
+
+def lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
+    """Whether what a recipe makes lies in memory, and where, as its port says."""
+    strides, step = [], 1
+    for size in reversed(recipe.shape):
+        strides.append(step)
+        step *= max(size, 1)
+    wanted = spec.stride if spec.stride is not None else tuple(reversed(strides))
+    rows = zip(recipe.shape, recipe.stride, wanted, strict=True)
+    return recipe.device == spec.device and (0 in recipe.shape or all(n <= 1 or now == then for n, now, then in rows))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
