@@ -790,7 +790,8 @@ class Writer:
         if call.state is not None and any(lie(one) != lie(place) for one, place in zip(given, written, strict=False)):
             raise NoPlainForm(f"{func} would draw in another order of memory")
         name = self.step(call, func, args, kwargs)
-        self.drafts[-1].spec = spec_of(found)
+        lain = self.places.get(args[0].name) if func is aten.copy.default else None  # a copy lies as what it is over
+        self.drafts[-1].spec = spec_of(found if lain is None else lain)
         fresh = [place for place in flat_places(call.result) if place not in written]
         values = self.spread(name, found)
         taken = [place for place in flat(call.args, call.kwargs) if type(place) is Place]

@@ -45,6 +45,7 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
         for index, pair in enumerate(capture.pairs):
             tell(capture, index, pair)
         tell_breaks(capture)
+        tell_lies(capture)
     elif side == "backward" and all(pair.backward is None for pair in capture.pairs):
         click.echo("no backward: no output of this program asks for a gradient", err=True)
 
@@ -92,6 +93,14 @@ def told(verdict: dict[str, Any]) -> str:
     why = without_power(word, power, vacuous)
     said = f"{word}, no proof: {why}" if why else word
     return said + (escape(f" ({', '.join(vacuous[:3])}{' …' if len(vacuous) > 3 else ''})") if why and vacuous else "")
+
+
+def tell_lies(capture: Any) -> None:
+    """Where the sample contradicts itself: `verify` calls it wrong."""
+    from backprint.graph.claims import lies
+
+    for lie in lies(capture):
+        click.echo(f"not as it was saved: {lie.role} {lie.name}: {lie.text}")
 
 
 def tell_breaks(capture: Any) -> None:

@@ -54,8 +54,9 @@ from backprint.graph.split import (
 )
 from backprint.replay.compare import GOOD, TOLERANCE, Verdict, compare, distance, same_bits
 from backprint.replay.fx import to_fx
-from backprint.replay.linked import Play, Played, added, laid_out
+from backprint.replay.linked import Play, Played, added
 from backprint.replay.run import perform, run, subgraphs
+from backprint.replay.strides import tangent_as
 from backprint.replay.values import maker
 from backprint.replay.verify import drawn
 from backprint.sample.inputs import Inputs, fit_inputs
@@ -483,7 +484,7 @@ def against_whole(found: Capture, pair: Pair, part: Part, edge: Border, share: S
         by_name = {tangent_port(part, edge, local): total for local, total in share.tangents.items()}
         outputs = {port.name: value for port, value in played.items() if port.role == "output"}
         for port in pair.backward.by_role("tangent"):
-            feed[f"tangent {port.name}"] = laid_out(by_name[port.name], outputs[port.name])
+            feed[f"tangent {port.name}"] = tangent_as(by_name[port.name], outputs[port.name], port.spec, {})
         got = run(pair.backward, feed, strict=False)
         wanted = {edge.names.of(local): gradient for local, gradient in share.gradients.items()}
         ports += [

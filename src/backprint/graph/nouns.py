@@ -533,6 +533,7 @@ class Capture:
     seed: int = 0
     fake: bool = False
     pins: tuple[tuple[str, str], ...] = ()
+    claims: Any = field(default=None, compare=False, repr=False)
     recipes: Any = field(default=None, compare=False, repr=False)
     witness: Any = field(default=None, compare=False, repr=False)
     verdict: Any = field(default=None, compare=False, repr=False)

@@ -17,11 +17,11 @@ from torch.utils import _pytree as pytree
 
 from backprint.errors import GuardError, ReplayError, UsageError
 from backprint.graph.links import free_ports, mutated
-from backprint.graph.nouns import Argument, Capture, Port, Size, TensorSpec
-from backprint.graph.sizes import evaluate, known
+from backprint.graph.nouns import Argument, Capture, Port, TensorSpec
 from backprint.likeness import Describing, Like, described, differences, lives_in, said
 from backprint.memory import meetings, places
 from backprint.replay.run import sizes_of
+from backprint.replay.strides import laid_as, lies, strides
 from backprint.settings import digest_of, foreign_states
 from backprint.tree import FLAGS, name_of, positional
 
@@ -366,34 +366,6 @@ def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping
             )
 
 
-def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """The strides that a port has for a tensor of this shape; None where they are not known."""
-    if spec.layout != "strided" or tensor.layout is not torch.strided:
-        return None
-    if spec.stride is None:
-        return contiguous(tuple(tensor.shape))
-    if not all(known(size, sizes) for size in spec.stride):
-        return None
-    return tuple(int(evaluate(size, sizes)) for size in spec.stride)
-
-
-def contiguous(shape: Sequence[Size]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
-    found, step = [], 1
-    for size in reversed(shape):
-        found.append(step)
-        step *= max(int(size), 1)
-    return tuple(reversed(found))
-
-
-def lies(tensor: Tensor, wanted: Sequence[int]) -> bool:
-    """Whether a tensor has these strides, in the dimensions where they say something."""
-    if tensor.numel() == 0:
-        return True
-    rows = zip(tensor.shape, tensor.stride(), wanted, strict=True)
-    return all(size <= 1 or now == then for size, now, then in rows)
-
-
 def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
     """What to write so that a tensor lies as it did, where there is a word for that."""
     if lies(torch.empty(tensor.shape, device="meta"), wanted):
@@ -416,8 +388,7 @@ def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tens
             continue
         wanted = strides(spec, tensor, {})
         if wanted is not None and not lies(tensor, wanted):
-            made = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype, device=tensor.device)
-            found[port.name] = made.copy_(tensor.detach())
+            found[port.name] = laid_as(tensor, wanted)
     return found
 
 

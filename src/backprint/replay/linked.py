@@ -17,7 +17,8 @@ from torch import Tensor
 from backprint.errors import ReplayError
 from backprint.graph.links import between, consumers, feeds, name_of, results, role_of
 from backprint.graph.nouns import Capture, Link
-from backprint.replay.run import run
+from backprint.replay.run import key_of, run, sizes_of
+from backprint.replay.strides import tangent_as
 
 Gradients = dict[str, "Tensor | None"]
 
@@ -89,8 +90,10 @@ class Play:
             return played.gradients
         feed: dict[str, Any] = {f"constant {name}": value for name, value in played.values.items()}
         feed |= {f"saved {name}": value for name, value in played.saved.items()}
+        sizes = sizes_of([(port, feed[key_of(port)]) for port in pair.backward.inputs if key_of(port) in feed])
         for port in pair.backward.by_role("tangent"):
-            tangent = laid_out(self.tangent(index, port.name), played.outputs[port.name])
+            output = played.outputs[port.name]
+            tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
             feed[f"tangent {port.name}"] = played.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
         played.gradients = dict(zip(names, run(pair.backward, feed, strict=False), strict=True))
@@ -150,14 +153,6 @@ class Play:
         for played in self.played:
             found |= {name: value for name, value in played.mutations.items() if name not in own}
         return found
-
-
-def laid_out(tangent: Tensor, output: Tensor) -> Tensor:
-    """A tangent in the memory order of its output, which the backward was traced for: it may hold views."""
-    if output.layout is not torch.strided:
-        return tangent
-    like = torch.empty_like(output)
-    return tangent if tangent.stride() == like.stride() else like.copy_(tangent)
 
 
 def added(terms: Iterable[Tensor | None]) -> Tensor | None:

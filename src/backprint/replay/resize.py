@@ -108,7 +108,11 @@ def stretched(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
     for index, size in enumerate(shape):
         found = found.index_select(index, torch.arange(size, device=value.device) % max(1, value.shape[index]))
     stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else found.contiguous().stride()
+    over = [index for index, (size, step) in enumerate(zip(shape, stride, strict=True)) if step == 0 and size > 1]
+    for index in over:  # an expanded dimension has one value
+        found = found.narrow(index, 0, 1)
     try:
-        return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device).copy_(found)
-    except RuntimeError:  # elements share memory, as in an expanded tensor: they cannot be written apart
-        return found
+        made = torch.empty_strided(found.shape, stride, dtype=value.dtype, device=value.device).copy_(found)
+    except RuntimeError:  # elements share memory otherwise: they cannot be written apart
+        return found.expand(shape)
+    return made.as_strided(shape, stride)

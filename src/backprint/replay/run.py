@@ -12,6 +12,7 @@ from backprint.errors import GuardError, ReplayError
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, said
 from backprint.graph.text import show_spec, show_step
+from backprint.replay.annotations import NOTES
 from backprint.replay.operators import resolve
 from backprint.replay.values import hold, maker
 
@@ -25,12 +26,22 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = 
     env = feed(graph, inputs, strict)
     make = maker(env, subgraphs(graph))
     last = last_uses(graph)
+    notes = NOTES.get()
+    given = [(port, env[port.local]) for port in graph.inputs] if notes is not None else []
+    sizes = sizes_of(given)
+    if notes is not None:
+        notes.ports(given, sizes)
     with torch.enable_grad():
         for index, step in enumerate(graph.steps):
             perform(step, env, make)
+            if notes is not None and not step.is_guard:
+                notes.step(step, env[step.name], sizes)
             for name in last.get(index, ()):
                 del env[name]
-        return tuple(make(result) for result in graph.results)
+        results = tuple(make(result) for result in graph.results)
+    if notes is not None:
+        notes.ports(list(zip(graph.outputs, results, strict=True)), sizes)
+    return results
 
 
 def trace_through(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -19,8 +19,10 @@ from torch import Tensor
 
 from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
+from backprint.graph.claims import lies
 from backprint.graph.links import free_ports, held_exact, mutated, specs
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair, TensorSpec
+from backprint.replay.annotations import checked
 from backprint.replay.compare import (
     AUTOGRAD,
     DIGESTS,
@@ -293,12 +295,12 @@ def one(capture: Capture, draw: Draw, said: list[str]) -> Outcome | None:
     results = keyed(got.named, got.mutations, got.gradients)
     if capture.origin is not None and capture.origin.alive:
         witness = PROGRAM if draw.name == "captured" else REDRAWN
-        return results, witnessed(against_program(capture, draw, results, said), witness), got.parts
+        return results, [*witnessed(against_program(capture, draw, results, said), witness), *got.lies], got.parts
     if draw.name == "recipe" and capture.witness is not None:
-        return results, witnessed(against_witness(capture, results), DIGESTS), got.parts
+        return results, [*witnessed(against_witness(capture, results), DIGESTS), *got.lies], got.parts
     if draw.name == "recipe" or capture.witness is None:
-        return results, against_autograd(capture, draw, results, said), got.parts
-    return results, [], got.parts
+        return results, [*against_autograd(capture, draw, results, said), *got.lies], got.parts
+    return results, list(got.lies), got.parts
 
 
 def witnessed(verdicts: Sequence[PortVerdict], witness: str) -> list[PortVerdict]:
@@ -320,7 +322,10 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 def replayed(capture: Capture, draw: Draw) -> Replayed:
     """The Capture's own results."""
     torch.manual_seed(draw.seed)
-    return replay_values(capture, draw.values, draw.tangents)
+    with checked(dict(capture.environment), draw.name != "resized") as notes:
+        got = replay_values(capture, draw.values, draw.tangents)
+    found = [*lies(capture), *notes.found.values()]
+    return replace(got, lies=tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found))
 
 
 def eager(capture: Capture, draw: Draw) -> Results:
@@ -704,6 +709,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
             repeated = eager(capture, draw)
             verdicts = [unsteady(port, wanted, repeated) for port in verdicts]
+        verdicts = [*verdicts, *got.lies]
         parts = part_witness(capture, got) if alive else {}
         found = {f"{port.role} {port.name}": port for port in verdicts}
         keep_worst(found, "", seen_at_capture(capture))

@@ -16,8 +16,10 @@ from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Graph, Guard
 from backprint.graph.sizes import evaluate, known, said
 from backprint.replay.arguments import State, name_tangents, values_of
-from backprint.replay.linked import Play, Played, laid_out
+from backprint.replay.compare import PortVerdict
+from backprint.replay.linked import Play, Played
 from backprint.replay.run import key_of, run, sizes_of
+from backprint.replay.strides import tangent_as
 from backprint.sample.recipes import digest
 from backprint.tree import ones_like
 
@@ -33,6 +35,7 @@ class Replayed:
     saved: dict[str, Tensor]
     loss: Tensor | None = None
     parts: tuple[Played, ...] = ()
+    lies: tuple[PortVerdict, ...] = ()
 
 
 def replay(
@@ -160,6 +163,8 @@ def pull(
     """The backward alone, on what its forward saved."""
     feed: dict[str, Any] = {f"constant {name}": value for name, value in values.items()}
     feed |= {f"saved {name}": value for name, value in saved.items()}
+    specs = {port.name: port.spec for port in backward.by_role("tangent")}
+    sizes = sizes_of([(port, feed[key_of(port)]) for port in backward.inputs if key_of(port) in feed])
     for name in capture.signature.differentiable:
         if not isinstance(outputs[name], Tensor):
             raise ReplayError(f"output {name!r} must be a tensor, not a {type(outputs[name]).__name__}")
@@ -169,7 +174,7 @@ def pull(
             raise ReplayError(
                 f"the tangent of {name!r} is {told(tangent)}, the output {told(outputs[name])}: they must be alike"
             )
-        feed[f"tangent {name}"] = laid_out(tangent, outputs[name])
+        feed[f"tangent {name}"] = tangent_as(tangent, outputs[name], specs.get(name), sizes)
     return dict(zip((port.name for port in backward.outputs), run(backward, feed, strict=False), strict=True))
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from backprint.graph.links import held_exact, role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
+from backprint.graph.sizes import at_hints
 from backprint.sample.alike import livened
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
 from backprint.sample.recipes import RANKS, Recipe, bases_of, derive, exact_data, fit_all, make_all, placed, redraw
@@ -175,6 +176,9 @@ def twin(name: str, recipe: Recipe) -> Recipe:
 def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     """A seeded normal for the tangent of every differentiable output, between Pairs too, and for linked gradients."""
     known = specs(capture)
+    for pair in capture.pairs:  # a tangent lies as its port says, which need not be as its output does
+        ports = at_hints(pair.backward).by_role("tangent") if pair.backward is not None else ()
+        known |= {port.name: port.spec for port in ports}
     asked = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
     found: dict[str, Recipe] = {}
     wanted = {f"tangent {name}": known[name] for name in (*capture.signature.differentiable, *asked)}

@@ -14,11 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.errors import RefusedError, SampleError
+from backprint.graph.claims import tensors_in
 from backprint.graph.links import check_links, name_of, role_of
 from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.graphnet.read import is_graphnet
-from backprint.sample.metadata import Field, Witness, check_format, named, read_facts, read_json, read_verdict
+from backprint.sample.metadata import (
+    Field,
+    Witness,
+    check_format,
+    named,
+    read_claims,
+    read_facts,
+    read_json,
+    read_verdict,
+)
 from backprint.sample.standalone import FOOTER, MARKER, is_ending
 
 if TYPE_CHECKING:
@@ -54,9 +64,10 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         pairs = tuple(read_pair(folder, index, row, facts, allow) for index, row in enumerate(rows))
         witnessed, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
+        claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
     witness = Witness(witnessed, place) if witnessed.value is not None else None
-    stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs)
-    return Capture(**facts, pairs=pairs, recipes=stored, witness=witness, verdict=verdict)
+    stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs, content["format"])
+    return Capture(**facts, pairs=pairs, claims=claims, recipes=stored, witness=witness, verdict=verdict)
 
 
 def plain_file(path: Path) -> Path:
@@ -192,19 +203,6 @@ def ports_of(tree: Any) -> Iterator[str]:
                 yield from ports_of(item)
 
 
-def tensors_in(like: Any) -> Iterator[str]:
-    """The ports in a likeness of what a parameter was given."""
-    if isinstance(like, dict):
-        if isinstance(like.get("tensor"), str):
-            yield like["tensor"]
-        for key, item in like.items():
-            if key != "tensor":
-                yield from tensors_in(item)
-    elif isinstance(like, list):
-        for item in like:
-            yield from tensors_in(item)
-
-
 def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
     """Every saved value and tangent that the backward takes must be one that the forward gives."""
     given = {port.name for port in forward.outputs if port.role == "saved"}
@@ -236,9 +234,12 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
 class Stored:
     """A sample's inputs, still on disk: recipes are checked and data is read when first asked for."""
 
-    def __init__(self, folder: Path, rows: Mapping[str, Any], facts: Mapping[str, Any], pairs: Sequence[Pair]) -> None:
+    def __init__(
+        self, folder: Path, rows: Mapping[str, Any], facts: Mapping[str, Any], pairs: Sequence[Pair], number: int
+    ) -> None:
         self.folder, self.rows, self.pairs = folder, rows, pairs
         self.seed: int = facts["seed"]
+        self.format = number
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -252,7 +253,7 @@ class Stored:
                 recipes[name] = from_json(row)
         graphs = [graph for pair in self.pairs for graph in (pair.forward, pair.backward) if graph is not None]
         with named(self.folder / "capture.json"):
-            check_recipes(recipes, graphs)
+            check_recipes(recipes, graphs, self.format > 1)
         return Inputs(recipes, read_tensors(self.folder / "tensors.safetensors"), self.seed)
 
     @property
@@ -275,8 +276,11 @@ class Stored:
         return self.inputs.make(seed, names)
 
 
-def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> None:
-    """A recipe makes what its port says, in no more storage than it and the views of it span."""
+def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], strides: bool) -> None:
+    """A recipe makes what its port says, in no more storage than it and the views of it span.
+
+    Samples of format 1 have tangents with the strides of their outputs, which need not be those of their ports.
+    """
     from backprint.sample.recipe_json import reach
 
     spans: dict[str, int] = {}
@@ -300,6 +304,22 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> Non
                 kind = f" {layout}" if layout != "strided" else ""
                 said = f"makes {found.dtype}{list(found.shape)!s:.80}{kind} where the graph takes {show_spec(spec):.80}"
                 raise SampleError(f"recipes[{key!r:.80}]: {said}")
+            if strides and not graph.symbols and found.kind not in ("none", "sparse") and not lies_as(found, spec):
+                said = (
+                    f"makes strides {list(found.stride)} on {found.device} where the graph takes {show_spec(spec):.80}"
+                )
+                raise SampleError(f"recipes[{key!r:.80}]: {said}")
+
+
+def lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
+    """Whether what a recipe makes lies in memory, and where, as its port says."""
+    strides, step = [], 1
+    for size in reversed(recipe.shape):
+        strides.append(step)
+        step *= max(size, 1)
+    wanted = spec.stride if spec.stride is not None else tuple(reversed(strides))
+    rows = zip(recipe.shape, recipe.stride, wanted, strict=True)
+    return recipe.device == spec.device and (0 in recipe.shape or all(n <= 1 or now == then for n, now, then in rows))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

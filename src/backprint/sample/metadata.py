@@ -290,6 +290,20 @@ def read_signature(field: Field) -> Signature:
     )
 
 
+def read_claims(field: Field) -> dict[str, Any]:
+    """What is said of a graph beside the graph: the roles of its ports, and a digest of its annotations."""
+    if field.value is None:
+        return {}
+    found: dict[str, Any] = {}
+    if (roles := field.get("roles")).value is not None:
+        for side in ("in", "out"):
+            rows = roles.get(side, {}).rows()
+            found.setdefault("roles", {})[side] = {role: list(names.texts()) for role, names in rows.items()}
+    if (digest := field.get("annotations")).value is not None:
+        found["annotations"] = digest.text(64)
+    return found
+
+
 def check_format(content: Mapping[str, Any], path: Path) -> None:
     """Refuse a sample of a newer format, and what is no sample at all."""
     found = content.get("format")

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from backprint.errors import RefusedError, SampleError, UsageError
+from backprint.graph.claims import claims_of
 from backprint.graph.nouns import Capture, Graph, allowed
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
@@ -137,7 +138,8 @@ def write_side(
     (folder / "model.py").write_text(text, encoding="utf-8")
     write_graphnet(folder, f"{capture.name}_{side}", graph, text, values, undrawable(capture, graph), run)
     saved = sum(getattr(port.spec, "nbytes", 0) for port in at_hints(graph).outputs if port.role == "saved")
-    return {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs), "saved_bytes": saved}
+    counts = {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs)}
+    return {**counts, "saved_bytes": saved, **claims_of(graph)}
 
 
 def model_text(capture: Capture, side: str, graph: Graph) -> str:

@@ -1,0 +1,221 @@
+"""What a Capture says of its graphs in two places, held against each other. Needs no torch.
+
+A sample names each port's role and each value's shape in `model.py`, and again in capture.json: roles in a table,
+annotations by a digest. Beside them stand the signature, links, recipes and the witness, and both directions speak of
+saved values. Whoever changes one of these alone is found out; whoever changes all of them alike has written another
+sample, whose numbers alone can be checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backprint.graph.links import feeds, free_ports
+from backprint.graph.nouns import IN_ROLES, OUT_ROLES, Capture, Graph, Pair, Port, Spec, TensorSpec
+from backprint.graph.sizes import at_hints
+from backprint.graph.text import show_port, show_spec
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """Something that a Capture says of a port or of a step, and that is not so."""
+
+    role: str
+    name: str
+    text: str
+
+
+Claims = Mapping[str, Any]
+"""What capture.json says of one graph: `roles`, names by role, and `annotations`, a digest."""
+
+
+def claims_of(graph: Graph) -> dict[str, Any]:
+    """The claims of a graph, as a sample keeps them."""
+    return {"roles": {"in": table(graph.inputs), "out": table(graph.outputs)}, "annotations": digest_of(graph)}
+
+
+def table(ports: tuple[Port, ...]) -> dict[str, list[str]]:
+    """The names of ports by their role."""
+    found: dict[str, list[str]] = {}
+    for port in ports:
+        found.setdefault(port.role, []).append(port.name)
+    return found
+
+
+def digest_of(graph: Graph) -> str:
+    """A digest of everything that a graph's text says of its values: dtypes, sizes, strides, devices, layouts."""
+    return hashlib.sha256("\n".join(lines(graph)).encode()).hexdigest()[:32]
+
+
+def lines(graph: Graph) -> Iterator[str]:
+    """Every annotation of a graph, and of its subgraphs."""
+    for symbol in graph.symbols:
+        yield f"{symbol.name} = {symbol.hint} in [{symbol.low}, {symbol.high}]"
+    for port in (*graph.inputs, *graph.outputs):
+        yield show_port(port)
+    for step in graph.steps:
+        if not step.is_guard:
+            yield f"{step.name}: {show_spec(step.spec)}"
+    for name, sub in graph.subgraphs:
+        yield f"{name}:"
+        yield from lines(sub)
+
+
+# ------------------------------------------------------------------ lies
+
+
+def lies(capture: Capture) -> Iterator[Lie]:
+    """Where a Capture contradicts itself: its graphs, what capture.json says of them, and the rest of it."""
+    for index, pair in enumerate(capture.pairs):
+        for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
+            if graph is not None:
+                claims = capture.claims[index].get(side) if capture.claims else None
+                yield from of_graph(f"{pair.name}/{side}", graph, claims or {})
+        yield from of_pair(capture, index, pair)
+    yield from of_signature(capture)
+    yield from of_witness(capture)
+
+
+def of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Lie]:
+    """A graph against what capture.json says of it."""
+    if roles := claims.get("roles"):
+        for direction, ports in (("in", graph.inputs), ("out", graph.outputs)):
+            yield from of_roles(ports, roles.get(direction, {}))
+    if "annotations" in claims and claims["annotations"] != digest_of(graph):
+        yield Lie("graph", where, "its annotations (dtypes, sizes, strides, devices) are not those that were saved")
+
+
+def of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Lie]:
+    """The roles of ports against the table of them."""
+    then = sorted((name, role) for role, names in roles.items() for name in names)
+    now = sorted((port.name, port.role) for port in ports)
+    if then == now:
+        return
+    for name, role in (each for each in now if each not in then):
+        was = ", ".join(other for each, other in then if each == name) or "no port"
+        yield Lie(role, name, f"the graph says {role}, capture.json says {was}")
+    for name, role in (each for each in then if each not in now):
+        if name not in {each for each, _ in now}:
+            yield Lie(role, name, f"capture.json has the {role} {name!r}, which the graph has not")
+
+
+FORWARD = (("parameter", "buffer", "input", "constant", "rng"), ("output", "mutation", "saved"))
+BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
+"""The roles that the inputs and the outputs of each direction can have."""
+
+
+def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
+    """Both directions of a Pair: what the forward saves is what the backward takes, gradients are of inputs."""
+    forward = at_hints(pair.forward)
+    backward = at_hints(pair.backward) if pair.backward is not None else None
+    yield from of_direction("forward", forward, FORWARD)
+    fed = {link.name for link in feeds(capture, index)}
+    if backward is None:
+        return
+    yield from of_direction("backward", backward, BACKWARD)
+    given = {port.name: port for port in forward.outputs if port.role == "saved"}
+    results = {port.name: port for port in forward.outputs if port.role == "output"}
+    inputs = {port.name: port for port in forward.inputs}
+    for port in backward.by_role("saved"):
+        yield from alike(port, given.get(port.name), "the backward takes it as {}, the forward saves {}", True)
+    for port in backward.by_role("constant"):
+        if port.name in inputs and inputs[port.name].role != "constant":
+            yield Lie("constant", port.name, f"is a {inputs[port.name].role} of the forward, which saves it")
+    for port in backward.by_role("tangent"):
+        yield from alike(port, results.get(port.name), "its tangent is {}, the output {}")
+    for port in backward.by_role("gradient"):
+        named = inputs.get(port.name)
+        if named is None and port.name not in fed:
+            yield Lie("gradient", port.name, "is the gradient of no input of the forward")
+        yield from alike(port, named, "the gradient is {}, what it is of {}")
+    for port in forward.by_role("mutation"):
+        named = inputs.get(port.name)
+        if named is not None and dtype(port.spec) != dtype(named.spec):
+            yield Lie("mutation", port.name, f"{show_spec(port.spec)} is written to {show_spec(named.spec)}")
+
+
+def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Lie]:
+    """The roles of a direction's ports."""
+    for ports, known in zip((graph.inputs, graph.outputs), roles, strict=True):
+        for port in ports:
+            if port.role not in known:
+                yield Lie(port.role, port.name, f"no port of a {side} on that side is a {port.role}")
+
+
+def alike(port: Port, other: Port | None, text: str, strides: bool = False) -> Iterator[Lie]:
+    """Whether two ports that are one value say the same of it."""
+    if other is None or port.spec is None or other.spec is None:
+        return
+    if kind(port.spec, strides) != kind(other.spec, strides):
+        yield Lie(port.role, port.name, text.format(show_spec(port.spec), show_spec(other.spec)))
+
+
+def kind(spec: Spec, strides: bool = False) -> Any:
+    """What two annotations of one value have in common."""
+    if not isinstance(spec, TensorSpec):
+        return spec
+    stride = spec.stride if strides else None
+    return spec.dtype, spec.shape, stride, spec.layout, spec.device
+
+
+def dtype(spec: Spec) -> str:
+    """The dtype of a tensor's annotation."""
+    return spec.dtype if isinstance(spec, TensorSpec) else ""
+
+
+def of_signature(capture: Capture) -> Iterator[Lie]:
+    """The roles of a Capture's inputs against the captured call; its differentiable outputs against the tangents."""
+    signature = capture.signature
+    if signature.call is not None:
+        placed = {name for row in signature.call for name in tensors_in(row.like)}
+        twins = {name for pair in signature.same for name in pair}
+        for port in free_ports(capture):
+            own = port.role == "input"
+            if own and port.name not in placed | twins and not port.name.startswith("tangent."):
+                yield Lie(port.role, port.name, "is no argument of the captured call")
+            if not own and port.name in placed - twins:
+                yield Lie(port.role, port.name, "is an argument of the captured call, so its role is input")
+    if capture.links or len(capture.pairs) != 1 or capture.pairs[0].backward is None:
+        return
+    asked = {port.name for port in capture.pairs[0].backward.by_role("tangent")}
+    for name in signature.differentiable:
+        if name not in {port.name for port in capture.pairs[0].forward.by_role("output")}:
+            yield Lie("output", name, "is differentiable in capture.json, and no output of the forward")
+    for name in asked - set(signature.differentiable):
+        yield Lie("tangent", name, "is no differentiable output in capture.json")
+
+
+def tensors_in(like: Any) -> Iterator[str]:
+    """The ports in a likeness of what a parameter was given."""
+    if isinstance(like, dict):
+        if isinstance(like.get("tensor"), str):
+            yield like["tensor"]
+        for key, item in like.items():
+            if key != "tensor":
+                yield from tensors_in(item)
+    elif isinstance(like, list):
+        for item in like:
+            yield from tensors_in(item)
+
+
+def of_witness(capture: Capture) -> Iterator[Lie]:
+    """Annotations of results against the dtypes and shapes that the program gave."""
+    if not capture.witness or len(capture.pairs) != 1 or capture.links:
+        return
+    pair = capture.pairs[0]
+    for graph in (pair.forward, pair.backward):
+        for port in at_hints(graph).outputs if graph is not None else ():
+            row = capture.witness.get(f"{port.role} {port.name}")
+            spec = port.spec
+            if row is None or row.get("none") or not isinstance(spec, TensorSpec):
+                continue
+            if (spec.dtype, list(spec.shape)) != (row["dtype"], row["shape"]):
+                gave = f"{row['dtype']}{row['shape']}"
+                yield Lie(port.role, port.name, f"annotated {show_spec(spec)}, and the program gave {gave}")
+
+
+assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
+assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)

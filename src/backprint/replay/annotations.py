@@ -1,0 +1,178 @@
+"""Annotations against what runs: every port's and every step's dtype, sizes, strides, device and layout.
+
+While graphs run `checked`, each value is held against its annotation. How strides come out is for kernels to say, so on
+another machine or another torch than a sample's they are not asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import GraphError
+from backprint.graph.claims import Lie
+from backprint.graph.nouns import Port, ScalarSpec, Spec, Step, TensorSpec
+from backprint.graph.sizes import evaluate, known
+from backprint.graph.text import show_spec
+from backprint.settings import record
+
+DECIDE = ("torch", "machine", "cpu_capability", "mkldnn", "flash_sdp", "math_sdp", "float32_matmul_precision")
+"""What of an environment decides how kernels lay out what they give."""
+
+WORKSPACE = TensorSpec("uint8", (0,))
+"""How tracing annotates a kernel's workspace, whose size only the kernel knows."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """The lies found so far, each once.
+
+    Without `numbers`, the sizes of a graph with symbols that are numbers are not asked: at other sizes than at capture
+    some of them should have been symbols, which tracing has lost.
+    """
+
+    strides: bool
+    numbers: bool = True
+    found: dict[tuple[str, str], Lie] = field(default_factory=dict)
+
+    def note(self, role: str, name: str, spec: Spec, value: Any, sizes: Mapping[str, int]) -> None:
+        """Hold one value against its annotation."""
+        if sizes and not self.numbers:
+            spec = with_numbers(spec, value)
+        if not agrees(spec, value, sizes, self.strides and (self.numbers or not sizes)):
+            said, now = show_spec(spec), show_value(value, spec)
+            text = f"annotated {said}, is {now}" + (f", where {sizes}" if sizes and any_symbol(spec) else "")
+            self.found.setdefault((role, name), Lie(role, name, text))
+
+    def ports(self, given: Sequence[tuple[Port, Any]], sizes: Mapping[str, int]) -> None:
+        """Hold the values on ports against these."""
+        for port, value in given:
+            self.note(port.role, port.name, port.spec, value, sizes)
+
+    def step(self, step: Step, value: Any, sizes: Mapping[str, int]) -> None:
+        """Hold what a step gave against its annotation."""
+        if step.spec is not None:
+            self.note("step", step.name, step.spec, value, sizes)
+
+
+NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
+"""Where the graphs that run now are checked."""
+
+
+@contextlib.contextmanager
+def checked(environment: Mapping[str, str], numbers: bool = True) -> Iterator[Notes]:
+    """While this runs, graphs that were traced in this environment are held against their annotations."""
+    now = dict(record())
+    notes = Notes(all(environment.get(key) == now.get(key) for key in DECIDE), numbers)
+    token = NOTES.set(notes)
+    try:
+        yield notes
+    finally:
+        NOTES.reset(token)
+
+
+def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = True) -> bool:
+    """Whether a value is what an annotation says; one that says nothing is never wrong."""
+    match spec:
+        case None:
+            return True
+        case TensorSpec():
+            return isinstance(value, Tensor) and is_tensor_of(spec, value, sizes, strides)
+        case ScalarSpec(kind, expression):
+            return is_scalar_of(kind, expression, value, sizes)
+        case tuple():
+            same = isinstance(value, (tuple, list)) and len(value) == len(spec)
+            return same and all(agrees(part, each, sizes, strides) for part, each in zip(spec, value, strict=True))
+    return False
+
+
+def is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], strides: bool) -> bool:
+    """Whether a tensor is what an annotation says."""
+    kind = (str(value.dtype)[6:], str(value.layout)[6:], str(value.device), value.dim())
+    if kind != (spec.dtype, spec.layout, spec.device, len(spec.shape)):
+        return False
+    if spec == WORKSPACE:
+        return True
+    if not all(fits(size, now, sizes) for size, now in zip(spec.shape, value.shape, strict=True)):
+        return False
+    if not strides or value.layout is not torch.strided or value.numel() == 0:
+        return True
+    wanted = spec.stride if spec.stride is not None else torch.empty(value.shape, device="meta").stride()
+    rows = zip(value.shape, wanted, value.stride(), strict=True)
+    return all(size <= 1 or fits(then, now, sizes) for size, then, now in rows)
+
+
+def with_numbers(spec: Spec, value: Any) -> Spec:
+    """An annotation with the sizes of a value where it has numbers."""
+    if isinstance(spec, tuple) and isinstance(value, (tuple, list)) and len(spec) == len(value):
+        return tuple(with_numbers(part, each) for part, each in zip(spec, value, strict=True))
+    if not isinstance(spec, TensorSpec) or not isinstance(value, Tensor) or value.dim() != len(spec.shape):
+        return spec
+    shape = [now if isinstance(size, int) else size for size, now in zip(spec.shape, value.shape, strict=True)]
+    return replace(spec, shape=tuple(shape))
+
+
+def fits(size: Any, now: int, sizes: Mapping[str, int]) -> bool:
+    """Whether a size of an annotation is this number, as far as is known."""
+    if isinstance(size, int):
+        return size == now
+    try:
+        return not known(size, sizes) or evaluate(size, sizes) == now
+    except GraphError:
+        return False
+
+
+KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "SymInt": int,
+    "SymFloat": (float, int),
+    "SymBool": bool,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "complex": complex,
+    "None": type(None),
+    "str": str,
+    "object": object,
+}
+"""What a scalar of each kind is in Python."""
+
+
+def is_scalar_of(kind: str, expression: str, value: Any, sizes: Mapping[str, int]) -> bool:
+    """Whether a number is what an annotation says."""
+    if not isinstance(value, KINDS[kind]):
+        return False
+    return not expression or not isinstance(value, (int, float)) or fits(expression, value, sizes)  # type: ignore[arg-type]  # a float is compared as it is
+
+
+def any_symbol(spec: Spec) -> bool:
+    """Whether an annotation has symbolic sizes."""
+    match spec:
+        case TensorSpec(_, shape, stride):
+            return any(isinstance(size, str) for size in (*shape, *(stride or ())))
+        case tuple():
+            return any(map(any_symbol, spec))
+    return isinstance(spec, ScalarSpec) and bool(spec.expression)
+
+
+def show_value(value: Any, like: Spec = None) -> str:
+    """A value as an annotation would say it."""
+    if isinstance(value, Tensor):
+        return show_spec(spec_of(value))
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(show_value, value))})"
+    return f"{type(value).__name__} {value!r:.40}" if value is not None else "None"
+
+
+def spec_of(value: Tensor) -> TensorSpec:
+    """The annotation of a tensor."""
+    dtype, device, layout = str(value.dtype)[6:], str(value.device), str(value.layout)[6:]
+    if value.layout is not torch.strided:
+        return TensorSpec(dtype, tuple(value.shape), None, 0, device, layout)
+    usual = torch.empty(value.shape, device="meta").stride()
+    return TensorSpec(dtype, tuple(value.shape), None if value.stride() == usual else value.stride(), 0, device)
