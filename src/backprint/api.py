@@ -23,6 +23,7 @@ def capture(
     dynamic: bool | Mapping[str, Any] = False,
     fake: bool = False,
     order: int = 1,
+    allow: Sequence[str] = (),
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture:
@@ -31,7 +32,8 @@ def capture(
     `dynamic=True` keeps the sizes of the inputs symbolic, `dynamic={"x": {0: "batch"}}` those of chosen dimensions.
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
     gradients, buffers, random states, modes) is as it was afterwards. With `fake=True` nothing is computed and nothing
-    of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real.
+    of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real. A custom operator
+    with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its inputs along, and `mode` rewrites what a GraphNet sample has traced in inference.
@@ -39,7 +41,7 @@ def capture(
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
         requires_grad=requires_grad, specialise=specialise, functional=functional, dynamic=dynamic, fake=fake,
-        order=order, name=name,
+        order=order, allow=allow, name=name,
     )  # fmt: skip
     if isinstance(target, (str, os.PathLike)):
         from backprint.target import capture_place
@@ -151,7 +153,7 @@ def call_of(
 DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
     "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "fake": False, "order": 1,
-    "name": None,
+    "allow": (), "name": None,
 }  # fmt: skip
 
 

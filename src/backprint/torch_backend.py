@@ -63,7 +63,7 @@ def keep(module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Pat
     from backprint.capture.backend import apart, capture_graph, compile_name
 
     name = compile_name(module)
-    asked = {key: settings[key] for key in ("specialise", "partition", "dynamic") if key in settings}
+    asked = {key: settings[key] for key in ("specialise", "partition", "dynamic", "allow") if key in settings}
     made = capture_graph(module, inputs, name, **asked)
     # Processes share the folder: the number tells them apart, and a sample appears under its name when it is whole.
     place = Path(settings["dir"]) / f"{name}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -39,6 +39,44 @@ def both(target: Any, *args: Any, **options: Any) -> tuple[bp.Capture, bp.Captur
 # ------------------------------------------------------------------ the same as a real capture
 
 
+class Language(nn.Module):
+    """A language model that takes its labels, as everyone calls one: with the words themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(11, 8), nn.Linear(8, 11)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(self.head(self.words(input_ids)).flatten(0, 1), labels.flatten())
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_one_tensor_may_be_passed_twice(built: bool, tmp_path: Path) -> None:
+    twin, words = Language(), torch.randint(0, 11, (2, 5))
+    with bp.fake():
+        model, ids = Language(), torch.randint(0, 11, (2, 5))
+    ids = ids if built else words
+    capture = bp.capture(model, input_ids=ids, labels=ids, fake=True)
+    assert capture.signature.same == (("input_ids", "labels"),)
+    assert [v.verdict for v in bp.verify(capture, twin=(twin, (), {"input_ids": words, "labels": words}))] == [
+        "unproven",
+        "bitwise",
+    ]
+    for data in ("seed", "none"):
+        loaded = bp.load(capture.save(tmp_path / data, data))
+        assert loaded.signature == capture.signature
+        assert loaded.pairs[0].forward.hash() == capture.pairs[0].forward.hash()
+        assert bp.verify(loaded)[0].verdict == "unproven"
+        done = subprocess.run(
+            [sys.executable, "-m", "backprint", "show", str(tmp_path / data)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "labels" in done.stdout
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_fake_capture_is_the_real_one(name: str) -> None:
     target, args, kwargs = PROGRAMS[name]()
@@ -113,7 +151,7 @@ def test_a_random_value_is_refused() -> None:
 def test_an_operator_without_a_fake_kernel_is_refused_by_name() -> None:
     library = torch.library.Library("backprint_fake_test", "FRAGMENT")
     library.define("thrice(Tensor x) -> Tensor")
-    library.impl("thrice", lambda x: x * 3, "CPU")
+    library.impl("thrice", lambda x: torch.from_numpy(x.numpy() * 3), "CPU")
     with pytest.raises(bp.CaptureError, match=r"backprint_fake_test\.thrice.* has no fake kernel at .*test_fake\.py"):
         bp.capture(lambda x: torch.ops.backprint_fake_test.thrice(x), torch.ones(2), fake=True)
 

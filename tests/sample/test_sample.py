@@ -510,7 +510,7 @@ def test_what_a_guard_hangs_on_is_kept_exact(tmp_path: Path) -> None:
 
 
 def test_a_custom_operator_is_kept_only_when_allowed_by_name(tmp_path: Path) -> None:
-    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4))
+    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4), allow=("bpsample::twice",))
     assert bp.verify(capture)[0].verdict == "bitwise"
     with pytest.raises(bp.RefusedError, match=r"custom operator bpsample\.twice\.default.*allow=\('bpsample\.twice"):
         capture.save(tmp_path / "sample")
@@ -525,14 +525,15 @@ def test_a_custom_operator_is_kept_only_when_allowed_by_name(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["bpsample::twice", "bpsample.twice", "bpsample.twice.default"])
 def test_an_operator_is_allowed_by_any_of_its_names(name: str, tmp_path: Path) -> None:
-    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4))
+    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4), allow=(name,))
+    assert capture.requires == ("torch.ops.bpsample.twice.default",)
     path = capture.save(tmp_path / "sample", allow=(name,))
     assert bp.load(path, allow=(name,)) == capture
     assert verdict_of(path, allow=(name,)).verdict == "bitwise"
 
 
 def test_a_custom_operator_that_is_not_among_the_requirements_is_refused_all_the_same(tmp_path: Path) -> None:
-    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4))
+    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4), allow=("bpsample::twice",))
     path = capture.save(tmp_path / "sample", allow=("bpsample::twice",))
     altered(path, tmp_path / "forged", lambda said: said.update(requires=[]))
     with pytest.raises(bp.RefusedError, match="not among the sample's requirements"):

@@ -34,7 +34,16 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames, symbolic
 from backprint.capture.convert import pin_dtypes
-from backprint.capture.fake import UNKNOWN_VALUES, World, absent, dispatching, fake_like, on_present_devices
+from backprint.capture.custom import is_composite, taken_apart, through
+from backprint.capture.fake import (
+    UNKNOWN_VALUES,
+    World,
+    absent,
+    dispatching,
+    fake_like,
+    on_present_devices,
+    shapes_of,
+)
 from backprint.capture.keep import kept
 from backprint.capture.program import (
     Program,
@@ -46,7 +55,17 @@ from backprint.capture.program import (
     shielded,
 )
 from backprint.capture.reach import tensors_of
-from backprint.capture.scout import CHECK, CHECKS, Reading, Sighting, module_paths, reads_values, rewritten, unknown
+from backprint.capture.scout import (
+    CHECK,
+    CHECKS,
+    SEED,
+    Reading,
+    Sighting,
+    module_paths,
+    reads_values,
+    rewritten,
+    unknown,
+)
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.nouns import Source
 
@@ -90,7 +109,7 @@ class Recorded:
         self.unforeseen: list[str] = []
         self.world = world
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
-        self.plain = functools.partial(FakeTensorMode.dispatch, self.mode) if world is None else world.dispatch
+        self.plain = shapes_of(self.mode) if world is None else world.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -150,6 +169,8 @@ class Told(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return func(*args, **(kwargs or {}))
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         self.used = True
         if self.fake.world is not None:
             inner = pytree.tree_map_only(Tensor, from_fun, (args, kwargs or {}))
@@ -239,7 +260,7 @@ class Lines(TorchFunctionMode):
         if self.fake:
             func, args, kwargs = on_present_devices(func, args, kwargs)
         with noted(frames.here(self.paths)):
-            return func(*args, **kwargs)
+            return through(self, func, args, kwargs)
 
 
 @contextlib.contextmanager
@@ -494,6 +515,8 @@ class _Run:
         program = self.program
         given = dict(zip(self.names, flat, strict=True))
         told = Told(self.readings, self.fake, self.specialise, self.paths)
+        if self.fake.reals is not None:
+            torch.manual_seed(SEED)  # what a backward reads beside the trace is what the program's own run drew
         ready = assemble(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()

@@ -19,6 +19,7 @@ from torch._guards import CompileContext, tracing
 from torch.utils import _pytree as pytree
 
 from backprint.capture import frames
+from backprint.capture.custom import with_bodies
 from backprint.capture.entry import by_aot, capture_of, outside_modes
 from backprint.capture.made import Options
 from backprint.capture.program import Named, Program, Slot, check_tensor, free_name
@@ -44,6 +45,7 @@ def apart() -> Iterator[None]:
         yield
 
 
+@with_bodies
 def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **asked: Any) -> Capture:
     """The Capture of one graph of Dynamo's on the inputs it is compiled for; `asked` are the fields of Options.
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from backprint import settings
-from backprint.capture import aot
+from backprint.capture import aot, derivatives
 from backprint.capture.build import build
+from backprint.capture.custom import with_bodies
 from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
@@ -130,6 +131,7 @@ def pinned(made: Capture, why: str, pins: tuple[tuple[str, str], ...]) -> Captur
     return replace(made, pins=(*made.pins, *pins), guards=(*made.guards, guard))
 
 
+@with_bodies
 def capture_call(
     target: Any,
     args: Sequence[Any],
@@ -150,7 +152,7 @@ def capture_call(
     check_fake(engine, options)
     specialise = bool(options.specialise)
     program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
-    with quiet_random(), outside_modes(), protected(program):
+    with quiet_random(), outside_modes(), protected(program), derivatives.named(lambda: program):
         if order == 2:
             program = second_order(program)
         if engine == "auto":
@@ -291,9 +293,16 @@ class Origin:
         return self.program.alive
 
     def values(self) -> dict[str, Tensor]:
-        """Every named tensor that has values: live state, inputs as captured, constants."""
+        """Every named tensor that has values: live state, inputs as captured, constants.
+
+        What shares memory with an argument is as captured too, and shares it with that.
+        """
+        return self.live() | self.joint
+
+    def live(self) -> dict[str, Tensor]:
+        """The same, with all that is no argument as it is now."""
         found = {name: tensor.detach() for name, tensor in self.program.known().items()}
-        found |= self.constants | self.joint
+        found |= self.constants
         for named in self.program.tensors:
             if named.name in found:
                 found |= dict.fromkeys(named.same, found[named.name])

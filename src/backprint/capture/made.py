@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ class Options:
     functional: bool = True
     dynamic: bool | Mapping[str, Any] = False
     fake: bool = False
+    allow: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from backprint.capture.custom import through
 from backprint.capture.fake import World, kept_inputs, world_of
 from backprint.capture.given import Given, read_given
 from backprint.capture.keep import GLOBALS, SWITCHES, Picture, kept
@@ -417,7 +418,7 @@ class Substitute(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         swap = functools.partial(_swapped, self.table)
-        return func(*_mapped(swap, args), **_mapped(swap, kwargs or {}))
+        return through(self, func, _mapped(swap, args), _mapped(swap, kwargs or {}))
 
 
 def _swapped(table: Mapping[int, Tensor], value: Any) -> Any:

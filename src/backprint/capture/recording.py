@@ -24,6 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from backprint import settings
 from backprint.capture import frames
+from backprint.capture.custom import opened
 from backprint.capture.eager import said, steps
 from backprint.capture.functional import Draft, Memory, Writer, needed, spec_of
 from backprint.capture.program import Outcome
@@ -127,6 +128,7 @@ class Recording:
         self.failed: list[str] = []
         self.recorder: LiveRecorder | None = None
         self.stance: Any = None
+        self.bodies: Any = None
         self.by_hand: bool | None = None
 
     @contextlib.contextmanager
@@ -186,6 +188,8 @@ class Recording:
         """Write down from here on, in plain eager. The script's parameters are known from the start."""
         self.stance = torch.compiler.set_stance("force_eager")
         self.stance.__enter__()
+        self.bodies = opened({})
+        self.bodies.__enter__()
         self.recorder = LiveRecorder()
         for _, tensor in names_in_frames(sys._getframe(1)).values():
             if isinstance(tensor, nn.Parameter) and storages(tensor)[-1]._cdata not in self.recorder.taint:
@@ -197,6 +201,7 @@ class Recording:
         recorder, self.recorder = self.recorder, None
         if recorder is not None:
             recorder.__exit__(None, None, None)
+            self.bodies.__exit__(None, None, None)
             self.stance.__exit__(None, None, None)
         return recorder
 

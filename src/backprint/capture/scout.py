@@ -11,7 +11,7 @@ import copy
 import functools
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from backprint.capture import frames
+from backprint.capture.custom import is_composite, listed, taken_apart, through
 from backprint.capture.fake import UNKNOWN_VALUES, World
 from backprint.capture.keep import put_bytes
 from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of
@@ -148,6 +149,8 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         if is_number_read(func, args):
             return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
@@ -165,7 +168,8 @@ class Watch(TorchDispatchMode):
         self.judge(func, given)
         self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
         node = torch._C._current_autograd_node()
-        self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
+        adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
+        self.seen.accumulates |= adds and func.namespace != "prim"  # autograd asks a fake tensor for its device there
         if self.world is not None and any(id(tensor) in self.met for tensor in given):
             args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
         try:
@@ -312,7 +316,7 @@ class HookWatch(TorchFunctionMode):
             return copied_deeply(*args)
         if self.rewrite:
             func, args, kwargs = rewritten(func, args, kwargs)
-        return func(*args, **(kwargs or {}))
+        return through(self, func, args, kwargs or {})
 
 
 class Opener(HookWatch):
@@ -464,11 +468,6 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     return func, tuple(made), kwargs
 
 
-def listed(tensor: Tensor) -> Any:
-    """`Tensor.tolist`, one number after the other."""
-    return [listed(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
-
-
 def unknown(reading: Reading) -> str:
     """Why a program that reads values is not captured without values, where it does, and what to do."""
     hangs = f" (it hangs on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
@@ -569,7 +568,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
         for reading in watch.seen.readings
     ]
     watch.seen.opaque += [OpaqueEdge("hook", f"{name} has a gradient hook") for name in found.hooks]
-    asking = {named.name for named in found.tensors if named.requires_grad}
+    wanted = {named.name for named in found.tensors if named.requires_grad}
     groups = [group for group in alias_groups(plain_own(found)) if set(group) & set(outcome.mutations)]
     shared = {name for group in groups for name in group}
     if strangers := sorted(shared - set(program.values)):
@@ -577,12 +576,12 @@ def scout(program: Program) -> tuple[Program, Sighting]:
             f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is no "
             "argument, so engine 'aot' would take them apart: engine 'eager' keeps them together, or pass copies"
         )
-    if shared & asking:
+    if shared & wanted:
         raise CaptureError(
             f"inputs {', '.join(sorted(shared))} share memory, one is changed in place and one asks for a gradient: "
             "pass copies, or leave requires_grad off for them"
         )
-    changed = frozenset(name for name in outcome.mutations if name in asking)
+    changed = frozenset(name for name in outcome.mutations if name in wanted)
     found = replace(
         found,
         shields=changed | outcome.tangled | frozenset(found.hooks),
@@ -620,11 +619,11 @@ def watched(program: Program) -> tuple[Watch, Outcome]:
         return run_watched(program)
 
 
-def run_watched(program: Program) -> tuple[Watch, Outcome]:
-    """The run itself."""
+def run_watched(program: Program, kind: Callable[..., Watch] | None = None) -> tuple[Watch, Outcome]:
+    """The run itself, under a Watch or one of a `kind`."""
     paths = module_paths(program)
     compiled = any(compiled_parts(program))
-    watch = Watch(paths, not compiled, program.world)
+    watch = (kind or Watch)(paths, not compiled, program.world)
     still = replace(program, changed=frozenset())
     values = None if program.world is None else program.current()
     try:

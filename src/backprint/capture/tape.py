@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
+from backprint.capture.custom import is_composite, taken_apart
 from backprint.capture.scout import (
     SILENT_WRITERS,
     Watch,
@@ -173,6 +174,8 @@ class Recorder(Watch):
             return NotImplemented
         if is_number_read(func, args):
             return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         facts = facts_of(func)
         if not facts.counts:
             return func(*args, **kwargs)

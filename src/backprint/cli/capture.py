@@ -82,6 +82,7 @@ def command(
     import backprint as bp
 
     order = int(rest.pop("order"))
+    rest["allow"] = allow
     made = capture_target(found, loss=loss_of(loss), order=order, **rest)
     if layout == "graphnet":
         trees(made, output, found, target, rest, allow, overwrite, as_json)
@@ -108,7 +109,7 @@ def tell(answer: dict[str, Any], made: Any) -> None:
         click.echo(f"{answer['sample']}: {name}, {steps}")
     click.echo(f"engine: {made.engine}")
     for text in made.why:
-        click.echo(f"not by {text}")
+        click.echo(text if "::" in text.partition(":")[0] else f"not by {text}")
     for text in made.breaks:
         click.echo(f"break: {text}")
     click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import keyword
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -650,6 +650,12 @@ def operators() -> Mapping[str, str]:
 def is_custom(target: str) -> bool:
     """Whether a target is an operator that a library registers, which PyTorch alone does not have."""
     return target.startswith("torch.ops.") and target not in HIGHER
+
+
+def allowed(target: str, allow: Sequence[str]) -> bool:
+    """Whether a custom operator was allowed: as `ns.op.overload`, `ns.op` or `ns::op`."""
+    name = target.removeprefix("torch.ops.")
+    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
 
 
 def check_target(target: str) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
-from backprint.graph.links import free_ports, mutated, specs
+from backprint.graph.links import free_ports, held_exact, mutated, specs
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair, TensorSpec
 from backprint.replay.compare import (
     AUTOGRAD,
@@ -37,7 +37,6 @@ from backprint.replay.power import Base, Power, Trial, other_values, power_of, u
 from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import Replayed, replay_values
-from backprint.sample.inputs import held_exact
 from backprint.sample.recipes import digest
 from backprint.sample.redraws import disturbed
 from backprint.tree import alias_groups, copy_values, joined, ones_like, parts
@@ -690,7 +689,9 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     draw = drawn(capture, "recipe", None)
     again = redrawn(capture, draw)
     said: list[str] = []
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), program_kept(capture):
+    recorded = dict(capture.environment)
+    kept = program_kept(capture)
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), kept:
         wanted = eager(capture, draw) if alive else None
         got = replayed(capture, draw)
         results = keyed(got.named, got.mutations, got.gradients)

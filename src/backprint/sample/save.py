@@ -12,12 +12,11 @@ from typing import Any
 from torch import Tensor
 
 from backprint.errors import RefusedError, SampleError, UsageError
-from backprint.graph.nouns import Capture, Graph
+from backprint.graph.nouns import Capture, Graph, allowed
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
 from backprint.sample.graphnet.write import Run, undrawable, write_graphnet
 from backprint.sample.inputs import MODES, Inputs
-from backprint.sample.load import allowed
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.recipes import to_json
 from backprint.sample.standalone import FOOTER
@@ -95,9 +94,11 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
     refused = [target for target in capture.requires if not allowed(target, allow)]
     if refused:
         name = refused[0].removeprefix("torch.ops.")
+        whole = f"{name.replace('.', '::', 1).removesuffix('.default')} stays whole: "
+        why = next((f" ({said.removeprefix(whole)})" for said in capture.why if said.startswith(whole)), "")
         raise RefusedError(
-            f"the graph calls the custom operator {name}, so the sample would not run with PyTorch alone: decompose it "
-            f"(decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "
+            f"the graph calls the custom operator {name}{why}, so the sample would not run with PyTorch alone: "
+            f"decompose it (decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "
             "and it is kept as a requirement"
         )
 
