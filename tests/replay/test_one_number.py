@@ -209,6 +209,8 @@ def test_an_output_that_parameters_alone_move_has_no_power(tmp_path: Path) -> No
     said = call("power", place).stdout
     assert "no proof: nothing moves output output" in " ".join(said.split())
     assert "no proof: 4 ports without power (output output" in " ".join(call("show", place, "--summary").stdout.split())
+    again = call("capture", place, "-o", tmp_path / "again").stdout
+    assert "verdict: bitwise, no proof: 4 ports without power (output output, gradient 0.weight, " in again
 
 
 # ------------------------------------------------------------------ tangents and weights that are all alike

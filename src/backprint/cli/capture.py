@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from backprint.graph.verdicts import has_proof, standing, told
+
 LOSSES = ("sum", "mean")
 
 
@@ -90,6 +92,7 @@ def command(
     path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
     stored = bp.load(path, allow=allow)
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
+    answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet":
         answer |= {"asks": found.asks, "notes": found.notes}
     if as_json:
@@ -112,7 +115,7 @@ def tell(answer: dict[str, Any], made: Any) -> None:
         click.echo(text if "::" in text.partition(":")[0] else f"not by {text}")
     for text in made.breaks:
         click.echo(f"break: {text}")
-    click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
+    click.echo(f"verdict: {told(answer)}" + (f" ({answer['detail']})" if answer["detail"] else ""))
     for guard in made.guards:
         click.echo(f"guard: {guard.text}")
     for text in answer.get("notes", ()):

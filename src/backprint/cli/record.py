@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from backprint.graph.verdicts import told
+
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
@@ -43,8 +45,8 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
 
     def keep(number: int, capture: Any) -> None:
         path = bp.save(capture, places[number], data, overwrite=overwrite)
-        verdict = bp.load(path).verdict or {}
-        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict.get('verdict')}, in {path}")
+        verdict = told(bp.load(path).verdict)
+        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict}, in {path}")
 
     try:
         bp.record(script, arguments, (first, last), keep)

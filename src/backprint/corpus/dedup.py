@@ -33,7 +33,7 @@ from backprint.corpus.run import RESULT, WORK, locked
 from backprint.corpus.task import one_line
 from backprint.corpus.verbs import nbytes, together
 from backprint.errors import BackprintError, SampleError, UsageError
-from backprint.graph.verdicts import without_power
+from backprint.graph.verdicts import standing, without_power
 
 if TYPE_CHECKING:
     from backprint.sample.graphnet.code import Program
@@ -190,7 +190,7 @@ def of_ledger(source: Path, by: str) -> Iterator[Member]:
 
 def powerless(said: Mapping[str, Any]) -> bool:
     """Whether what a row or a stored verdict says compared equal, and is no proof."""
-    return bool(without_power(str(said.get("verdict")), said.get("power"), said.get("vacuous") or ()))
+    return bool(without_power(*standing(said)))
 
 
 def of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:

@@ -6,8 +6,9 @@ and status, and its report. So they cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 WORST = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
 """Verdicts from best to worst."""
@@ -29,6 +30,20 @@ def without_power(verdict: str, power: object, without: Sequence[str]) -> str:
     if verdict not in GOOD or has_proof(verdict, power, without):
         return ""
     return ports_without(len(without)) if without else "power not measured"
+
+
+def standing(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
+    """The word, the power and the ports without of a verdict as a sample keeps it: what `has_proof` takes."""
+    said = stored or {}
+    return str(said.get("verdict", "none")), said.get("power"), said.get("vacuous") or ()
+
+
+def told(stored: Mapping[str, Any] | None) -> str:
+    """A verdict as a sample keeps it, and where it is no proof, why, with the first ports."""
+    word, power, vacuous = standing(stored)
+    why = without_power(word, power, vacuous)
+    ports = f" ({', '.join(vacuous[:3])}{', …' if len(vacuous) > 3 else ''})" if vacuous else ""
+    return f"{word}, no proof: {why}{ports}" if why else word
 
 
 def ports_without(count: int) -> str:

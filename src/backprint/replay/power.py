@@ -365,9 +365,12 @@ class Study:
             yield f"input {name}", (name,), WAYS
 
     def still(self) -> frozenset[str]:
-        """What the ports hang on that have not moved yet."""
-        rows = zip(self.hangs, self.most, strict=False)
-        found = (name for hangs, most in rows for key, by in most.items() if by < 1 for name in hangs[key])
+        """What the ports hang on that have not moved yet, and for which it would count."""
+        found: set[str] = set()
+        for side, (hangs, most) in enumerate(zip(self.hangs, self.most, strict=False)):
+            for key, by in most.items():
+                if by < 1 and (side or key not in self.capped):
+                    found |= hangs[key]
         return frozenset(found) - self.pinned
 
     def first(self, own: tuple[str, ...]) -> Trial:
