@@ -61,13 +61,19 @@ def capture_made(
     """The Capture of a call; `made_by` are the recipes that its tensors were made by, where there are any."""
     from backprint.capture.entry import capture_call
 
-    return finished(capture_call(target, args, kwargs, check=_forward_check, **options), made_by)
+    return finished(capture_call(target, args, kwargs, check=_witnessed, **options), made_by)
 
 
-def _forward_check(made: Capture, outcome: Any) -> str:
-    from backprint.replay.verify import forward_differs
+def _witnessed(made: Capture) -> Any:
+    from backprint.replay.verify import held_against_program
 
-    return forward_differs(made, outcome)
+    return held_against_program(made)
+
+
+def release(capture: Capture) -> None:
+    """Let go of the captured program, its module and its arguments; the graphs and the recipes stay."""
+    if capture.origin is not None and hasattr(capture.origin, "release"):
+        capture.origin.release()
 
 
 def finished(made: Capture, made_by: Any = None) -> Capture:
@@ -431,4 +437,5 @@ def _to_fx(graph: Graph) -> Any:
 
 Graph.to_fx = _to_fx  # type: ignore[assignment,method-assign]  # the face binds verbs of higher floors to the nouns
 Capture.save = save  # type: ignore[assignment,method-assign]  # as above
+Capture.release = release  # type: ignore[assignment,method-assign]  # as above
 Capture.verify = verify  # type: ignore[assignment,method-assign]  # as above

@@ -285,7 +285,7 @@ def test_the_backend_of_torch_compile_saves_the_body(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ values that a body reads
 
 
-@pytest.mark.parametrize("engine", ["auto", "aot", "eager"])
+@pytest.mark.parametrize("engine", ["auto", "eager"])
 def test_values_that_a_body_reads_are_guards(engine: str, tmp_path: Path) -> None:
     x, ends = torch.randn(5, 3, requires_grad=True), torch.tensor([2, 2, 5])
     capture = bp.capture(lambda x, ends: scaled_parts(x * 2, ends).sum(), x, ends, engine=engine, specialise=True)
@@ -382,23 +382,24 @@ class Log(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_another_thread_has_the_operator_whole_meanwhile() -> None:
-    log = Log()
+def test_another_thread_has_the_operator_whole_meanwhile(tmp_path: Path) -> None:
+    place = tmp_path / "seen"
 
     def elsewhere() -> None:
         x, w = torch.ones(2, 3), torch.ones(3, 2)
-        with log:
+        with Log() as log:
             gated(x, w)
+        place.write_text(" ".join(log.names))
 
     def program(x: Tensor) -> Tensor:
-        if not log.names:
+        if not place.exists():
             other = threading.Thread(target=elsewhere)
             other.start()
             other.join()
         return gated(x, torch.ones(3, 2)).sum()
 
     capture = bp.capture(program, torch.randn(2, 3), engine="eager")
-    assert log.names == ["bpcustom.gated.default"]
+    assert place.read_text() == "bpcustom.gated.default"
     assert capture.requires == ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import random
 import threading
 import weakref
@@ -205,13 +206,19 @@ def test_threads_take_turns() -> None:
         assert set(pool.map(one, given)) == {"bitwise"}
 
 
-def test_a_capture_does_not_keep_its_module_alive() -> None:
-    model = nn.Linear(2, 2)
-    capture = bp.capture(model, torch.randn(1, 2))
-    watch = weakref.ref(model)
-    del model
-    assert watch() is None
-    assert capture.verify()[0].verdict == "bitwise"
+def test_a_capture_holds_its_program_until_it_is_released() -> None:
+    model, x = nn.Linear(2, 2), torch.randn(1, 2)
+    capture = bp.capture(model, x)
+    watches = weakref.ref(model), weakref.ref(x)
+    del model, x
+    gc.collect()
+    (verdict,) = capture.verify()
+    assert verdict.verdict == "bitwise"
+    assert {port.witness for port in verdict.ports} <= {"the program", "the program on redrawn inputs"}
+    capture.release()
+    gc.collect()
+    assert [watch() for watch in watches] == [None, None]
+    assert capture.verify()[0].verdict == "unproven"
 
 
 def test_buffers_never_ask_for_gradients() -> None:

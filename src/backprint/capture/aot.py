@@ -44,18 +44,18 @@ from backprint.capture.fake import (
     on_present_devices,
     shapes_of,
 )
+from backprint.capture.keep import kept
 from backprint.capture.program import (
     Program,
     Substitute,
     modes_reach_backward,
     named_outputs,
     placed,
-    quiet_state,
-    replaced,
     result_of,
     shielded,
 )
-from backprint.capture.scout import SEED, Reading, Sighting, module_paths, reads_values, rewritten, unknown
+from backprint.capture.reach import tensors_of
+from backprint.capture.scout import CHECK, SEED, Reading, Sighting, module_paths, reads_values, rewritten, unknown
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.nouns import Source
 
@@ -157,7 +157,7 @@ class Told(TorchDispatchMode):
         self.used = bool(self.waiting)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not reads_values(func):
+        if not reads_values(func) or (func is CHECK and self.fake.world is not None):
             return func(*args, **(kwargs or {}))
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
@@ -202,6 +202,9 @@ class Told(TorchDispatchMode):
     def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
         """Go on with what the scouting run read: as a guard, where it hangs on an input."""
         if not reading.inputs:
+            return
+        if func is CHECK:
+            self.guards.append((mark((values[0] != 0).any()), replace(reading, result=False)))
             return
         if not self.specialise:
             raise DataDependentError(refusal(reading))
@@ -286,6 +289,11 @@ def trace(
 ) -> Traced:
     """Trace a program with AOTAutograd and cut the joint graph."""
     traced = trace_values(program, seen, specialise, partition, decompose, dynamic)
+    if program.world is None and traced.unforeseen:
+        raise CaptureError(
+            f"{traced.unforeseen[0]} reads values inside an operator or its backward, where engine 'aot' has no step "
+            "that could check them: engine 'eager' keeps them as a guard"
+        )
     if program.world is None and traced.casts > seen.casts:
         raise CaptureError(
             f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it anew for each, so "
@@ -402,11 +410,12 @@ def trace_once(
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
-        stack.enter_context(quiet_state(program.target()))
+        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+        stack.enter_context(kept(program.target()))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
-        if program.outside:
+        if program.outside or program.world is None:
             stack.enter_context(Substitute(run.table))
         stack.callback(lambda: run.open.close())
         try:
@@ -500,8 +509,9 @@ class _Run:
         ready = assemble(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
-        self.open.enter_context(quiet_state(program.target()))  # AOTAutograd runs the program more than once
+        self.open.enter_context(kept(program.target()))  # AOTAutograd runs the program more than once
         self.open.enter_context(placed(program, ready, self.table))
+        reached = dict(tensors_of(program.target()))
         modes = Lines(self.paths, program.world is not None), told if self.told else contextlib.nullcontext()
         with modes[0], modes[1], symbolic.noting(self.sizes):
             result = result_of(program, ready)
@@ -512,8 +522,10 @@ class _Run:
         for name, version in versions.items():
             if ready[name]._version != version:
                 produced.append((name, "mutation", mark(ready[name].detach())))
-        for name, tensor in replaced(program, ready).items():
-            produced.append((name, "mutation", mark(tensor.detach())))
+        own = {id(tensor): name for name, tensor in {**program.own(), **ready}.items()}
+        for name, tensor in tensors_of(program.target()):
+            if (before := reached.get(name)) is not tensor:
+                produced.append((own.get(id(before), name), "mutation", mark(tensor.detach())))
         for tensor, _ in told.guards:
             produced.append(("guard", "guard", mark(tensor.detach())))
         self.guards = [reading for _, reading in told.guards]

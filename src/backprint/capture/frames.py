@@ -6,14 +6,18 @@ torch APIs of this module, tried on torch 2.13: `torch.fx.traceback.current_meta
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import linecache
+import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from types import FrameType
+from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -64,11 +68,49 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     return source(*user, module or "") if user else fx_traceback.current_meta.get(TOLD)
 
 
+_SHOWN = (torch._tensor_str.__file__, logging.__file__)
+
+_prints = threading.local()
+
+
+@contextlib.contextmanager
+def seeing_prints() -> Iterator[None]:
+    """While this runs, it is known whether `print` is at work: what it shows does not reach the program."""
+    before = builtins.print
+
+    @functools.wraps(before)
+    def shown(*values: Any, **options: Any) -> None:
+        _prints.depth = getattr(_prints, "depth", 0) + (options.get("file") in (None, sys.stdout, sys.stderr))
+        try:
+            before(*values, **options)
+        finally:
+            _prints.depth = max(0, _prints.depth - 1)
+
+    builtins.print = shown
+    try:
+        yield
+    finally:
+        builtins.print = before
+
+
+def called_by_user() -> bool:
+    """Whether the user's own code, and not torch's, has called the function that a mode is shown."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith((*_TENSOR, _OURS)):
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
+    return frame is not None and is_users(frame.f_code.co_filename)
+
+
+_TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "storage.py", "_ops.py"))
+
+
 def printing() -> bool:
-    """Whether a tensor is being shown as text: nothing that is computed for that reaches the program."""
+    """Whether a tensor is being shown, printed or logged: nothing that is computed for that reaches the program."""
+    if getattr(_prints, "depth", 0):
+        return True
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename == torch._tensor_str.__file__:
+        if frame.f_code.co_filename in _SHOWN:
             return True
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     return False

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from backprint.capture.convert import Names, Side, target_name
-from backprint.capture.scout import SILENT_WRITERS, reads_values
+from backprint.capture.scout import CHECK, SILENT_WRITERS, reads_values
 from backprint.capture.tape import Call, Place, Root, Tape, flat
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Echo, List, Ref, ScalarSpec, Source, Spec, TensorSpec, Value, refs
@@ -515,7 +515,7 @@ class Writer:
         packed = tuple([self.value(v) for v in args if not isinstance(v, torch.Generator)])
         values = tuple((key, self.value(value)) for key, value in named.items())
         spec = spec_of(call.result) if func is call.func else None
-        draft = Draft(name, target_name(func), packed, values, spec)
+        draft = Draft(name, target_name(func), packed, values, spec, keep=func in CHECKS)
         if call.state is None:
             self.put(draft)
             return name
@@ -1002,6 +1002,10 @@ FROM_DENSE = (
     aten._to_sparse_bsc.default,
 )
 """Operators that look where a dense tensor is not zero."""
+
+
+CHECKS = frozenset({CHECK, aten._assert_async.default, aten._assert_async.msg, aten._assert_scalar.default})
+"""Operators that give nothing and raise where something is not as it should be: a replay runs them too."""
 
 
 def places_alone(call: Call) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from backprint.capture.program import Outcome, Program, step
+from backprint.capture.program import Outcome, Program
+from backprint.capture.witness import step
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 
 
@@ -66,9 +67,3 @@ class Part:
         outcome = step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)
         outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
         return replace(outcome, outputs=outputs)
-
-
-def unforeseen(inputs: Sequence[str], operators: Sequence[str]) -> list[Guard]:
-    """Values that operators read where no step of the graph can check them: a guard on every input."""
-    said = "{} read values inside an operator or its backward"
-    return [Guard("value", said.format(operator), tuple(inputs)) for operator in operators]

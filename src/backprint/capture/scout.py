@@ -7,6 +7,7 @@ run comes from outside (a closure, a global, a plain attribute); if the program 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import sys
 import threading
@@ -27,8 +28,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from backprint.capture import frames
 from backprint.capture.custom import is_composite, listed, taken_apart, through
 from backprint.capture.fake import UNKNOWN_VALUES, World
-from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of, step
-from backprint.capture.reach import kept_gradients, names_of_outside, roots
+from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of
+from backprint.capture.reach import kept_gradients, names_of_outside, roots, tensors_of
+from backprint.capture.witness import step
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.settings import quiet_random
@@ -75,6 +77,7 @@ class Sighting:
     casts: int = 0
     outcome: Outcome | None = None
     packs: list[Source | None] = field(default_factory=list)
+    raised: list[tuple[str, Source | None]] = field(default_factory=list)
 
 
 SET_DATA = Tensor.data.__set__
@@ -104,6 +107,7 @@ class Watch(TorchDispatchMode):
         self.undo: dict[int, Any] = {}
         self.versions: list[tuple[Tensor, int]] = []
         self.grads: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
+        self.spans: dict[int, tuple[int, int]] = {}
 
     def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
         """These are the program's own tensors; those in `callers` lie in the caller's own memory."""
@@ -111,7 +115,25 @@ class Watch(TorchDispatchMode):
             self.learn(tensor, frozenset((name,)))
             if name in callers:
                 self.callers |= {storage._cdata: storage for storage in storages(tensor)}
+                self.widen(tensor)
         return self
+
+    def widen(self, tensor: Tensor) -> None:
+        """This part of the caller's memory is known to be the program's."""
+        if tensor.layout is torch.strided and (key := tensor.untyped_storage()._cdata) in self.callers:
+            low, high = span(tensor)
+            known = self.spans.get(key, (low, high))
+            self.spans[key] = min(low, known[0]), max(high, known[1])
+
+    def beyond(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in the caller's memory and reaches further than what is known of it.
+
+        An argument may be a view of a tensor that the program takes from outside.
+        """
+        if tensor.layout is not torch.strided or (key := tensor.untyped_storage()._cdata) not in self.spans:
+            return False
+        low, high = span(tensor)
+        return low < high and (low < self.spans[key][0] or high > self.spans[key][1])
 
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
         """Remember a tensor's memory, and the inputs it hangs on."""
@@ -157,10 +179,14 @@ class Watch(TorchDispatchMode):
                 f"{func} has no fake kernel{place}, so it cannot run without values: "
                 "register one with torch.library.register_fake, or capture without fake=True"
             ) from error
+        except RuntimeError:
+            self.seen.raised.append((str(func), frames.here(self.paths)))
+            raise
         count_writes(func, args)
         for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
+                self.widen(leaf)
             elif isinstance(leaf, Tensor):
                 raise CaptureError(self.sparse(func, leaf, "gives"))
         if reads_values(func):
@@ -204,8 +230,9 @@ class Watch(TorchDispatchMode):
         key = storage._cdata
         if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
             self.learn(tensor, frozenset())  # what torch.tensor([...]) made just now
-        if key not in self.taint:
+        if key not in self.taint or self.beyond(tensor):
             self.callers[key] = storage
+            self.widen(tensor)
             self.seen.outside.append(tensor)
             self.seen.asking[id(tensor)] = asks(tensor)
             self.met.add(id(tensor))
@@ -241,9 +268,12 @@ class Watch(TorchDispatchMode):
             if isinstance(node, torch.autograd.function.BackwardCFunction):
                 self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
 
+    def note_written(self) -> None:
+        """Which tensors from outside the run has written to."""
+        self.seen.written = {id(tensor) for tensor, version in self.versions if tensor._version != version}
+
     def restore(self) -> None:
         """Put back the bytes of the caller's memory that the run wrote to, and the gradients of outside tensors."""
-        self.seen.written = {id(tensor) for tensor, version in self.versions if tensor._version != version}
         for key, before in self.undo.items():
             self.callers[key].copy_(before)
         for tensor, version in self.versions:
@@ -271,8 +301,10 @@ class HookWatch(TorchFunctionMode):
             self.seen.assigned.append(frames.here(self.paths))
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
-        if func in UNSEEN and not frames.printing():
+        if unseen_reads(func, args, kwargs):
             self.seen.unseen.append((func.__name__, frames.here(self.paths)))
+        if func is Tensor.__deepcopy__:
+            return copied_deeply(*args)
         if self.rewrite:
             func, args, kwargs = rewritten(func, args, kwargs)
         return through(self, func, args, kwargs or {})
@@ -287,31 +319,56 @@ class Opener(HookWatch):
             body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
         if func is Tensor.tolist:
             func = listed
-        elif func in UNSEEN and not frames.printing():
-            if torch._C._current_autograd_node() is not None:
-                raise CaptureError(
-                    f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which no "
-                    "graph holds: write it with torch, or as a custom operator (torch.library)"
-                )
-            with torch.no_grad():
-                with _disable_current_modes():
-                    read = args[0].detach().clone()
-                torch.equal(args[0], read)  # what is read is taken for granted, all of it
+        else:
+            for tensor in unseen_reads(func, args, kwargs):
+                self.hold(func, tensor)
         if body is None:
             return super().__torch_function__(func, types, args, kwargs)
         with unaware(), self:
             return body(*args, **(kwargs or {}))
 
+    def hold(self, func: Any, tensor: Tensor) -> None:
+        """What is read is taken for granted, all of it: a step of the graph compares it."""
+        if torch._C._current_autograd_node() is not None and func in TO_NUMPY:
+            raise CaptureError(
+                f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which no "
+                "graph holds: write it with torch, or as a custom operator (torch.library)"
+            )
+        with torch.no_grad():
+            with _disable_current_modes():
+                read = tensor.detach().clone()
+            torch.equal(tensor.detach(), read)
+
+
+def copied_deeply(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """`copy.deepcopy` of a tensor by operators, which a graph can hold."""
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if (
+        not tensor.is_leaf
+        or type(tensor) not in (Tensor, nn.Parameter, nn.Buffer)
+        or tensor.layout is not torch.strided
+    ):
+        return Tensor.__deepcopy__(tensor, memo)
+    made = tensor.detach().clone()
+    made = nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
+    made.requires_grad_(tensor.requires_grad)
+    made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+    if tensor.grad is not None:
+        made.grad = copied_deeply(tensor.grad, memo)
+    memo[id(tensor)] = made
+    return made
+
 
 @contextlib.contextmanager
 def unaware() -> Iterator[None]:
     """Higher-order operators' eager forms refuse to run under a mode; here they do not see that there is one."""
-    name = "_get_current_dispatch_mode"
+    name, ours = "_get_current_dispatch_mode", threading.get_ident()
     heads = ("torch._higher_order_ops", "torch.utils._python_dispatch")
     rooms = [room for key, room in list(sys.modules.items()) if key.startswith(heads)]
     before = [(room, getattr(room, name)) for room in rooms if hasattr(room, name)]
-    for room, _ in before:
-        setattr(room, name, lambda: None)
+    for room, function in before:
+        setattr(room, name, lambda plain=function: None if threading.get_ident() == ours else plain())
     try:
         yield
     finally:
@@ -319,8 +376,36 @@ def unaware() -> Iterator[None]:
             setattr(room, name, function)
 
 
-UNSEEN = (Tensor.tolist, Tensor.numpy, Tensor.__array__)
+TO_NUMPY = (Tensor.numpy, Tensor.__array__)
+"""What gives a tensor's values to numpy."""
+
+UNSEEN = (Tensor.tolist, *TO_NUMPY, Tensor.__repr__, Tensor.__reduce_ex__, Tensor.__dlpack__)
 """What reads a tensor's values without running an operator."""
+
+ADDRESSED = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
+"""What lets the user's own code read a tensor's memory; torch's own asks for it all the time."""
+
+MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
+"""What reads the tensors in a list below all modes."""
+
+INSIDE = (
+    torch.tensor_split, Tensor.tensor_split, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu,
+    torch._pack_padded_sequence, torch._pad_packed_sequence, torch.hsplit, torch.vsplit, torch.dsplit,
+)  # fmt: skip
+"""What reads whole numbers among its tensors (lengths, places, batch sizes) inside of a kernel."""
+
+
+def unseen_reads(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensors whose values a function reads where no operator shows it."""
+    if func in UNSEEN or (func in ADDRESSED and frames.called_by_user()):
+        return [] if frames.printing() else [args[0]]
+    if func in MAKERS:
+        nested = args[1:2] if func is Tensor.new_tensor else args[:1]
+        return [leaf for leaf in plain_leaves(*nested) if isinstance(leaf, Tensor) and leaf is not nested[0]]
+    if func in INSIDE:
+        leaves = plain_leaves(args, kwargs or {})
+        return [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_floating_point()]
+    return []
 
 
 def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
@@ -375,6 +460,14 @@ def storages(tensor: Tensor) -> list[Any]:
     return [part.untyped_storage() for part in parts(tensor)]
 
 
+def span(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of its storage that a tensor lies in: the first, and one past the last."""
+    size = tensor.element_size()
+    reach = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
+    first = tensor.storage_offset() * size
+    return first, first + (reach + 1) * size if tensor.numel() else first
+
+
 def _dense(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided
 
@@ -389,10 +482,14 @@ def is_number_read(func: Any, args: Any) -> bool:
     return func is torch.ops.aten._local_scalar_dense.default and not isinstance(args[0], Tensor)
 
 
+CHECK = torch.ops.aten._linalg_check_errors.default
+"""The operator that raises where a decomposition has not come through."""
+
+
 @functools.cache
 def reads_values(func: Any) -> bool:
-    """Whether an operator's result is not known from its arguments' shapes."""
-    return torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
+    """Whether an operator's result, or whether it raises, is not known from its arguments' shapes."""
+    return func is CHECK or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
 
 
 def scout(program: Program) -> tuple[Program, Sighting]:
@@ -407,11 +504,11 @@ def scout(program: Program) -> tuple[Program, Sighting]:
             ) from error
         if "leaf Variable" not in str(error):
             raise
-        watch, outcome = watched(
-            replace(program, shields=frozenset(n.name for n in program.tensors if n.requires_grad))
-        )
+        asking = frozenset(named.name for named in program.tensors if named.requires_grad)
+        watch, outcome = watched(replace(program, shields=asking, cloned=asking))
     found = with_outside(program, watch.seen)
-    refuse_effects(program, watch.seen, {*outcome.mutations} - {named.name for named in program.tensors})
+    refuse_effects(program, watch.seen, outcome.left)
+    refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
     called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
     watch.seen.readings = [
@@ -420,7 +517,13 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     ]
     watch.seen.opaque += [OpaqueEdge("hook", f"{name} has a gradient hook") for name in found.hooks]
     asking = {named.name for named in found.tensors if named.requires_grad}
-    shared = {name for group in alias_groups(program.values) if set(group) & set(outcome.mutations) for name in group}
+    groups = [group for group in alias_groups(plain_own(found)) if set(group) & set(outcome.mutations)]
+    shared = {name for group in groups for name in group}
+    if strangers := sorted(shared - set(program.values)):
+        raise CaptureError(
+            f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is no "
+            "argument, so engine 'aot' would take them apart: engine 'eager' keeps them together, or pass copies"
+        )
     if shared & asking:
         raise CaptureError(
             f"inputs {', '.join(sorted(shared))} share memory, one is changed in place and one asks for a gradient: "
@@ -430,6 +533,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     found = replace(
         found,
         shields=changed | outcome.tangled | frozenset(found.hooks),
+        cloned=changed | outcome.tangled,
         silent=watch.seen.silent,
         accumulates=watch.seen.reentrant,
         changed=frozenset(outcome.mutations)
@@ -438,6 +542,23 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     )
     watch.seen.outcome = outcome
     return found, watch.seen
+
+
+def refuse_aliases(program: Program, outcome: Outcome) -> None:
+    """Refuse a program that writes to a tensor which it also holds as a view, or under another name."""
+    reached = dict(tensors_of(program.target())) if outcome.made else {}
+    found = {name: tensor for name, tensor in reached.items() if name in outcome.made and _dense(tensor)}
+    memories = {storage._cdata for tensor in plain_own(program).values() for storage in storages(tensor)}
+    for name in sorted(name for name, tensor in found.items() if tensor.untyped_storage()._cdata in memories):
+        raise CaptureError(
+            f"{program.title} writes to memory that it also holds as {name}: engine 'aot' would lose that; engine "
+            "'eager' keeps it"
+        )
+
+
+def plain_own(program: Program) -> dict[str, Tensor]:
+    """The program's own tensors that lie in memory."""
+    return {name: tensor for name, tensor in program.own().items() if not isinstance(tensor, FakeTensor)}
 
 
 def watched(program: Program) -> tuple[Watch, Outcome]:
@@ -451,24 +572,31 @@ def run_watched(program: Program, kind: Callable[..., Watch] | None = None) -> t
     paths = module_paths(program)
     compiled = any(compiled_parts(program))
     watch = (kind or Watch)(paths, not compiled, program.world)
-    inside: Any = contextlib.nullcontext() if program.world is None else program.world.entered()
-    stance: Any = torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
+    still = replace(program, changed=frozenset())
+    values = None if program.world is None else program.current()
     try:
-        with (
-            quiet_random(),
-            HookWatch(watch.seen, paths),
-            seeing_packs(watch.seen, paths),
-            seeing_threads(watch.seen, paths),
-            stance,
-            inside,
-        ):
+        with quiet_random():
             torch.manual_seed(SEED)
-            parameters = {named.name for named in program.tensors if named.role == "parameter"}
-            still = replace(program, changed=frozenset())
-            with no_seeding(program):
-                return watch, step(still, program.current(), watch=lambda ready: watch.know(ready, parameters))
+            around = functools.partial(watching, program, watch.seen, paths, compiled)
+            return watch, step(still, values, None, lambda ready: watch.know(ready, tuple(ready)), around)
     finally:
         watch.restore()
+
+
+@contextlib.contextmanager
+def watching(program: Program, seen: Sighting, paths: Mapping[int, str], compiled: bool) -> Iterator[None]:
+    """What is in force around a program that is watched, beside the watch itself."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(frames.seeing_prints())
+        stack.enter_context(HookWatch(seen, paths))
+        stack.enter_context(seeing_packs(seen, paths))
+        stack.enter_context(seeing_threads(seen, paths))
+        if compiled:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if program.world is not None:
+            stack.enter_context(program.world.entered())
+        stack.enter_context(no_seeding(program))
+        yield
 
 
 def refuse_strangers(program: Program, seen: Sighting, tensor: Tensor, names: Mapping[int, str]) -> None:
@@ -488,10 +616,11 @@ def refuse_strangers(program: Program, seen: Sighting, tensor: Tensor, names: Ma
 @contextlib.contextmanager
 def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
     """Notes where a program starts threads."""
-    before = threading.Thread.start
+    before, ours = threading.Thread.start, threading.get_ident()
 
     def start(self: threading.Thread) -> None:
-        seen.threads.append(frames.here(paths))
+        if threading.get_ident() == ours:
+            seen.threads.append(frames.here(paths))
         before(self)
 
     threading.Thread.start = start  # type: ignore[method-assign]  # put back below
@@ -505,10 +634,10 @@ def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
 def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
     """Notes where a program hooks what autograd saves; a checkpoint does so too, and is known otherwise."""
     kind = torch.autograd.graph.saved_tensors_hooks
-    before = kind.__enter__
+    before, ours = kind.__enter__, threading.get_ident()
 
     def enter(self: Any) -> Any:
-        if not type(self).__module__.startswith("torch.utils.checkpoint"):
+        if threading.get_ident() == ours and not type(self).__module__.startswith("torch.utils.checkpoint"):
             seen.packs.append(frames.here(paths))
         return before(self)
 
@@ -519,7 +648,7 @@ def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
         kind.__enter__ = before
 
 
-def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
+def refuse_effects(program: Program, seen: Sighting, made: Collection[str]) -> None:
     """Refuse a program that puts other data into tensors, hooks what is saved, leaves gradients or new state."""
     if seen.assigned:
         raise CaptureError(
@@ -530,6 +659,18 @@ def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
         raise CaptureError(
             f"{program.title} hooks the tensors that autograd saves{frames.place(seen.packs[0])}: engine 'aot' would "
             "lose what the hooks do; engine 'eager' keeps it"
+        )
+    if seen.raised:
+        operator, source = seen.raised[0]
+        raise CaptureError(
+            f"{operator} raises{frames.place(source)} and {program.title} goes on: engine 'aot' would lose what that "
+            "depends on; engine 'eager' keeps it as a guard"
+        )
+    if seen.unseen:
+        function, source = seen.unseen[0]
+        raise CaptureError(
+            f"Tensor.{function} reads values{frames.place(source)} where no operator shows it: engine 'aot' has "
+            "nothing to check them by; engine 'eager' keeps them as a guard"
         )
     if seen.accumulates or made:
         left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
@@ -558,13 +699,17 @@ def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
 def no_seeding(program: Program) -> Iterator[None]:
     """Refuse a program that seeds random numbers itself: its graph draws from the caller's seed."""
 
-    def refuse(seed: int) -> None:
+    before = torch.manual_seed, torch.random.manual_seed
+    ours = threading.get_ident()
+
+    def refuse(seed: int) -> Any:
+        if threading.get_ident() != ours:
+            return before[0](seed)
         raise CaptureError(
             f"{program.title} calls torch.manual_seed({seed}) while it runs: a graph draws from its caller's seed. "
             "Seed outside of the captured call"
         )
 
-    before = torch.manual_seed, torch.random.manual_seed
     torch.manual_seed = torch.random.manual_seed = refuse
     try:
         yield

@@ -26,7 +26,7 @@ from backprint.capture.custom import is_composite, taken_apart
 from backprint.capture.scout import SILENT_WRITERS, Watch, count_writes, is_number_read, reads_values, storages
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
-from backprint.tree import parts
+from backprint.tree import parts, plain_leaves
 
 
 class Place(NamedTuple):
@@ -181,7 +181,14 @@ class Recorder(Watch):
         node = torch._C._current_autograd_node()
         source = frames.here(self.paths)
         seq = torch._C._autograd._get_sequence_nr()
-        result = func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except RuntimeError:
+            self.hold_all([leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+            raise
+        for leaf in plain_leaves(result) if self.spans else ():
+            if isinstance(leaf, Tensor):
+                self.widen(leaf)
         if facts.writes:
             count_writes(func, args)
         self.tape.calls.append(
@@ -202,10 +209,18 @@ class Recorder(Watch):
         )
         return result
 
+    def hold_all(self, given: list[Tensor]) -> None:
+        """An operator raises, and the program may go on: that it does depends on all that it was given."""
+        for tensor in given:
+            if tensor.layout is torch.strided:
+                read = tensor.detach().clone()
+                self.constant(read)
+                self.written_down(torch.ops.aten.equal.default, (), (tensor, read), {})
+
     def taken(self, func: Any, tensor: Tensor, writes: bool) -> Place:
         """The Place of an argument; one of unknown memory comes from outside."""
         keys = [storage._cdata for storage in storages(tensor)]
-        if keys[-1] not in self.taint:
+        if keys[-1] not in self.taint or self.beyond(tensor):
             self.encounter(func, tensor, writes)
         for part, key in zip(parts(tensor), keys, strict=True):
             if key not in self.taint:
@@ -249,6 +264,10 @@ class Recorder(Watch):
         self.shells.append((tensor, tensor.detach()))
         if tensor.is_leaf:
             self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
+
+    def had_gradient(self, tensor: Tensor) -> bool:
+        """Whether a tensor from outside has the gradient that it had when it was met."""
+        return any(each is tensor and tensor.is_leaf and gradient is tensor.grad for each, gradient, _ in self.grads)
 
     def restore(self) -> None:
         for tensor, before in self.shells:

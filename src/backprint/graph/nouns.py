@@ -446,8 +446,9 @@ class Pair:
 class Guard:
     """What a capture took for granted.
 
-    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`; `inputs` are what it hangs on. The text of a
-    `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay checks it before it runs.
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `pinned`; `inputs` are what it depends on.
+    The text of a `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay checks it before it
+    runs.
     """
 
     kind: str
@@ -513,6 +514,7 @@ class Capture:
     requires: tuple[str, ...] = ()
     seed: int = 0
     fake: bool = False
+    pins: tuple[tuple[str, str], ...] = ()
     recipes: Any = field(default=None, compare=False, repr=False)
     witness: Any = field(default=None, compare=False, repr=False)
     verdict: Any = field(default=None, compare=False, repr=False)
@@ -525,6 +527,9 @@ class Capture:
 
         def save(self, path: Any, data: str = "seed", **options: Any) -> Any:
             """Write the Capture as a sample."""
+
+        def release(self) -> None:
+            """Let go of the captured program and its arguments."""
 
         def verify(self, **options: Any) -> list[Any]:
             """Prove every Pair against the original program."""

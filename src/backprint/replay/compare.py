@@ -15,6 +15,10 @@ from backprint.tree import parts
 WORST = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
 """Verdicts from best to worst."""
 
+PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
+DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
+"""The witnesses that a port can have; '' is none, and such a port is `unproven`."""
+
 GOOD = frozenset({"bitwise", "close", "undifferentiable"})
 
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
@@ -23,7 +27,10 @@ TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 
 
 @dataclass(frozen=True, slots=True)
 class PortVerdict:
-    """One output, mutation or gradient against its oracle. `power` is how far it moves, in tolerances, on a redraw."""
+    """One output, mutation or gradient against its witness, which it names: what it was compared with.
+
+    `power` is how far the port moves, in tolerances, when inputs are drawn again.
+    """
 
     name: str
     role: str
@@ -31,6 +38,7 @@ class PortVerdict:
     detail: str = ""
     error: float = 0.0
     power: float | None = None
+    witness: str = ""
 
 
 @dataclass(frozen=True, slots=True)

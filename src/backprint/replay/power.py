@@ -45,6 +45,8 @@ STATE = ("parameter", "buffer", "constant")
 
 EVERYTHING, TOGETHER = "everything", "inputs"
 BROKE = "does not run on it"
+HELD = ("value", "shape", "pinned")
+"""The kinds of guards whose inputs are not drawn again."""
 NULL = 1e-9
 """The share of its size below which a port in float64 stands still."""
 
@@ -291,9 +293,7 @@ class Study:
 
     def held(self) -> frozenset[str]:
         """What a guard hangs on."""
-        return frozenset(
-            name for guard in self.capture.guards if guard.kind in ("value", "shape") for name in guard.inputs
-        )
+        return frozenset(name for guard in self.capture.guards if guard.kind in HELD for name in guard.inputs)
 
     def another(self, name: str) -> dict[str, Tensor]:
         """Other values of an input, and of the views of it; none where it knows no other."""

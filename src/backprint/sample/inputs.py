@@ -147,7 +147,8 @@ def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 
 def held_exact(capture: Capture) -> set[str]:
     """The names that a redraw must not touch: lifted constants, and what a guard hangs on."""
-    guarded = {name for guard in capture.guards if guard.kind in ("value", "shape") for name in guard.inputs}
+    kinds = ("value", "shape", "pinned")
+    guarded = {name for guard in capture.guards if guard.kind in kinds for name in guard.inputs}
     lifted = capture.origin.constants if capture.origin is not None else {}
     return guarded | set(lifted)
 

@@ -57,6 +57,7 @@ def describe(capture: Capture) -> dict[str, Any]:
             {"kind": g.kind, "text": g.text, "inputs": list(g.inputs), "source": source_json(g.source)}
             for g in capture.guards
         ],
+        **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
         "opaque": [{"kind": e.kind, "text": e.text, "source": source_json(e.source)} for e in capture.opaque],
     }
 
@@ -251,6 +252,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "breaks": tuple(item.free() for item in root.get("breaks", []).items()),
             "why": tuple(item.free() for item in root.get("why", []).items()),
             "guards": tuple(each(root.get("guards", []), read_guard)),
+            "pins": root.get("pins", []).pairs(),
             "opaque": tuple(each(root.get("opaque", []), read_edge)),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
