@@ -16,12 +16,14 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version", "tree", "settings")
+GROUND = ("errors", "version", "tree", "settings", "likeness", "memory")
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
     "tree": ("errors",),
+    "likeness": (),
+    "memory": ("tree",),
     "settings": ("version",),
     "examples": (),
     "graph": ("errors",),
@@ -29,7 +31,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sample": (*GROUND, "graph"),
     "replay": (*GROUND, "graph", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "capture.frames", "replay.compare"),
-    "api": (*ROOMS, "regions", "target"),  # bp.capture("folder") reads a TARGET, which captures by the face
+    "calls": ("errors", "graph"),
+    "api": (*ROOMS, "regions", "target", "calls"),  # bp.capture("folder") reads a TARGET, which captures by the face
     "target": (*ROOMS, "api"),
     "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
     "report": ("errors", "graph", "corpus.ledger", "corpus.groups"),

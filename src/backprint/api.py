@@ -47,8 +47,18 @@ def capture(
         from backprint.target import capture_place
 
         return capture_place(target, args, kwargs, options)
+    from backprint import calls
+    from backprint.errors import UsageError
+
+    calls.check_capture_call(target, args, kwargs, options)
+    calls.check_requires_grad(requires_grad)
     args, kwargs = call_of(target, args, kwargs, options)
-    return capture_made(target, args, kwargs, options)
+    try:
+        return capture_made(target, args, kwargs, options)
+    except Exception as error:
+        if said := calls.meant(error, target, args, kwargs):
+            raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {said}") from error
+        raise
 
 
 def capture_made(
@@ -184,13 +194,20 @@ def region(
 def replay(
     capture: Capture,
     *args: Any,
-    state: Mapping[str, Any] | None = None,
+    state: Mapping[str, Any] | str | None = None,
     tangents: Sequence[Any] | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Run a Capture on new arguments: `.outputs` as the model gives them, `.gradients`, `.mutations` by name."""
+    """Run a Capture on new arguments: `.outputs` as the model gives them, `.gradients`, `.mutations` by name.
+
+    Parameters, buffers and constants are the captured module's as they are now, or `state`: a mapping from names to
+    tensors, or `"recipe"` for what the recipes make. A loaded sample wants `state`, unless it keeps their exact values.
+    Without arguments a Capture runs on its own inputs: those it was captured on, from disk those of its recipes.
+    """
+    from backprint.calls import check_capture
     from backprint.replay.whole import replay as whole
 
+    check_capture(capture, "replay")
     return whole(capture, args, kwargs, state, tangents)
 
 
@@ -207,9 +224,11 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     A fake Capture is `unproven`. With a `twin` (the same program in small: `(model, args)`, `(model, args, kwargs)` or
     a Capture) the twin is proven and compared with it step by step, and its Verdicts follow.
     """
+    from backprint.calls import check_capture
     from backprint.replay.verify import DRAWS
     from backprint.replay.verify import verify as prove
 
+    check_capture(capture, "verify")
     if twin is None:
         return prove(capture, draws or DRAWS)
     from backprint.replay.twin import beside
@@ -224,8 +243,10 @@ def power(capture: Capture, inputs: str = "own", *, seconds: float | None = None
     `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
     `"all"` each parameter and buffer alone too. `seconds` and `count` (of redraws) end it early.
     """
+    from backprint.calls import check_capture
     from backprint.replay.power import power_of
 
+    check_capture(capture, "power")
     return power_of(capture, inputs, seconds=seconds, count=count)
 
 
@@ -285,11 +306,13 @@ def save(
     `layout="graphnet"` writes GraphNet's trees instead, `path/train_forward/NAME`, `path/train_backward/NAME` and, from
     the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; gives `path`.
     """
+    from backprint.calls import check_save
     from backprint.errors import UsageError
     from backprint.replay.verify import verdict_json
     from backprint.replay.verify import verify as prove
     from backprint.sample.save import check_custom, check_data, check_place, write
 
+    check_save(capture, path)
     if layout not in ("backprint", "graphnet"):
         raise UsageError(f"layout={layout!r} is none of 'backprint', 'graphnet'")
     if layout == "graphnet":
@@ -423,14 +446,23 @@ def _attested(capture: Capture, data: str, power: str) -> tuple[Any, Any]:
 
 def load(path: Any, allow: Sequence[str] = ()) -> Capture:
     """Read a sample. Runs none of its code; a graph is parsed and checked when first asked for."""
+    from backprint.calls import check_load
     from backprint.sample.load import load as read
 
+    check_load(path)
     return read(path, allow)
+
+
+def inputs(capture: Capture) -> dict[str, Any]:
+    """The tensors that a Capture's recipes make, by the program's own names: parameters, buffers, inputs, constants."""
+    from backprint.replay.arguments import recipe_inputs
+
+    return recipe_inputs(capture)
 
 
 def _to_fx(graph: Graph) -> Any:
     """A torch.fx.GraphModule that computes the same."""
-    from backprint.replay.run import to_fx
+    from backprint.replay.fx import to_fx
 
     return to_fx(graph)
 
@@ -438,4 +470,5 @@ def _to_fx(graph: Graph) -> Any:
 Graph.to_fx = _to_fx  # type: ignore[assignment,method-assign]  # the face binds verbs of higher floors to the nouns
 Capture.save = save  # type: ignore[assignment,method-assign]  # as above
 Capture.release = release  # type: ignore[assignment,method-assign]  # as above
+Capture.inputs = inputs  # type: ignore[assignment,method-assign]  # as above
 Capture.verify = verify  # type: ignore[assignment,method-assign]  # as above

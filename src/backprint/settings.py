@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import platform
 import random
 import sys
@@ -125,3 +126,9 @@ def put_foreign(states: Mapping[str, Any]) -> None:
     random.setstate(states["random"])
     if "numpy.random" in states:
         sys.modules["numpy"].random.set_state(states["numpy.random"])
+
+
+def digest_of(state: tuple[Any, ...]) -> str:
+    """A random state in 16 hex digits; numpy's has an array in it."""
+    text = repr(tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

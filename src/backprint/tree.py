@@ -9,7 +9,7 @@ Private torch APIs of this module, tried on torch 2.13: `Tensor._indices`, `Tens
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -75,7 +75,28 @@ def step_of(key: Any) -> str:
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], Any]:
     """A result's leaves under their names (`output`, `output.0`, `output.logits`), and its structure."""
     paths, structure = pytree.tree_flatten_with_path(result)
-    return [(".".join(["output", *map(step_of, path)]), leaf) for path, leaf in paths], structure
+    names = apart([printable(".".join(["output", *map(step_of, path)])) for path, _ in paths])
+    return [(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True)], structure
+
+
+def apart(names: Sequence[str]) -> list[str]:
+    """The names, with a number where one stands twice: `{"a.b": x, "a": {"b": y}}` gives `a.b` and `a.b~2`."""
+    found: list[str] = []
+    taken = set(names)
+    seen: set[str] = set()
+    for name in names:
+        numbered, count = name, 1
+        while numbered in seen or (count > 1 and numbered in taken):
+            count += 1
+            numbered = f"{name}~{count}"
+        seen.add(numbered)
+        found.append(numbered)
+    return found
+
+
+def printable(name: str) -> str:
+    """A name that a port can have."""
+    return name if name.isprintable() else "".join(c if c.isprintable() else "_" for c in name)
 
 
 def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -155,3 +176,18 @@ def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
         if memory.numel():
             groups.setdefault(memory.untyped_storage()._cdata, []).append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
+    "requires_grad": lambda tensor: tensor.requires_grad,
+    "is_leaf": lambda tensor: tensor.is_leaf,
+    "has a gradient": lambda tensor: tensor.is_leaf and tensor.grad is not None,
+    "has a grad_fn": lambda tensor: tensor.grad_fn is not None,
+    "version": lambda tensor: tensor._version,
+    "is a view": lambda tensor: tensor._is_view(),
+    "is conjugated": lambda tensor: tensor.is_conj(),
+    "is negated": lambda tensor: tensor.is_neg(),
+    "storage offset": lambda tensor: tensor.storage_offset(),
+    "bytes of storage": lambda tensor: tensor.untyped_storage().nbytes(),
+}
+"""What a program may ask of an argument beside its values, shape and strides."""

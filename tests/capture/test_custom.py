@@ -128,6 +128,14 @@ def cube(x: Tensor) -> Tensor:
     return x.pow(3)
 
 
+WEIGHTS = torch.randn(3)
+
+
+@registered("weighed", torch.empty_like, backward=lambda ctx, grad: grad * WEIGHTS * 2)
+def weighed(x: Tensor) -> Tensor:
+    return x * WEIGHTS
+
+
 @torch.library.triton_op("bpcustom::shifted", mutates_args=())
 def shifted(x: Tensor) -> Tensor:
     return x.sin() + 1
@@ -460,3 +468,9 @@ def test_an_operator_that_the_program_registers_while_it_runs_has_a_body_too() -
         capture = bp.capture(program, torch.randn(3), requires_grad=False)
         assert capture.requires == ()
         assert bp.verify(capture)[-1].verdict == "undifferentiable"
+
+
+def test_a_tensor_that_a_body_takes_from_outside_is_an_input() -> None:
+    capture = bp.capture(lambda x: weighed(x * 2).sum(), torch.randn(3, requires_grad=True))
+    assert [port.role for port in capture.pairs[0].forward.inputs] == ["input", "constant"]
+    assert bp.verify(capture)[-1].verdict == "bitwise"

@@ -105,7 +105,6 @@ def test_a_seed_gives_the_programs_own_draws() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda c: bp.replay(c), "input 'x' is missing"),
         (lambda c: bp.replay(c, torch.ones(2), 1), "takes x; 2 were given"),
         (lambda c: bp.replay(c, torch.ones(3)), r"input 'x' is f32\[2\]; given is a float32\[3\]"),
         (lambda c: bp.replay(c, torch.ones(2).double()), r"given is a float64\[2\]"),

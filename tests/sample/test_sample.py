@@ -503,7 +503,7 @@ def test_what_a_guard_hangs_on_is_kept_exact(tmp_path: Path) -> None:
     assert verdict_of(path).verdict == "bitwise"
     for made in (capture, loaded):
         with pytest.raises(bp.GuardError, match=r"== 4` does not hold at .*test_sample\.py:\d+: .*n\.item\(\).*give 5"):
-            bp.replay(made, torch.randn(2, 3), torch.tensor(5))
+            bp.replay(made, torch.randn(2, 3), torch.tensor(5), state=model.state_dict())
 
 
 # ------------------------------------------------------------------ operators of libraries

@@ -47,6 +47,7 @@ class Truth:
     outputs: Any = None
     error: BaseException | None = None
     tangents: list[Tensor] = field(default_factory=list)
+    ones: bool = False  # the tangents are what a replay takes where none are given
     gradients: list[tuple[tuple[str, ...], Tensor | None]] = field(default_factory=list)  # the names of a leaf, its own
     differentiated: bool = True  # gradients could be computed and are meant to be compared
     before: dict[str, Tensor] = field(default_factory=dict)  # every tensor's values before the call, by path
@@ -139,7 +140,9 @@ def same(truth: Any, other: Any, path: str = "output", exact: bool = False) -> s
     elif isinstance(truth, (nn.Module, type)) or callable(truth):
         return None
     elif dataclasses.is_dataclass(truth):
-        pairs = [(f"{path}.{f.name}", getattr(truth, f.name), getattr(other, f.name)) for f in dataclasses.fields(truth)]
+        pairs = [
+            (f"{path}.{f.name}", getattr(truth, f.name), getattr(other, f.name)) for f in dataclasses.fields(truth)
+        ]
     elif isinstance(truth, (set, frozenset)):
         return None if sorted(map(str, truth)) == sorted(map(str, other)) else f"{path}: {other!r}, true {truth!r}"
     else:
@@ -180,6 +183,8 @@ def seed_all(seed: int) -> None:
 
 def values(tensor: Tensor) -> Tensor:
     """A copy of a tensor's values."""
+    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+        return torch.empty(0)
     with torch.no_grad():
         return tensor.detach().clone()
 
@@ -246,8 +251,8 @@ def set_state(case: Case, call: Call, state: dict[str, Tensor]) -> list[str]:
     return unknown
 
 
-def tangents_for(outputs: Any) -> tuple[list[Tensor], list[Tensor]]:
-    """The differentiable outputs and random gradients for them, the same every time."""
+def tangents_for(outputs: Any, scale: float | None) -> tuple[list[Tensor], list[Tensor]]:
+    """The differentiable outputs and random gradients for them, the same every time; ones without a scale."""
     outs = [t for t in flat_tensors(outputs) if t.requires_grad]
     generator = torch.Generator().manual_seed(7)
     made = []
@@ -255,7 +260,7 @@ def tangents_for(outputs: Any) -> tuple[list[Tensor], list[Tensor]]:
         base = torch.randn(out.shape, generator=generator, dtype=torch.float64)
         if out.is_complex():
             base = torch.complex(base, torch.randn(out.shape, generator=generator, dtype=torch.float64))
-        made.append(base.to(out.dtype))
+        made.append(torch.ones_like(out.detach()) if scale is None else (base * scale).to(out.dtype))
     return outs, made
 
 
@@ -265,8 +270,12 @@ def eager(
     seed: int = SEED,
     prepare: Callable[[Case, Call], Any] | None = None,
     case: Case | None = None,
+    scale: float | None = 1.0,
 ) -> Truth:
-    """Runs a fresh copy of a program on one of its calls, forward and backward, and writes down what happened."""
+    """Runs a fresh copy of a program on one of its calls, forward and backward, and writes down what happened.
+
+    The gradients of the outputs are random numbers times the scale; without one they are ones.
+    """
 
     def once(how: str) -> Truth:
         used = case or program.build()
@@ -274,7 +283,7 @@ def eager(
         kept = tensors(roots_of(used.fn, call.args, call.kwargs))
         before = {path: values(t) for path, t in kept.items()}
         try:
-            return _eager(used, call, seed, prepare, how)
+            return _eager(used, call, seed, prepare, how, scale)
         finally:
             if case is None:  # what is global to the programs is not fresh: it is put back
                 for path, tensor in kept.items():
@@ -293,7 +302,7 @@ def eager(
 
 
 def _eager(
-    case: Case, call: Call, seed: int, prepare: Callable[[Case, Call], Any] | None, how: str
+    case: Case, call: Call, seed: int, prepare: Callable[[Case, Call], Any] | None, how: str, scale: float | None
 ) -> Truth:
     truth = Truth(differentiated=case.gradients)
     if prepare is not None:
@@ -322,7 +331,8 @@ def _eager(
     later = tensors(roots)
     truth.forward = {path: values(t) for path, t in later.items()}
     truth.outputs = pytree.tree_map(lambda v: values(v) if isinstance(v, Tensor) else v, outputs)
-    outs, truth.tangents = tangents_for(outputs)
+    outs, truth.tangents = tangents_for(outputs, scale)
+    truth.ones = scale is None
     if outs and truth.differentiated and leaves:
         try:
             found = _gradients(outs, truth.tangents, leaves, how)
@@ -413,7 +423,9 @@ def judge_gradients(truth: Truth, given: dict[str, Tensor | None], strict: bool)
             elif gradient is not None and (found := different(gradient, value)):
                 wrong.append(f"gradient of {name}: {found}")
     for names, gradient in open_:
-        match = next((k for k, v in given.items() if k not in claimed and v is not None and not different(gradient, v)), None)
+        match = next(
+            (k for k, v in given.items() if k not in claimed and v is not None and not different(gradient, v)), None
+        )
         if match is None:
             wrong.append(f"gradient of {' = '.join(names[:2]) or 'a leaf'} is missing, true {_few(plain(gradient))}")
         else:
@@ -452,8 +464,11 @@ def judge_mutations(truth: Truth, given: dict[str, Any]) -> list[str]:
 class Trial:
     """One program, tried in every phase; what was found."""
 
-    def __init__(self, program: Program, phases: Sequence[str] = PHASES, alone: bool = False) -> None:
+    def __init__(
+        self, program: Program, phases: Sequence[str] = PHASES, alone: bool = False, engine: str | None = None
+    ) -> None:
         self.program, self.phases, self.alone = program, phases, alone
+        self.options = {} if engine is None else {"engine": engine}
         self.issues: list[Issue] = []
         self.verdicts: dict[str, list[str]] = {}
         self.engine = ""
@@ -473,7 +488,9 @@ class Trial:
         if unstable := disagreement(truth, eager(self.program, own)):
             self.add("eager", "nondeterministic", unstable)
             return "nondeterministic"
-        self.random = disagreement(truth, eager(self.program, own, OTHER_SEED)) is not None
+        self.random = any(
+            disagreement(truth, eager(self.program, own, seed)) for seed in range(OTHER_SEED, OTHER_SEED + 5)
+        )
         self.case = self.program.build()
         self.truth = truth
         try:
@@ -498,7 +515,7 @@ class Trial:
         picture = self._picture(None, "")
         capture = None
         try:
-            capture = bp.capture(case.fn, *case.args, **case.options, **case.kwargs)
+            capture = bp.capture(case.fn, *case.args, **{**case.options, **self.options}, **case.kwargs)
         except bp.BackprintError as error:
             self.add("capture", "refused", f"{type(error).__name__}: {error}")
         except Exception as error:
@@ -556,6 +573,9 @@ class Trial:
         if "live" in self.phases:
             self._replayed("live", capture, own, self.truth)
             self._replayed("reseeded", capture, own, eager(self.program, own, OTHER_SEED), seed=OTHER_SEED)
+            if self.truth.tangents:
+                self._replayed("other tangents", capture, own, eager(self.program, own, scale=-1.7))
+                self._replayed("tangents of one", capture, own, eager(self.program, own, scale=None))
         calls = others(self.case, variants="variants" in self.phases, explicit="others" in self.phases)
         for label, choose in calls:
             self._replayed(label, capture, choose, eager(self.program, choose))
@@ -624,7 +644,7 @@ class Trial:
         before = {p: values(t) for p, t in enumerate(argument_tensors(call))}
         seed_all(seed)
         options = {} if state is None else {"state": state}
-        if truth.tangents and truth.error is None:
+        if truth.tangents and truth.error is None and not truth.ones:
             options["tangents"] = truth.tangents
         own = phase in ("live", "seed", "exact", "exact, own state")
         try:
@@ -650,10 +670,16 @@ class Trial:
             if different(before[number], values(tensor), exact=True):
                 self.add(phase, "changed", f"replay changed its argument {number}")
         if truth.error is not None:
-            self._confirmed(phase, choose, seed, [f"a result, where the program raises {_line(truth.error)}"], truth)
+            sort = "note" if "variant" in phase else "wrong"  # a variant is drawn blindly and may be senseless
+            self.add(phase, sort, f"a result, where the program raises {_line(truth.error)}")
             return False
         wrong = judge(truth, result, self.case.exact, strict=own)
-        if phase.startswith(("seed", "exact")) and wrong and isinstance(wrong[0], Types) and "tensors differ" not in wrong[1:2]:
+        if (
+            phase.startswith(("seed", "exact"))
+            and wrong
+            and isinstance(wrong[0], Types)
+            and "tensors differ" not in wrong[1:2]
+        ):
             self.add(phase, "degraded", wrong.pop(0))
         self._confirmed(phase, choose, seed, wrong, truth)
         return not wrong
@@ -665,9 +691,7 @@ class Trial:
         else:
             self.add(phase, "guarded", f"as the program: {type(error).__name__}: {error}")
 
-    def _confirmed(
-        self, phase: str, choose: Callable[[Case], Call], seed: int, wrong: list[str], truth: Truth
-    ) -> None:
+    def _confirmed(self, phase: str, choose: Callable[[Case], Call], seed: int, wrong: list[str], truth: Truth) -> None:
         """Notes what is wrong, unless the program itself does not know its own result there."""
         if not wrong:
             return
@@ -690,15 +714,15 @@ class Trial:
         picture = self._picture(picture, f"save {data}")
         try:
             sample = bp.load(folder)
+            ports = port_names(sample)
         except Exception as error:
-            self.add(data, "crash", f"load: {type(error).__name__}: {error}")
+            self.add(data, "crash", f"saved, but cannot be read again: {type(error).__name__}: {error}")
             return picture
         self.verdicts[data] = self._verdicts(data, sample)
         picture = self._picture(picture, f"verify of the sample {data}")
         seed_all(SEED)
         fresh = self.program.build()
         reach = tensors(roots_of(fresh.fn, fresh.args, fresh.kwargs))
-        ports = port_names(sample)
         state = {name: values(reach[name]) for name in ports if name in reach}
         complete = len(state) == len(ports)
         if complete:
@@ -762,7 +786,12 @@ class Trial:
         """Each direction's file runs with PyTorch alone."""
         for direction in sorted(folder.glob("pair_*/*ward")):
             done = subprocess.run(
-                [sys.executable, "-I", "model.py"], cwd=direction, capture_output=True, text=True, timeout=60, check=False
+                [sys.executable, "-I", "model.py"],
+                cwd=direction,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
             )
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -782,7 +811,9 @@ class Trial:
         for issue in wrong:
             said = issue.phase.partition(",")[0]
             silent |= good.get(said if said in ("seed", "exact") else "live", True)
-        explicit = [i for i in self.issues if i.sort == "guarded" and i.phase.startswith(("other", "reseeded"))]
+        explicit = [
+            i for i in self.issues if i.sort == "guarded" and i.phase.startswith(("other", "reseeded", "tangents"))
+        ]
         found = [
             ("CRASH", "crash" in sorts),
             ("SILENT", silent),
@@ -796,6 +827,10 @@ class Trial:
             ("right", True),
         ]
         return [name for name, applies in found if applies]
+
+
+def _moved(before: Tensor | None, after: Tensor) -> bool:
+    return before is not None and different(before, after, exact=True) is not None
 
 
 def _line(error: BaseException) -> str:
@@ -828,7 +863,7 @@ def port_names(capture: Any) -> list[str]:
 
 
 def others(case: Case, variants: bool, explicit: bool) -> list[tuple[str, Callable[[Case], Call]]]:
-    """Other calls to try a capture with, each as a choice in a fresh case: those given, and variants of the captured."""
+    """Other calls to try a capture with, each chosen in a fresh case: those given, and variants of the captured."""
     found: list[tuple[str, Callable[[Case], Call]]] = []
     if explicit:
         for number in range(len(case.others)):

@@ -1,4 +1,4 @@
-"""A deep picture of everything a program can reach, and of the process around it: names of tensors, and what changed."""
+"""A deep picture of everything a program can reach, and of the process around it: tensors by name, and what changed."""
 
 import collections
 import dataclasses
@@ -91,7 +91,7 @@ def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (property, staticmethod, classmethod)):
         inner = value.fget if isinstance(value, property) else value.__func__
         yield path, inner
-    elif type(value).__module__.startswith("torch._dynamo"):
+    elif type(value).__module__.startswith(("torch._dynamo", "torch.amp", "torch.autograd.grad_mode")):
         return
     elif not isinstance(value, (types.ModuleType, enum.Enum, torch.Generator, random.Random, np.random.Generator)):
         for key in getattr(type(value), "__slots__", ()):
@@ -182,6 +182,8 @@ def content(tensor: Tensor) -> str:
 
 def digest(value: Any) -> str:
     """One object in a line, without its parts; what compares equal is as it was."""
+    if isinstance(value, nn.parameter.UninitializedTensorMixin):
+        return f"{type(value).__name__} {id(value)}"
     if isinstance(value, Tensor):
         kind = type(value).__name__
         place = (tuple(value.shape), value.dtype, value.requires_grad, value.is_leaf, content(value))

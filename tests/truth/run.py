@@ -1,6 +1,7 @@
 """Runs the truth suite: every program in a process of its own, and a table of what came of them.
 
-    python tests/truth/run.py [--only NAME] [--class MODULE] [--jobs N] [--json FILE] [--phases ...] [--every K] [--alone]
+    python tests/truth/run.py [--only NAME] [--class MODULE] [--jobs N] [--json FILE] [--phases ...] [--every K]
+        [--alone] [--engine ENGINE] [--verbose]
 
 The exit code is 1 if a program was silently wrong, changed its caller, or crashed.
 """
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 HERE = Path(__file__).resolve().parent
 SOURCE = os.environ.get("BACKPRINT_SRC", str(HERE.parent.parent / "src"))
-if not any((Path(entry) / "backprint").is_dir() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry):
+if not any(
+    (Path(entry) / "backprint").is_dir() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry
+):
     sys.path.insert(0, SOURCE)
 sys.path.insert(0, str(HERE))
 
@@ -36,7 +39,8 @@ from oracle import PHASES, Trial  # noqa: E402
 TIMEOUT = 120
 BAD = ("SILENT", "CHANGED", "CRASH")
 OUTCOMES = (
-    "right guarded refused flagged-right flagged-wrong unreplayable degraded SILENT CHANGED CRASH nondeterministic invalid"
+    "right guarded refused degraded flagged-right flagged-wrong unreplayable "
+    "SILENT CHANGED CRASH nondeterministic invalid"
 ).split()
 REASONS = {
     "SILENT": ("wrong",),
@@ -52,10 +56,10 @@ REASONS = {
 }
 
 
-def tried(program: Program, phases: list[str], alone: bool) -> dict[str, Any]:
+def tried(program: Program, phases: list[str], alone: bool, engine: str | None) -> dict[str, Any]:
     """One program's row."""
     begun = time.perf_counter()
-    trial = Trial(program, phases, alone)
+    trial = Trial(program, phases, alone, engine)
     try:
         outcome = trial.run()
     except Exception as error:
@@ -128,7 +132,7 @@ def warmed() -> list[str]:
     return json.loads(text) if text else []
 
 
-def rows(programs: list[Program], jobs: int, phases: list[str], alone: bool) -> Iterator[dict[str, Any]]:
+def rows(programs: list[Program], jobs: int, work: Callable[[Program], Any]) -> Iterator[dict[str, Any]]:
     """Runs every program in a process of its own, so many at a time; their rows as they come."""
     import selectors
 
@@ -139,8 +143,10 @@ def rows(programs: list[Program], jobs: int, phases: list[str], alone: bool) -> 
             while waiting and len(selector.get_map()) < jobs:
                 program = waiting.popleft()
                 log = Path(folder) / f"{program.name}.log"
-                pid, pipe = in_child(lambda program=program: tried(program, phases, alone), log)
-                selector.register(pipe, selectors.EVENT_READ, dict(program=program, pid=pid, log=log, begun=time.time(), text=b""))
+                pid, pipe = in_child(lambda program=program: work(program), log)
+                selector.register(
+                    pipe, selectors.EVENT_READ, dict(program=program, pid=pid, log=log, begun=time.time(), text=b"")
+                )
             for key, _ in selector.select(timeout=1):
                 chunk = os.read(key.fd, 1 << 20)
                 key.data["text"] += chunk
@@ -192,7 +198,10 @@ def table(found: list[dict[str, Any]]) -> str:
         counts = collections.Counter(row["outcome"] for row in here)
         lines.append([kind or "all", *(str(counts[c] or "") for c in columns), str(len(here))])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join("  ".join(c.ljust(w) if not i else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))) for line in lines)
+    return "\n".join(
+        "  ".join(c.ljust(w) if not i else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
+    )
 
 
 def reason(row: dict[str, Any]) -> str:
@@ -207,7 +216,17 @@ def reason(row: dict[str, Any]) -> str:
 
 def listed(found: list[dict[str, Any]], verbose: bool) -> Iterator[str]:
     """Each program that is not as it should be, with its reason."""
-    shown = ("CRASH", "SILENT", "CHANGED", "flagged-wrong", "flagged-right", "unreplayable", "degraded", "invalid", "nondeterministic")
+    shown = (
+        "CRASH",
+        "SILENT",
+        "CHANGED",
+        "flagged-wrong",
+        "flagged-right",
+        "unreplayable",
+        "degraded",
+        "invalid",
+        "nondeterministic",
+    )
     for outcome in shown + (("refused",) if verbose else ()):
         here = [row for row in found if row["outcome"] == outcome]
         if here:
@@ -228,13 +247,16 @@ def listed(found: list[dict[str, Any]], verbose: bool) -> Iterator[str]:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", default=[], help="a program's name, or a part of it; may be given again")
+    parser.add_argument(
+        "--only", action="append", default=[], help="a program's name, or a part of it; may be given again"
+    )
     parser.add_argument("--class", dest="kind", action="append", default=[], help="a module of programs")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", help="where to write every row")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES))
     parser.add_argument("--every", type=int, default=1, help="each K-th program only")
     parser.add_argument("--alone", action="store_true", help="also run each model.py by itself (slow)")
+    parser.add_argument("--engine", help="the engine of every capture, in place of the program's own choice")
     parser.add_argument("--verbose", action="store_true", help="everything that was found")
     options = parser.parse_args()
     load_programs()
@@ -248,13 +270,21 @@ def main() -> int:
             importlib.import_module(name)
         except Exception:
             continue
+
+    def work(program: Program) -> dict[str, Any]:
+        return tried(program, options.phases, options.alone, options.engine)
+
     found = []
     begun = time.time()
-    for row in rows(chosen, options.jobs, options.phases, options.alone):
+    for row in rows(chosen, options.jobs, work):
         found.append(row)
         if sys.stderr.isatty() or options.verbose:
-            print(f"{len(found)}/{len(chosen)} {row['outcome']:14} {row['kind']}/{row['name']}", file=sys.stderr, flush=True)
-        if options.json:
+            print(
+                f"{len(found)}/{len(chosen)} {row['outcome']:14} {row['kind']}/{row['name']}",
+                file=sys.stderr,
+                flush=True,
+            )
+        if options.json and (len(found) % 20 == 0 or len(found) == len(chosen)):
             Path(options.json).write_text(json.dumps(found, indent=1))
     found.sort(key=lambda row: (row["kind"], row["name"]))
     print(table(found))

@@ -55,7 +55,17 @@ from backprint.capture.program import (
     shielded,
 )
 from backprint.capture.reach import tensors_of
-from backprint.capture.scout import CHECK, SEED, Reading, Sighting, module_paths, reads_values, rewritten, unknown
+from backprint.capture.scout import (
+    CHECK,
+    CHECKS,
+    SEED,
+    Reading,
+    Sighting,
+    module_paths,
+    reads_values,
+    rewritten,
+    unknown,
+)
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.nouns import Source
 
@@ -157,7 +167,7 @@ class Told(TorchDispatchMode):
         self.used = bool(self.waiting)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not reads_values(func) or (func is CHECK and self.fake.world is not None):
+        if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return func(*args, **(kwargs or {}))
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
@@ -203,8 +213,9 @@ class Told(TorchDispatchMode):
         """Go on with what the scouting run read: as a guard, where it hangs on an input."""
         if not reading.inputs:
             return
-        if func is CHECK:
-            self.guards.append((mark((values[0] != 0).any()), replace(reading, result=False)))
+        if func in CHECKS:
+            bad = values[0] != 0 if func is CHECK else values[0] == 0
+            self.guards.append((mark(bad.any()), replace(reading, result=False)))
             return
         if not self.specialise:
             raise DataDependentError(refusal(reading))

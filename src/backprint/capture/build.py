@@ -109,7 +109,7 @@ def with_lost_draws(traced: Traced) -> list[fx.Node]:
     lost = [
         node
         for node in traced.joint.graph.nodes
-        if is_draw(node) and not is_backward(node) and node.name not in present
+        if is_draw(node) and not is_backward(node) and node.name not in present and not is_kept(node, nodes)
     ]
     if traced.backward is None or not lost:
         return nodes
@@ -119,8 +119,30 @@ def with_lost_draws(traced: Traced) -> list[fx.Node]:
             needed += [used for used in each.all_input_nodes if used.name not in present]
         nodes += [each for each in needed if each.op != "placeholder" and each.name not in present]
         present |= {each.name for each in needed}
-    last = {"placeholder": -1, "output": len(order)}
-    return sorted(nodes, key=lambda node: last.get(node.op, order.get(node.name, len(order))))
+    places: dict[str, int] = {"output": len(order)}
+    at = -1
+    for node in traced.forward.graph.nodes:  # what cutting has put in stands after what it follows
+        at = max(at, -1 if node.op == "placeholder" else order.get(node.name, at))
+        places.setdefault(node.name, at)
+    return sorted(nodes, key=lambda node: places.get(node.op, places.get(node.name, order.get(node.name, len(order)))))
+
+
+SAVING, AGAIN = torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state
+"""What stands in the place of a draw that the backward draws again: in the forward, and in the backward."""
+
+
+def is_state(node: fx.Node) -> bool:
+    """Whether a forward node is a random state that was kept for the backward, which calls it by a number."""
+    return node.target is operator.getitem and getattr(node.args[0], "target", None) is SAVING and node.args[1] == 0
+
+
+def is_kept(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
+    """Whether a random draw is in the forward all the same, with its random state."""
+    given = [each.name for each in node.all_input_nodes]
+    return any(
+        each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == given
+        for each in nodes
+    )
 
 
 def is_draw(node: fx.Node) -> bool:
@@ -192,11 +214,12 @@ def build_backward(
     side = Side(traced.backward, Names())
     ports: list[Port] = []
     tangents = iter(traced.tangents)
+    states = (node.name for node in traced.forward.graph.nodes if is_state(node) and node.name in saved)
     held: dict[str, str] = {}
     for node in traced.backward.graph.find_nodes(op="placeholder"):
         spec = spec_of(node.meta.get("val"))
-        if node.name in saved:
-            name, wanted = saved[node.name]
+        if node.name in saved or node.name.startswith("rng_state_output"):
+            name, wanted = saved[node.name if node.name in saved else next(states)]
             if wanted in held:
                 side.locals[node.name] = held[wanted]
                 continue
@@ -268,14 +291,15 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
     assert traced.backward is not None
     heads = heads_by_seq(traced)
     order = {each.name: (index, each) for index, each in enumerate(traced.joint.graph.nodes)}
+    draws = saved_draws(traced)
     found: Notes = {}
     links: dict[str, str] = {}
     sums: dict[str, str] = {}
     for node in traced.backward.graph.nodes:
         if node.op != "call_function":
             continue
-        if not is_backward(node) and node.name in ahead.locals:
-            found[node.name] = (notes.get(node.name, (None, None))[0], Echo("recomputes", (ahead.locals[node.name],)))
+        if (again := recomputed(node, order)) is not None:
+            found[node.name] = again_note(again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead)
             continue
         if node.meta.get("is_gradient_acc"):
             continue
@@ -291,6 +315,33 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
             found[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
             sums |= {node.name: name} if name else {}
     return found
+
+
+def again_note(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
+    """The line of a forward node that the backward computes again, and the value that it is, or is a part of."""
+    first = again if again.name in ahead.locals else head
+    local = ahead.locals.get(first.name) if first is not None else None
+    return note_of(first if first is not None else again), Echo("recomputes", (local,)) if local else None
+
+
+def saved_draws(traced: Traced) -> dict[str, fx.Node]:
+    """For each draw that the backward makes again, the forward's: their random states stand in one order."""
+    assert traced.backward is not None
+    first = [node for node in traced.forward.graph.nodes if node.target is SAVING]
+    again = [node for node in traced.backward.graph.nodes if node.target is AGAIN]
+    return {node.name: first[int(str(node.args[0]).rpartition("_")[2])] for node in again}
+
+
+def recomputed(node: fx.Node, order: Order) -> fx.Node | None:
+    """The forward node that a node of the backward computes once more; None where it is the backward's own.
+
+    Cutting marks all that it puts into the backward, so the joint graph is asked; what it copies there anew keeps the
+    tag that tracing gave it.
+    """
+    joint = order[node.name][1] if node.name in order else node
+    if joint is node:
+        return node if node.meta.get("partitioner_tag") == "is_forward" or node.target is AGAIN else None
+    return None if is_backward(joint) else joint
 
 
 def heads_by_seq(traced: Traced) -> dict[int, fx.Node]:

@@ -30,7 +30,7 @@ from backprint.capture.program import (
     same_chance,
     slot,
 )
-from backprint.capture.scout import SEED, Sighting, compiled_parts, module_paths, no_seeding, scout
+from backprint.capture.scout import SEED, Sighting, compiled_parts, flag_guards, module_paths, no_seeding, scout
 from backprint.capture.witness import staged
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Graph, Guard, Link, Pair, Source
@@ -67,7 +67,7 @@ def by_dynamo(program: Program, options: Options) -> Made:
         tree=tree,
         leaves=leaves,
         constants=constants,
-        guards=guards,
+        guards=(*guards, *flag_guards(program, seen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
         links=needed_links(book, outputs),
@@ -311,12 +311,15 @@ def tell_lines(module: fx.GraphModule, paths: Mapping[int, str]) -> None:
 
 def line_of(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
     """The user's line of a node: the innermost that is not torch's own, with the module it ran in."""
+    stack = node.meta.get("nn_module_stack") or {}
     found = frames.parsed(node.meta.get("stack_trace") or "")
+    if found is None and stack:
+        found = frames.of_module(list(stack.values())[-1][1], node.target)
     if found is None:
         return None
     file, line, function = found
     module = ""
-    for key, (spelled, _) in (node.meta.get("nn_module_stack") or {}).items():
+    for key, (spelled, _) in stack.items():
         number = str(key).partition("@")[0]
         module = paths.get(int(number), module) if number.isdigit() else spelled
     return frames.source(file, line, function, module)

@@ -20,7 +20,7 @@ from backprint.capture.functional import Draft, Writer, needed, spec_of
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Program, free_name, named_outputs, pull_back, result_of
 from backprint.capture.reach import kept_gradients
-from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, seeing_threads, with_outside
+from backprint.capture.scout import RANDOM, SEED, Opener, flag_guards, module_paths, seeing_threads, with_outside
 from backprint.capture.tape import Place, Recorder
 from backprint.capture.witness import staged
 from backprint.errors import CaptureError, DataDependentError
@@ -201,7 +201,7 @@ def made(run: Run, options: Options) -> Made:
         tree=run.tree,
         leaves=run.leaves,
         constants=constants,
-        guards=guards,
+        guards=(*guards, *flag_guards(program, run.recorder.seen)),
         tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
         opaque=tuple(dict.fromkeys(run.recorder.seen.opaque))
         + tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks),

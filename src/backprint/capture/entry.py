@@ -20,10 +20,11 @@ from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call, refuse_sparse
-from backprint.capture.scout import SEED, plain_own, scout
+from backprint.capture.scout import SEED, flag_guards, plain_own, scout
 from backprint.capture.witness import second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
+from backprint.memory import Meeting, meetings, places
 from backprint.settings import quiet_random
 from backprint.tree import alias_groups, copy_values
 
@@ -47,7 +48,7 @@ def by_aot(program: Program, options: Options) -> Made:
         tree=traced.tree,
         leaves=traced.leaves,
         constants=constants,
-        guards=guards,
+        guards=(*guards, *flag_guards(program, seen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
     )
@@ -178,6 +179,8 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         differentiable=made.differentiable,
         same=same,
         loss="loss" if program.loss else "",
+        call=program.given.arguments if program.given is not None else None,
+        aliases=aliases_of(program, same),
     )
     return Capture(
         name=name or program.title,
@@ -322,6 +325,14 @@ def joint(program: Program) -> dict[str, Tensor]:
     return copy_values({name: own[name] for group in groups for name in group})
 
 
+def aliases_of(program: Program, same: Sequence[tuple[str, str]]) -> tuple[Meeting, ...] | None:
+    """The tensors of a call that share memory with others, or with what the program takes from outside."""
+    if program.given is None:
+        return None
+    found = meetings({**program.given.memory, **places(program.outside)})
+    return tuple(each for each in found if each[:2] not in same)
+
+
 def constant_leaves(program: Program) -> tuple[tuple[str, str], ...]:
     """The non-tensor leaves of the call, by name: the capture took them as they are."""
     return tuple(
@@ -341,6 +352,11 @@ def output_tree(tree: Any, leaves: Sequence[Any], names: Sequence[str], loss: bo
     return _plain_tree(wrapped)
 
 
+def described_key(key: Any) -> str:
+    """A key of a mapping as text; a plain literal's text gives it back."""
+    return repr(key)[:200]
+
+
 class _Leaf:
     """Wraps a leaf's description, so that it is no container while the tree is walked."""
 
@@ -352,7 +368,9 @@ def _plain_tree(value: Any) -> Any:
     if isinstance(value, _Leaf):
         return value.value
     if isinstance(value, Mapping):
-        return {"dict": {str(key): _plain_tree(item) for key, item in value.items()}}
+        if all(type(key) is str and key.isprintable() and len(key) <= 4096 for key in value):
+            return {"dict": {key: _plain_tree(item) for key, item in value.items()}}
+        return {"items": [[described_key(key), _plain_tree(item)] for key, item in value.items()]}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {"dict": {key: _plain_tree(item) for key, item in zip(value._fields, value, strict=True)}}
     if isinstance(value, (list, tuple)):

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -37,6 +37,35 @@ def is_users(file: str) -> bool:
     return not (file.startswith((_TORCH, "<frozen")) or file in ("<string>", "<eval_with_key>"))
 
 
+LIBRARY = ("nn", "optim", "distributions", "special", "linalg", "fft", "signal", "sparse")
+"""The parts of torch that are written as users' code is: where no line of the user's says where we are, theirs does."""
+
+MODULES = os.path.join(_TORCH, "nn", "modules", "")
+PLUMBING = tuple(
+    os.path.join(_TORCH, *path)
+    for path in (("nn", "modules", "module.py"), ("nn", "parallel", ""), ("nn", "utils", "stateless.py"))
+)
+"""Files of torch through which every call of a module passes."""
+
+
+@functools.cache
+def rank(file: str) -> int:
+    """How well a frame of torch's own says where we are: 2 a module's forward, 1 other library code, 0 not at all."""
+    if file.startswith(PLUMBING) or not file.startswith(_TORCH):
+        return 0
+    if file.startswith(MODULES):
+        return 2
+    return int(file[len(_TORCH) :].partition(os.sep)[0].removesuffix(".py") in LIBRARY)
+
+
+def better(place: Place, found: Place | None) -> bool:
+    """Whether a frame says more than the one found further in: a module's forward says more than a function's body."""
+    return rank(place[0]) > (rank(found[0]) if found is not None else 0)
+
+
+Place = tuple[str, int, str]
+"""A file, a line and a function."""
+
 _told: list[Source | None] = []
 
 
@@ -51,21 +80,29 @@ def at(line: Source | None) -> Iterator[None]:
 
 
 def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
-    """The innermost line of the user's, and the innermost module whose forward is running."""
+    """The innermost line of the user's, else of torch's own modules, and the innermost module that is running."""
     if _told:
         return _told[-1]
     frame = frame or sys._getframe(1)
     module, user = None, None
+    library: Place | None = None
     while frame is not None and (user is None or module is None):
         code = frame.f_code
         if code.co_filename.startswith(_OURS) and code.co_name in ("call", "_pulled"):
             break
         if module is None and code.co_argcount and code.co_varnames[0] == "self":
             module = paths.get(id(frame.f_locals.get("self")))
-        if user is None and is_users(code.co_filename):
-            user = (code.co_filename, frame.f_lineno, code.co_name)
+        if user is None:
+            if is_users(code.co_filename):
+                user = (code.co_filename, frame.f_lineno, code.co_name)
+            elif library is None or rank(library[0]) < 2:
+                place_ = (code.co_filename, frame.f_lineno, code.co_name)
+                library = place_ if better(place_, library) else library
         frame = frame.f_back
-    return source(*user, module or "") if user else fx_traceback.current_meta.get(TOLD)
+    if user is None and TOLD in fx_traceback.current_meta:
+        return fx_traceback.current_meta[TOLD]
+    found = user or library
+    return source(*found, module or "") if found else None
 
 
 _SHOWN = (torch._tensor_str.__file__, logging.__file__)
@@ -94,13 +131,14 @@ def seeing_prints() -> Iterator[None]:
 
 
 def called_by_user() -> bool:
-    """Whether the user's own code, and not torch's, has called the function that a mode is shown."""
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith((*_TENSOR, _OURS)):
+    """Whether the user's own code, and neither torch's nor ours, has called the function that a mode is shown."""
+    frame = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename in _TENSOR or frame.f_code.co_name in _HANDLERS):
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     return frame is not None and is_users(frame.f_code.co_filename)
 
 
+_HANDLERS = ("__torch_function__", "unseen_reads", "called_by_user")
 _TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "storage.py", "_ops.py"))
 
 
@@ -175,9 +213,38 @@ def short(file: str) -> str:
 
 
 def parsed(trace: str) -> tuple[str, int, str] | None:
-    """File, line and function of the innermost line of the user's in a printed stack."""
-    found = [(file, int(line), function) for file, line, function in _FRAME.findall(trace) if is_users(file)]
-    return found[-1] if found else None
+    """File, line and function of the innermost line of the user's in a printed stack, else of torch's own modules."""
+    frames = [(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
+    users = [each for each in frames if is_users(each[0])]
+    return users[-1] if users else of_library(frames)
+
+
+def of_library(frames: Sequence[Place]) -> Place | None:
+    """The innermost frame of torch's own modules; where there is none, of its other library code."""
+    found: Place | None = None
+    for each in reversed(frames):
+        found = each if better(each, found) else found
+    return found
+
+
+def of_module(kind: type | str, target: Any) -> Place | None:
+    """Where a library's module calls a function, in its forward; Dynamo keeps no stack of torch's own modules."""
+    found = kind if isinstance(kind, type) else named(kind)
+    forward = getattr(found, "forward", None)
+    code = getattr(forward, "__code__", None)
+    if code is None or not rank(code.co_filename):
+        return None
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    first = code.co_firstlineno
+    last = max((line for _, _, line in code.co_lines() if line), default=first)
+    calls = (line for line in range(first, last + 1) if f"{name}(" in linecache.getline(code.co_filename, line))
+    return code.co_filename, next(calls, first), code.co_name
+
+
+def named(kind: str) -> Any:
+    """A class by its dotted name, of a module that is loaded."""
+    module, _, name = kind.rpartition(".")
+    return getattr(sys.modules.get(module), name, None)
 
 
 _FRAME = re.compile(r'^ *File "(.*)", line (\d+), in (\S+)', re.MULTILINE)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from backprint.capture.convert import Names, Side, target_name
-from backprint.capture.scout import CHECK, SILENT_WRITERS, reads_values
+from backprint.capture.scout import CHECKS, SILENT_WRITERS, reads_values
 from backprint.capture.tape import Call, Place, Root, Tape, flat
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Echo, List, Ref, ScalarSpec, Source, Spec, TensorSpec, Value, refs
@@ -786,17 +786,18 @@ class Writer:
         args = self.packed(call.args)
         kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
         found = gapless(self.foreseen(func, args, kwargs))
-        if call.state is not None and any(lie(found) != lie(place) for place in written[:1]):
+        given = flat_places(found)[-len(written) :]
+        if call.state is not None and any(lie(one) != lie(place) for one, place in zip(given, written, strict=False)):
             raise NoPlainForm(f"{func} would draw in another order of memory")
         name = self.step(call, func, args, kwargs)
         self.drafts[-1].spec = spec_of(found)
         fresh = [place for place in flat_places(call.result) if place not in written]
         values = self.spread(name, found)
-        given = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
+        taken = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
         for place, (value, _) in zip(fresh, values, strict=False):
             if value:
                 self.places[value] = place
-                self.enter(value, place, given, functools.partial(View, given[0], None, ()))
+                self.enter(value, place, taken, functools.partial(View, taken[0], None, ()))
         updates = [pair for pair in values[len(fresh) :] if pair[0]]
         if len(updates) != len(written):
             raise NoPlainForm(f"{func} gives {len(updates)} tensors for the {len(written)} that {call.func} changes")
@@ -1002,10 +1003,6 @@ FROM_DENSE = (
     aten._to_sparse_bsc.default,
 )
 """Operators that look where a dense tensor is not zero."""
-
-
-CHECKS = frozenset({CHECK, aten._assert_async.default, aten._assert_async.msg, aten._assert_scalar.default})
-"""Operators that give nothing and raise where something is not as it should be: a replay runs them too."""
 
 
 def places_alone(call: Call) -> bool:

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import random
 import sys
 import types
+import warnings
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -89,6 +92,14 @@ ITERATORS = (
 
 COUNTED = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
 """Iterators whose place can be read and set."""
+
+
+@functools.cache
+def is_installed(module: str, file: str) -> bool:
+    """Whether a module is of an installed package: a counter that such a one keeps for itself is nobody's state."""
+    above = Path(file).parents
+    depth = module.count(".") + (Path(file).stem == "__init__")
+    return len(above) > depth and any(above[depth].glob("*.dist-info"))
 
 
 def is_iterator(value: Any) -> bool:
@@ -299,6 +310,8 @@ class Picture:
                 break
             self.seen[id(inner)] = inner
             function = inner
+        if function.__code__.co_filename == contextlib.__file__:
+            self.pass_over_generators(function)
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             self.visit_cell(key, cell)
         self.push_all(name, enumerate(function.__defaults__ or ()))
@@ -312,6 +325,13 @@ class Picture:
             if (id(scope), key) not in self.scopes:
                 self.scopes.add((id(scope), key))
                 self.visit_global(scope, key)
+
+    def pass_over_generators(self, function: types.FunctionType) -> None:
+        """A context manager that decorates a function is made anew for each call: this one's generator never runs."""
+        for cell in function.__closure__ or ():
+            generator = getattr(cell.cell_contents, "gen", None)
+            if isinstance(generator, types.GeneratorType):
+                self.seen[id(generator)] = generator
 
     def visit_cell(self, name: str, cell: Any) -> None:
         """One variable of a closure."""
@@ -347,7 +367,8 @@ class Picture:
                 scope[key] = content
 
         self.undo.append(undo)
-        self.push(key, content)
+        if not (is_iterator(content) and is_installed(str(scope.get("__name__")), str(scope.get("__file__")))):
+            self.push(key, content)
 
     def visit_generator(self, source: Any) -> None:
         """A generator of random numbers."""
@@ -520,8 +541,9 @@ class KeptTensor:
             if not lies_as(tensor, self.alias):
                 tensor.data = self.alias
             for part, content in zip(parts(self.alias), self.content or (), strict=False):
-                if not same_bytes(part.untyped_storage(), content):
-                    part.untyped_storage().copy_(content)
+                storage = part.untyped_storage()
+                if not same_bytes(storage, content):
+                    put_bytes(storage, content)
         if self.leaf and tensor.is_leaf and tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
         if self.leaf and tensor.is_leaf and tensor.grad is not self.grad:
@@ -570,6 +592,13 @@ def lies_as(tensor: Tensor, alias: Tensor) -> bool:
     )
 
 
+def put_bytes(storage: torch.UntypedStorage, content: torch.UntypedStorage) -> None:
+    """A storage's content again, and its size."""
+    if storage.nbytes() != content.nbytes():
+        storage.resize_(content.nbytes())
+    storage.copy_(content)
+
+
 def same_bytes(left: torch.UntypedStorage, right: torch.UntypedStorage) -> bool:
     """Whether two storages have the same content."""
     if left.nbytes() != right.nbytes():
@@ -596,6 +625,21 @@ def _put_autocast(state: tuple[Any, ...]) -> None:
     torch.set_autocast_cache_enabled(state[1])
 
 
+def _put_environment(wanted: dict[str, str]) -> None:
+    for key in set(os.environ) - set(wanted):
+        del os.environ[key]
+    for key, value in wanted.items():
+        if os.environ.get(key) != value:
+            os.environ[key] = value
+
+
+def _put_filters(wanted: list[Any]) -> None:
+    warnings.filters[:] = wanted  # type: ignore[index]  # a list, which typeshed gives as a sequence
+
+
+SWITCHES = ("default dtype", "deterministic", "matmul precision", "autocast", "flash", "math", "efficient", "mkldnn")
+"""Those that a program's numbers depend on: they are set again when it runs another time."""
+
 GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "deterministic": (
@@ -613,6 +657,16 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "math": (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
     "efficient": (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
     "mkldnn": (lambda: torch.backends.mkldnn.enabled, lambda on: torch.backends.mkldnn.set_flags(on)),
+    "print options": (
+        lambda: dict(vars(torch._tensor_str.PRINT_OPTS)),
+        lambda options: vars(torch._tensor_str.PRINT_OPTS).update(options),
+    ),
+    "environment": (lambda: dict(os.environ), lambda wanted: _put_environment(wanted)),
+    "directory": (os.getcwd, os.chdir),
+    "warning filters": (
+        lambda: list(warnings.filters),
+        lambda filters: warnings.filters.__setitem__(slice(None), filters),
+    ),
     "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),
 }

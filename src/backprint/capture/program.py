@@ -23,10 +23,11 @@ from torch.utils import _pytree as pytree
 
 from backprint.capture.custom import through
 from backprint.capture.fake import World, kept_inputs, world_of
-from backprint.capture.keep import GLOBALS, Picture, kept
+from backprint.capture.given import Given, read_given
+from backprint.capture.keep import GLOBALS, SWITCHES, Picture, kept
 from backprint.capture.reach import roots
 from backprint.errors import CaptureError, ReplayError, UsageError
-from backprint.settings import foreign_states, put_foreign
+from backprint.settings import digest_of, foreign_states, put_foreign
 from backprint.tree import bind, copy_values, name_of, ones_like, outputs_of
 
 
@@ -118,7 +119,7 @@ def as_captured(program: Program) -> Iterator[None]:
     if not isinstance(held, Held):
         yield
         return
-    before = {name: read() for name, (read, _) in GLOBALS.items()}
+    before = {name: GLOBALS[name][0]() for name in SWITCHES}
     flags = [(module, module.training) for module, _ in held.training]
     for module, training in held.training:
         if module.training != training:
@@ -173,6 +174,7 @@ class Program:
     title: str = "program"
     world: World | None = None
     specialise: bool = False
+    given: Given | None = None
 
     @property
     def alive(self) -> bool:
@@ -232,6 +234,7 @@ def read_call(
     paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
     names = [name_of(path, bound) for path, _ in paths]
     leaves, tensors, values = [], [], {}
+    called: dict[str, Tensor] = {}
     seen: dict[int, str] = {}
     state = state_of(target) if isinstance(target, nn.Module) else {}
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
@@ -247,21 +250,22 @@ def read_call(
         first = seen.get(id(leaf)) or by_id.get(id(leaf))
         if first is not None:
             index = next(i for i, named in enumerate(tensors) if named.name == first)
-            tensors[index] = replace(tensors[index], same=(*tensors[index].same, free_name(name, tensors)))
+            called[twin := free_name(name, tensors)] = leaf
+            tensors[index] = replace(tensors[index], same=(*tensors[index].same, twin))
             leaves.append(Slot(first))
             continue
         name = free_name(name, tensors)
         seen[id(leaf)] = name
         leaves.append(Slot(name))
         tensors.append(Named(name, "input", leaf.requires_grad))
-        values[name] = leaf
+        called[name] = values[name] = leaf
     chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
     modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
     held = Held(
         target,
         (tuple(args), dict(kwargs)),
         dict(values),
-        {name: read() for name, (read, _) in GLOBALS.items() if name != "grad mode"},
+        {name: GLOBALS[name][0]() for name in SWITCHES},
         tuple((module, module.training) for module in modules.values()),
         loss,
     )
@@ -280,6 +284,7 @@ def read_call(
         title=getattr(target, "__name__", type(target).__name__),
         world=world_of({**state, **values}) if fake else None,
         specialise=specialise,
+        given=read_given(target, args, kwargs, list(called), {**state, **called}),
     )
 
 
@@ -639,11 +644,6 @@ def _pulled(
 # ------------------------------------------------------------------ random numbers that are not torch's
 
 
-def plain(state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A random state that can be compared: numpy's has an array in it."""
-    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state)
-
-
 @contextlib.contextmanager
 def same_chance(chance: Chance) -> Iterator[None]:
     """Python's and numpy's random numbers as a call found them; then the caller's again, and what was drawn noted."""
@@ -652,6 +652,6 @@ def same_chance(chance: Chance) -> Iterator[None]:
     try:
         yield
         now = foreign_states()
-        chance.drawn.update(name for name, state in chance.states.items() if plain(state) != plain(now[name]))
+        chance.drawn.update(name for name, state in chance.states.items() if digest_of(state) != digest_of(now[name]))
     finally:
         put_foreign(callers)

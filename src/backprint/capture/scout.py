@@ -28,13 +28,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from backprint.capture import frames
 from backprint.capture.custom import is_composite, listed, taken_apart, through
 from backprint.capture.fake import UNKNOWN_VALUES, World
+from backprint.capture.keep import put_bytes
 from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of
 from backprint.capture.reach import kept_gradients, names_of_outside, roots, tensors_of
 from backprint.capture.witness import step
 from backprint.errors import CaptureError, DataDependentError
-from backprint.graph.nouns import OpaqueEdge, Source
-from backprint.settings import quiet_random
-from backprint.tree import alias_groups, parts, plain_leaves
+from backprint.graph.nouns import Guard, OpaqueEdge, Source
+from backprint.settings import digest_of, quiet_random
+from backprint.tree import FLAGS, alias_groups, parts, plain_leaves
 
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
@@ -78,6 +79,8 @@ class Sighting:
     outcome: Outcome | None = None
     packs: list[Source | None] = field(default_factory=list)
     raised: list[tuple[str, Source | None]] = field(default_factory=list)
+    given: dict[int, str] = field(default_factory=dict)
+    flags: dict[tuple[str, str], tuple[Any, Source | None]] = field(default_factory=dict)
 
 
 SET_DATA = Tensor.data.__set__
@@ -111,6 +114,7 @@ class Watch(TorchDispatchMode):
 
     def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
         """These are the program's own tensors; those in `callers` lie in the caller's own memory."""
+        self.seen.given = {id(tensor): name for name, tensor in named.items()}
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
             if name in callers:
@@ -184,6 +188,7 @@ class Watch(TorchDispatchMode):
             raise
         count_writes(func, args)
         for leaf in plain_leaves(result):
+            refuse_nested(func, leaf, self.paths)
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
                 self.widen(leaf)
@@ -275,7 +280,7 @@ class Watch(TorchDispatchMode):
     def restore(self) -> None:
         """Put back the bytes of the caller's memory that the run wrote to, and the gradients of outside tensors."""
         for key, before in self.undo.items():
-            self.callers[key].copy_(before)
+            put_bytes(self.callers[key], before)
         for tensor, version in self.versions:
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         for tensor in self.seen.outside:
@@ -301,6 +306,10 @@ class HookWatch(TorchFunctionMode):
             self.seen.assigned.append(frames.here(self.paths))
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
+            with torch._C.DisableTorchFunction():
+                value = FLAGS[ASKED[func]](args[0])
+            self.seen.flags.setdefault((self.seen.given[id(args[0])], ASKED[func]), (value, frames.here(self.paths)))
         if unseen_reads(func, args, kwargs):
             self.seen.unseen.append((func.__name__, frames.here(self.paths)))
         if func is Tensor.__deepcopy__:
@@ -376,6 +385,37 @@ def unaware() -> Iterator[None]:
             setattr(room, name, function)
 
 
+ASKED: dict[Any, str] = {
+    Tensor.requires_grad.__get__: "requires_grad",
+    Tensor.is_leaf.__get__: "is_leaf",
+    Tensor.grad.__get__: "has a gradient",
+    Tensor.grad_fn.__get__: "has a grad_fn",
+    Tensor._version.__get__: "version",
+    Tensor._base.__get__: "is a view",
+    Tensor._is_view: "is a view",
+    Tensor.is_conj: "is conjugated",
+    Tensor.is_neg: "is negated",
+    Tensor.storage_offset: "storage offset",
+    Tensor.untyped_storage: "bytes of storage",
+    Tensor.storage: "bytes of storage",
+}
+"""What a program asks of an argument by these functions, as FLAGS calls it."""
+
+
+def flag_guards(program: Program, seen: Sighting) -> tuple[Guard, ...]:
+    """What the user's code asked of its arguments, beside their values, shapes and strides, as guards; and its draws.
+
+    What it drew from Python's or numpy's random numbers are constants of the graph.
+    """
+    asked = tuple(
+        Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
+        for (name, key), (value, source) in seen.flags.items()
+        if name in program.values
+    )
+    states = program.chance.states
+    return asked + tuple(Guard("drawn", f"{name}: {digest_of(states[name])}") for name in sorted(program.chance.drawn))
+
+
 TO_NUMPY = (Tensor.numpy, Tensor.__array__)
 """What gives a tensor's values to numpy."""
 
@@ -441,6 +481,15 @@ def unknown(reading: Reading) -> str:
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
 
 
+def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
+    """Refuse an operator that gives a nested tensor, where it does so."""
+    if isinstance(result, Tensor) and result.is_nested:
+        raise CaptureError(
+            f"{func} gives a nested tensor{frames.place(frames.here(paths))}, which no engine takes: pad it, or keep "
+            "that part outside"
+        )
+
+
 def count_writes(func: Any, args: Any) -> None:
     """Note the writes of an operator on lists in its tensors' versions, which torch leaves out below a mode.
 
@@ -485,11 +534,14 @@ def is_number_read(func: Any, args: Any) -> bool:
 CHECK = torch.ops.aten._linalg_check_errors.default
 """The operator that raises where a decomposition has not come through."""
 
+CHECKS = frozenset({CHECK, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})
+"""Operators that give nothing, and raise where a value is not as it should be."""
+
 
 @functools.cache
 def reads_values(func: Any) -> bool:
     """Whether an operator's result, or whether it raises, is not known from its arguments' shapes."""
-    return func is CHECK or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
+    return func in CHECKS or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
 
 
 def scout(program: Program) -> tuple[Program, Sighting]:
@@ -606,11 +658,29 @@ def refuse_strangers(program: Program, seen: Sighting, tensor: Tensor, names: Ma
             f"{program.title} starts a thread{frames.place(seen.threads[0])} and goes on with a tensor of it, whose "
             "making no engine sees: run that part in the thread that calls it"
         )
+    if id(tensor) not in names and (shares := by_address(program, tensor)):
+        raise CaptureError(
+            f"{program.title} takes a tensor that lies in the memory of {shares} and is none of its views (made "
+            "through dlpack, numpy or an address), so nothing follows it: use .detach() or a view"
+        )
     if id(tensor) not in names and tensor.grad_fn is not None and seen.asking.get(id(tensor)):
         raise CaptureError(
             f"{program.title} takes a tensor of shape {list(tensor.shape)} that asks for a gradient from nowhere that "
             "can be named: another thread's, or made by code that runs no operators. Pass it as an argument"
         )
+
+
+def by_address(program: Program, tensor: Tensor) -> str:
+    """The name of one of the program's tensors in whose memory a tensor of another storage lies; '' where in none's."""
+    if not _dense(tensor) or isinstance(tensor, FakeTensor) or tensor.is_meta:
+        return ""
+    storage = tensor.untyped_storage()
+    for name, own in plain_own(program).items():
+        for other in storages(own) if not own.is_meta else ():
+            begin = storage.data_ptr() - other.data_ptr()
+            if storage._cdata != other._cdata and -storage.nbytes() < begin < other.nbytes() and other.nbytes():
+                return name
+    return ""
 
 
 @contextlib.contextmanager
@@ -699,7 +769,7 @@ def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
 def no_seeding(program: Program) -> Iterator[None]:
     """Refuse a program that seeds random numbers itself: its graph draws from the caller's seed."""
 
-    before = torch.manual_seed, torch.random.manual_seed
+    before = torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed
     ours = threading.get_ident()
 
     def refuse(seed: int) -> Any:
@@ -710,11 +780,20 @@ def no_seeding(program: Program) -> Iterator[None]:
             "Seed outside of the captured call"
         )
 
+    def refuse_read() -> int:
+        if threading.get_ident() != ours:
+            return before[2]()
+        raise CaptureError(
+            f"{program.title} reads torch.initial_seed() while it runs: a graph draws from its caller's seed, and "
+            "does not know it. Pass the number as an argument"
+        )
+
     torch.manual_seed = torch.random.manual_seed = refuse
+    torch.initial_seed = torch.random.initial_seed = refuse_read
     try:
         yield
     finally:
-        torch.manual_seed, torch.random.manual_seed = before
+        torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed = before
 
 
 def _groups(program: Program, names: set[str]) -> tuple[tuple[str, ...], ...]:

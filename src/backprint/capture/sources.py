@@ -59,17 +59,21 @@ def source_of_placeholder(node: fx.Node) -> str:
 
 def line_of(node: fx.Node) -> Source | None:
     """The user's line that a node of Dynamo's comes from, and the module whose forward it stands in."""
-    trace = node.meta.get("stack_trace")
-    return _line(trace, module_of(node)) if trace else None
+    trace, stack = node.meta.get("stack_trace"), node.meta.get("nn_module_stack")
+    if trace:
+        return _line(trace, module_of(node))
+    found = frames.of_module(list(stack.values())[-1][1], node.target) if stack else None
+    return frames.source(*found, module_of(node)) if found else None
 
 
 @functools.lru_cache(maxsize=65536)
 def _line(trace: str, module: str) -> Source | None:
     rows = [(found["file"], int(found["line"]), found["function"]) for found in _FRAME.finditer(trace)]
-    users = [row for row in rows if frames.is_users(row[0])] or rows
-    if not users:
+    users = [row for row in rows if frames.is_users(row[0])]
+    found = users[-1] if users else frames.of_library(rows) or next(iter(reversed(rows)), None)
+    if found is None:
         return None
-    file, line, function = users[-1]
+    file, line, function = found
     return frames.source(file, line, plain_function(function), module)
 
 

@@ -23,7 +23,15 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
 from backprint.capture.custom import is_composite, taken_apart
-from backprint.capture.scout import SILENT_WRITERS, Watch, count_writes, is_number_read, reads_values, storages
+from backprint.capture.scout import (
+    SILENT_WRITERS,
+    Watch,
+    count_writes,
+    is_number_read,
+    reads_values,
+    refuse_nested,
+    storages,
+)
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 from backprint.tree import parts, plain_leaves
@@ -186,8 +194,9 @@ class Recorder(Watch):
         except RuntimeError:
             self.hold_all([leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
             raise
-        for leaf in plain_leaves(result) if self.spans else ():
+        for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor):
+                refuse_nested(func, leaf, self.paths)
                 self.widen(leaf)
         if facts.writes:
             count_writes(func, args)

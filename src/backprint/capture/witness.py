@@ -8,6 +8,7 @@ fake tensors, or is a graph of Dynamo's), stand-ins take the places of its param
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -166,12 +167,11 @@ def resized(tensor: Tensor, value: Tensor) -> Tensor:
 def is_only_given(program: Program, tensor: Tensor) -> bool:
     """Whether a tensor that requires no grad, and is to have a gradient by default, is reached as an argument alone.
 
-    Then the program cannot tell it from an alias, and no other thread sees it require grad.
+    Then an alias stands for it where there are other threads: they must not see it require grad.
     """
     assert isinstance(program.target, Held)
-    return (
-        program.defaulted and tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
-    )
+    plain = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
+    return program.defaulted and plain and threading.active_count() > 1
 
 
 def aliased(tensor: Tensor) -> Tensor:

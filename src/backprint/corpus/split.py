@@ -53,8 +53,10 @@ from backprint.graph.split import (
     specs_of,
 )
 from backprint.replay.compare import GOOD, TOLERANCE, Verdict, compare, distance, same_bits
+from backprint.replay.fx import to_fx
 from backprint.replay.linked import Play, Played, added, laid_out
-from backprint.replay.run import maker, perform, run, subgraphs, to_fx
+from backprint.replay.run import perform, run, subgraphs
+from backprint.replay.values import maker
 from backprint.replay.verify import drawn
 from backprint.sample.inputs import Inputs, fit_inputs
 from backprint.sample.recipes import derive, exact_data, fit_all

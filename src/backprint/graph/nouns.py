@@ -446,9 +446,9 @@ class Pair:
 class Guard:
     """What a capture took for granted.
 
-    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `pinned`; `inputs` are what it depends on.
-    The text of a `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay checks it before it
-    runs.
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `drawn`, `pinned`; `inputs` are what
+    it depends on. The text of a `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay
+    checks it before it runs.
     """
 
     kind: str
@@ -481,12 +481,28 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter of a call: its name (`*args`, `**kwargs` with their stars), and a likeness of what it was given.
+
+    A likeness is JSON in which `{"tensor": NAME}` stands for the port of that name. `optional`: leaving the argument
+    out gives the same value. `keyword`: it can be given by its name alone.
+    """
+
+    name: str
+    like: Any
+    optional: bool = False
+    keyword: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """How a call's arguments and results map to ports.
 
-    `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that the capture took as constants;
-    `output` is a JSON-like tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the
-    outputs that take tangents; `same` the pairs of names that one tensor was passed under.
+    `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that the capture took as constants,
+    as text; `call` what each parameter was given, by value (None where no call was read: a part, a recorded step, a
+    sample of format 1). `output` is a JSON-like tree whose leaves are `{"port": name}` or `{"value": repr}`;
+    `differentiable` are the outputs that take tangents; `same` the pairs of names that one tensor was passed under;
+    `aliases` the pairs that share memory, and how many bytes the second begins after the first.
     """
 
     arguments: tuple[str, ...] = ()
@@ -495,6 +511,8 @@ class Signature:
     differentiable: tuple[str, ...] = ()
     same: tuple[tuple[str, str], ...] = ()
     loss: str = ""
+    call: tuple[Argument, ...] | None = None
+    aliases: tuple[tuple[str, str, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,6 +551,9 @@ class Capture:
 
         def verify(self, **options: Any) -> list[Any]:
             """Prove every Pair against the original program."""
+
+        def inputs(self) -> dict[str, Any]:
+            """The tensors that its recipes make, by the program's own names."""
 
 
 # ------------------------------------------------------------------ what is legal

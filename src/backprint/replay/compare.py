@@ -120,7 +120,7 @@ def distance(left: Tensor, right: Tensor) -> float:
     if not (left.is_floating_point() or left.is_complex()):
         return 0.0 if torch.equal(left, right) else float("inf")
     if left.is_complex():
-        left, right = torch.view_as_real(left), torch.view_as_real(right)
+        left, right = (torch.view_as_real(each.resolve_conj().resolve_neg()) for each in (left, right))
     left, right = left.double(), right.double()
     odd = ~(torch.isfinite(left) & torch.isfinite(right))
     if odd.any():

@@ -6,30 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from backprint.errors import GuardError, ReplayError
-from backprint.graph.nouns import (
-    Atom,
-    Device,
-    Dict,
-    Graph,
-    List,
-    Op,
-    Port,
-    Ref,
-    ScalarSpec,
-    Size,
-    Slice,
-    Step,
-    Sub,
-    TensorSpec,
-    Value,
-    refs,
-)
+from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, said
 from backprint.graph.text import show_spec, show_step
 from backprint.replay.operators import resolve
+from backprint.replay.values import hold, maker
 
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = True) -> tuple[Any, ...]:
@@ -70,23 +54,6 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
     except Exception as error:
         where = f" ({step.source.file}:{step.source.line})" if step.source else ""
         raise ReplayError(f"while running `{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}") from error
-
-
-def hold(step: Step, value: Any, expected: Any = None) -> None:
-    """Raise unless the guard holds."""
-    match step.target:
-        case "assert_nan":
-            good, found, wanted = value != value, value, "nan"
-        case "assert_shape":
-            good, found, wanted = tuple(value.shape) == tuple(expected), tuple(value.shape), expected
-        case _:
-            good, found, wanted = value == expected, value, expected
-    if not good:
-        where = f" at {step.source.file}:{step.source.line}: {step.source.code!r}" if step.source else ""
-        raise GuardError(
-            f"guard `{show_step(step)}` does not hold{where}: the capture took {wanted}, these inputs give {found}. "
-            "Capture again on inputs like these"
-        )
 
 
 def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool, graded: bool = False) -> dict[str, Any]:
@@ -189,81 +156,10 @@ def last_uses(graph: Graph) -> dict[int, list[str]]:
     return found
 
 
-def maker(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable[[Value], Any]:
-    """A function from Values to what they stand for."""
-
-    def make(value: Value) -> Any:
-        match value:
-            case Ref(name):
-                return env[name]
-            case List(items):
-                return [make(item) for item in items]
-            case tuple():
-                return tuple([make(item) for item in value])
-            case Atom(name):
-                return getattr(torch, name)
-            case Device(name):
-                return torch.device(name)
-            case Slice(start, stop, step):
-                return slice(make(start), make(stop), make(step))
-            case Dict(pairs):
-                return {make(key): make(item) for key, item in pairs}
-            case Op(target):
-                return resolve(target)
-            case Sub(name):
-                return subs[name]
-        return value
-
-    return make
-
-
 def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
     """The bodies of higher-order operators, as modules."""
+    if not graph.subgraphs:
+        return {}
+    from backprint.replay.fx import to_fx  # loads what traces graphs, which few graphs need to run
+
     return {name: to_fx(sub) for name, sub in graph.subgraphs}
-
-
-def to_fx(graph: Graph) -> fx.GraphModule:
-    """A torch.fx.GraphModule that computes the same, node by node."""
-    root, made = nn.Module(), fx.Graph()
-    subs = {}
-    for name, sub in graph.subgraphs:
-        setattr(root, name, to_fx(sub))
-    env: dict[str, Any] = {}
-    for port in graph.inputs:
-        node = made.create_node("placeholder", port.local, name=port.local)
-        node.meta["port"] = port
-        env[port.local] = node
-    for name, _ in graph.subgraphs:
-        subs[name] = made.create_node("get_attr", name)
-    make = maker(env, subs)
-    for step in graph.steps:
-        if step.is_guard:
-            made.create_node("call_function", _GUARDS[step.target], make(step.args), name=step.name)
-            continue
-        node = made.create_node(
-            "call_function", resolve(step.target), make(step.args), {k: make(v) for k, v in step.kwargs}, name=step.name
-        )
-        node.meta |= {"spec": step.spec, "source": step.source, "echo": step.echo}
-        env[step.name] = node
-    made.output(make(graph.results))
-    return fx.GraphModule(root, made)
-
-
-def assert_equal(value: Any, expected: Any) -> None:
-    """A guard step inside an fx graph."""
-    hold(Step("guard", "assert_equal", (0, 0)), value, expected)
-
-
-def assert_nan(value: Any) -> None:
-    """A guard step inside an fx graph."""
-    hold(Step("guard", "assert_nan", (0,)), value)
-
-
-def assert_shape(value: Any, expected: Any) -> None:
-    """A guard step inside an fx graph."""
-    hold(Step("guard", "assert_shape", (0, 0)), value, expected)
-
-
-_GUARDS = {"assert_equal": assert_equal, "assert_nan": assert_nan, "assert_shape": assert_shape}
-for _function in _GUARDS.values():
-    fx.node._side_effectful_functions.add(_function)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from backprint.errors import GraphError, GuardError, ReplayError
-from backprint.graph.links import free_ports, results
+from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Graph, Guard
 from backprint.graph.sizes import evaluate, known, said
+from backprint.replay.arguments import State, name_tangents, values_of
 from backprint.replay.linked import Play, Played, laid_out
 from backprint.replay.run import key_of, run, sizes_of
 from backprint.sample.recipes import digest
-from backprint.tree import name_of, ones_like, positional
+from backprint.tree import ones_like
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,13 @@ def replay(
     capture: Capture,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    state: Mapping[str, Tensor] | None = None,
+    state: State = None,
     tangents: Sequence[Tensor | None] | None = None,
 ) -> Replayed:
-    """Run a Capture on new arguments; random draws come from the caller's seed."""
-    given = arguments(capture, args, kwargs or {})
-    return replay_values(capture, with_state(capture, given, state), name_tangents(capture, tangents))
+    """Run a Capture on new arguments, or without any on its own; random draws come from the caller's seed."""
+    named = name_tangents(capture, tangents)
+    values, own = values_of(capture, args, kwargs or {}, state)
+    return replay_values(capture, values, own or None if named is None else named)
 
 
 def replay_values(
@@ -178,95 +179,6 @@ def told(tensor: Tensor) -> str:
     return f"{list(tensor.shape)}{layout}"
 
 
-# ------------------------------------------------------------------ arguments to ports
-
-
-def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors among these arguments by port name; what the capture took for granted is checked."""
-    signature = capture.signature
-    names = positional(signature.arguments, len(args))
-    if len(names) < len(args):
-        raise ReplayError(
-            f"{capture.name} takes {', '.join(signature.arguments) or 'no arguments'}; {len(args)} were given"
-        )
-    paths, _ = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))
-    constants = dict(signature.leaves)
-    known = {port.name for port in free_ports(capture)}
-    values: dict[str, Tensor] = {}
-    for path, leaf in paths:
-        name = name_of(path, names)
-        if isinstance(leaf, Tensor):
-            if name not in known:
-                raise ReplayError(f"the capture has no input {name!r}; it takes {', '.join(inputs_of(capture))}")
-            values[name] = leaf
-        elif name in constants and repr(leaf)[:200] != constants[name]:
-            raise GuardError(
-                f"argument {name!r} was {constants[name]} at capture and is {leaf!r:.80} now: capture again with it"
-            )
-        elif name not in constants and leaf is not None:
-            raise GuardError(f"argument {name!r} = {leaf!r:.80} was not given at capture: capture again with it")
-    for left, right in signature.same:
-        if left in values and right in values and values[left] is not values[right]:
-            raise GuardError(
-                f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
-            )
-    return values
-
-
-def inputs_of(capture: Capture) -> list[str]:
-    """The names of a capture's inputs."""
-    return [port.name for port in free_ports(capture) if port.role == "input"]
-
-
-def with_state(capture: Capture, given: Mapping[str, Tensor], state: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
-    """The inputs with parameters, buffers and constants: as given, else the live module's, else the recipe's."""
-    found = {**given, **(state or {})}
-    same = {right: left for left, right in capture.signature.same}
-    live: Mapping[str, Tensor] | None = None
-    for port in free_ports(capture):
-        if port.name in found:
-            continue
-        if port.name in same and same[port.name] in found:
-            found[port.name] = found[same[port.name]]
-            continue
-        if port.role == "input":
-            raise ReplayError(f"input {port.name!r} is missing; {capture.name} takes {', '.join(inputs_of(capture))}")
-        if live is None:
-            live = live_state(capture, {port.name for port in free_ports(capture)} - set(found))
-        if port.name not in live:
-            raise ReplayError(
-                f"{port.role} {port.name!r} is not given, the module is gone and no recipe makes it: pass it in `state`"
-            )
-        found[port.name] = live[port.name]
-    return found
-
-
-def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
-    """Parameters, buffers and constants: the live module's, else the recipe's. Of a fake capture only those wanted."""
-    if capture.origin is not None and capture.origin.alive:
-        found: dict[str, Tensor] = capture.origin.values()
-        if capture.fake:
-            missing = [name for name in wanted if name in capture.recipes.recipes and name not in found]
-            found |= capture.recipes.make(names=missing)
-        return found
-    if capture.recipes is not None:
-        made: dict[str, Tensor] = capture.recipes.make()
-        return made
-    return dict(capture.origin.constants) if capture.origin is not None else {}
-
-
-def name_tangents(capture: Capture, tangents: Sequence[Tensor | None] | None) -> dict[str, Tensor | None] | None:
-    """The tangents by output name."""
-    names = capture.signature.differentiable
-    if tangents is None:
-        return None
-    if len(tangents) != len(names):
-        raise ReplayError(
-            f"{len(tangents)} tangents for {len(names)} differentiable outputs ({', '.join(names) or 'none'})"
-        )
-    return dict(zip(names, tangents, strict=True))
-
-
 # ------------------------------------------------------------------ results
 
 
@@ -283,10 +195,9 @@ def plain(shape: Any, named: Mapping[str, Tensor]) -> Any:
         case {"port": name}:
             return named[name]
         case {"value": text}:
-            try:
-                return ast.literal_eval(text)
-            except (ValueError, SyntaxError):
-                return text
+            return literal(text)
+        case {"items": rows}:
+            return {key_of_text(key): plain(item, named) for key, item in rows}
         case {"dict": items}:
             return {key: plain(item, named) for key, item in items.items()}
         case {"list": items}:
@@ -294,3 +205,17 @@ def plain(shape: Any, named: Mapping[str, Tensor]) -> Any:
         case {"tuple": items}:
             return tuple(plain(item, named) for item in items)
     return None
+
+
+def literal(text: str) -> Any:
+    """The plain value that a text says, or the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+
+
+def key_of_text(text: str) -> Any:
+    """The key of a mapping that a text says, or the text."""
+    key = literal(text)
+    return text if isinstance(key, (list, dict, set)) else key

@@ -157,6 +157,7 @@ def check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, 
     claims += [("signature.loss", signature.loss, known)] if signature.loss else []
     if not links:
         claims += [("signature.same", name, inputs) for pair in signature.same for name in pair]
+        claims += [("signature.call", name, inputs) for row in signature.call or () for name in tensors_in(row.like)]
     for field, name, known in claims:
         if name not in known:
             raise SampleError(
@@ -183,9 +184,25 @@ def ports_of(tree: Any) -> Iterator[str]:
         case {"dict": rows}:
             for item in rows.values():
                 yield from ports_of(item)
+        case {"items": pairs}:
+            for _, item in pairs:
+                yield from ports_of(item)
         case {"list": items} | {"tuple": items}:
             for item in items:
                 yield from ports_of(item)
+
+
+def tensors_in(like: Any) -> Iterator[str]:
+    """The ports in a likeness of what a parameter was given."""
+    if isinstance(like, dict):
+        if isinstance(like.get("tensor"), str):
+            yield like["tensor"]
+        for key, item in like.items():
+            if key != "tensor":
+                yield from tensors_in(item)
+    elif isinstance(like, list):
+        for item in like:
+            yield from tensors_in(item)
 
 
 def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:

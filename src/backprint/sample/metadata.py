@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from backprint.errors import GraphError, SampleError
-from backprint.graph.nouns import Capture, Guard, Link, OpaqueEdge, Signature, Source
+from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
 
-FORMAT = 1
+FORMAT = 2
 """The version of the layout. A newer one is refused by name; older ones are read."""
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 40
+MAX_LIKENESS = 250
+MAX_TEXT = 8192
 MAX_NUMBER = 2**63
 VERDICTS = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
 WORDS = ("inf", "-inf", "nan")
@@ -49,6 +51,8 @@ def describe(capture: Capture) -> dict[str, Any]:
             "differentiable": list(signature.differentiable),
             "same": [list(pair) for pair in signature.same],
             "loss": signature.loss,
+            "call": None if signature.call is None else [argument_json(each) for each in signature.call],
+            "aliases": None if signature.aliases is None else [list(each) for each in signature.aliases],
         },
         "links": [[link.source, link.port, link.target, link.name] for link in capture.links],
         "breaks": list(capture.breaks),
@@ -60,6 +64,12 @@ def describe(capture: Capture) -> dict[str, Any]:
         **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
         "opaque": [{"kind": e.kind, "text": e.text, "source": source_json(e.source)} for e in capture.opaque],
     }
+
+
+def argument_json(argument: Argument) -> dict[str, Any]:
+    """One parameter of the captured call."""
+    marks = {name: True for name in ("optional", "keyword") if getattr(argument, name)}
+    return {"name": argument.name, "like": argument.like, **marks}
 
 
 def source_json(source: Source | None) -> Any:
@@ -199,14 +209,14 @@ def _wrong(field: Field) -> Any:
 
 
 def read_tree(field: Field, depth: int = 0) -> Any:
-    """The structure of a result: `port`, `value`, `dict`, `list`, `tuple`."""
+    """The structure of a result: `port`, `value`, `dict`, `items`, `list`, `tuple`."""
     if depth > MAX_DEPTH:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
     if field.value is None:
         return None
     content = field.expect(dict)
     if len(content) != 1:
-        raise SampleError(f"{field.path}: expected one of port, value, dict, list, tuple")
+        raise SampleError(f"{field.path}: expected one of port, value, dict, items, list, tuple")
     kind = next(iter(content))
     inner = field.get(kind)
     match kind:
@@ -216,7 +226,53 @@ def read_tree(field: Field, depth: int = 0) -> Any:
             return {kind: [read_tree(item, depth + 1) for item in inner.items()]}
         case "dict":
             return {"dict": {key: read_tree(item, depth + 1) for key, item in inner.rows().items()}}
-    raise SampleError(f"{field.path}: {kind!r:.40} is none of port, value, dict, list, tuple")
+        case "items":
+            rows = [row.items(2) for row in inner.items()]
+            if any(len(row) != 2 for row in rows):
+                raise SampleError(f"{inner.path}: expected pairs of a key and a value")
+            return {"items": [[key.free(), read_tree(item, depth + 1)] for key, item in rows]}
+    raise SampleError(f"{field.path}: {kind!r:.40} is none of port, value, dict, items, list, tuple")
+
+
+def read_argument(field: Field) -> Argument:
+    """One parameter of the captured call."""
+    return Argument(
+        field.get("name").text(),
+        read_like(field.get("like")),
+        field.get("optional", False).expect(bool),
+        field.get("keyword", False).expect(bool),
+    )
+
+
+def read_like(field: Field, depth: int = 0) -> Any:
+    """A likeness: a text, or an object of texts, numbers, lists and objects."""
+    if depth > MAX_LIKENESS:
+        raise SampleError(f"{field.path[:80]}: nested too deeply")
+    match field.value:
+        case str():
+            return field.free(MAX_TEXT)
+        case bool() | None:
+            raise SampleError(f"{field.path}: {field.value!r} is no likeness")
+        case int():
+            return field.expect(int)
+        case list():
+            return [read_like(item, depth + 1) for item in field.items()]
+        case dict():
+            return {key: read_like(Field(item, f"{field.path}.{key}"), depth + 1) for key, item in field.value.items()}
+    raise SampleError(f"{field.path}: {str(field.value)[:80]!r} is no likeness")
+
+
+def read_meeting(field: Field) -> tuple[str, str, int]:
+    """Two names of tensors that share memory, and how many bytes the second begins after the first."""
+    rows = field.items(3)
+    if len(rows) != 3:
+        raise SampleError(f"{field.path}: expected two names and a number of bytes")
+    return rows[0].text(), rows[1].text(), rows[2].expect(int)
+
+
+def optional(field: Field, read: Callable[[Field], T]) -> tuple[T, ...] | None:
+    """A list of such things; None where the sample has none, as older ones have not."""
+    return None if field.value is None else tuple(each(field, read))
 
 
 def read_signature(field: Field) -> Signature:
@@ -228,6 +284,8 @@ def read_signature(field: Field) -> Signature:
         differentiable=field.get("differentiable", []).texts(),
         same=field.get("same", []).pairs(),
         loss=field.get("loss", "").text(),
+        call=optional(field.get("call"), read_argument),
+        aliases=optional(field.get("aliases"), read_meeting),
     )
 
 

@@ -1,4 +1,4 @@
-"""Arguments that are no tensors, arguments that are left out, arguments that share memory, and how a program is called."""
+"""Arguments that are no tensors, that are left out, or that share memory; and how a program is called."""
 
 import collections
 import dataclasses
@@ -91,8 +91,12 @@ def _two(a: Any, b: Any) -> Any:
 
 many(
     __name__,
-    default_left_out=lambda: Case(lambda x, k=1: x * k, (randn(3), 3), others=[(randn(3),), (randn(3), 1), (randn(3), 3.0)]),
-    default_given=lambda: Case(lambda x, k=1: x * k, randn(3), others=[(randn(3), 3), (randn(3), 1), Call((randn(3),), dict(k=1))]),
+    default_left_out=lambda: Case(
+        lambda x, k=1: x * k, (randn(3), 3), others=[(randn(3),), (randn(3), 1), (randn(3), 3.0)]
+    ),
+    default_given=lambda: Case(
+        lambda x, k=1: x * k, randn(3), others=[(randn(3), 3), (randn(3), 1), Call((randn(3),), dict(k=1))]
+    ),
     number=lambda: with_(2, lambda x, k: x * k, 3, 2.0, True),
     float_number=lambda: with_(0.5, lambda x, k: x * k, 0.25, 0.5),
     not_a_number=lambda: with_(float("nan"), lambda x, k: x * (2 if k != k else 3), 1.0, float("nan")),
@@ -113,7 +117,9 @@ many(
     list_of_numbers=lambda: with_([1, 2], lambda x, k: x * sum(k), [1], [2, 1], [1, 2, 0], (1, 2)),
     list_or_tuple=lambda: with_([1, 2], lambda x, k: x * (2 if isinstance(k, list) else 3), (1, 2)),
     nested_lists=lambda: with_([[1], [2, 3]], lambda x, k: x * k[1][0], [[1, 2], [3]]),
-    dict_of_numbers=lambda: with_({"a": 1, "b": 2}, lambda x, k: x * k["b"], {"a": 1, "b": 3}, {"b": 2}, {"b": 2, "a": 1}),
+    dict_of_numbers=lambda: with_(
+        {"a": 1, "b": 2}, lambda x, k: x * k["b"], {"a": 1, "b": 3}, {"b": 2}, {"b": 2, "a": 1}
+    ),
     dict_in_order=lambda: with_({"a": 1, "b": 2}, lambda x, k: x * next(iter(k.values())), {"b": 2, "a": 1}),
     dict_of_odd_keys=lambda: with_({(1, "a"): 2, None: 3}, lambda x, k: x * k[None], {(1, "a"): 2, None: 4}),
     set_of_numbers=lambda: with_({1, 2}, lambda x, k: x * len(k), {1, 2, 3}),
@@ -124,10 +130,14 @@ many(
     dtype_argument=lambda: with_(torch.float64, lambda x, k: x.to(k), torch.float16),
     device_argument=lambda: with_(torch.device("cpu"), lambda x, k: x.to(k) * 2),
     shape_argument=lambda: with_(torch.Size([4, 3]), lambda x, k: x.reshape(k), torch.Size([2, 6])),
-    memory_format_argument=lambda: with_(torch.preserve_format, lambda x, k: x.clone(memory_format=k), torch.contiguous_format),
+    memory_format_argument=lambda: with_(
+        torch.preserve_format, lambda x, k: x.clone(memory_format=k), torch.contiguous_format
+    ),
     function_argument=lambda: with_(torch.sin, lambda x, k: k(x), torch.cos),
     lambda_argument=lambda: with_(lambda v: v * 2, lambda x, k: k(x), lambda v: v * 3),
-    partial_argument=lambda: with_(functools.partial(torch.mul, other=2), lambda x, k: k(x), functools.partial(torch.mul, other=3)),
+    partial_argument=lambda: with_(
+        functools.partial(torch.mul, other=2), lambda x, k: k(x), functools.partial(torch.mul, other=3)
+    ),
     method_argument=lambda: with_(Config(2).__init__, lambda x, k: x * k.__self__.k, Config(3).__init__),
     class_argument=lambda: with_(nn.ReLU, lambda x, k: k()(x), nn.Tanh),
     module_argument=lambda: with_(nn.ReLU(), lambda x, k: k(x), nn.Tanh()),
@@ -136,61 +146,118 @@ many(
     namespace_argument=lambda: with_(SimpleNamespace(k=2), lambda x, k: x * k.k, SimpleNamespace(k=3)),
     dataclass_of_numbers=lambda: with_(Options(2.0), lambda x, k: x * k.k, Options(3.0), Options(2.0, "b")),
     dataclass_of_tensors=lambda: Case(
-        lambda b: b.x * b.y * b.scale, Batch(randn(3), randn(3, seed=2)), others=[Batch(randn(3, seed=3), randn(3)), Batch(randn(3), randn(3), 5.0)], gradients=False
+        lambda b: b.x * b.y * b.scale,
+        Batch(randn(3), randn(3, seed=2)),
+        others=[Batch(randn(3, seed=3), randn(3)), Batch(randn(3), randn(3), 5.0)],
+        gradients=False,
     ),
     object_of_tensors=lambda: Case(
         lambda b: b.k * 2, Config(randn(3)), others=[Config(randn(3, seed=3))], gradients=False
     ),
-    namedtuple_of_tensors=lambda: Case(lambda p: p.x * p.y, Point(randn(3), randn(3, seed=2)), others=[Point(randn(3, seed=4), randn(3))]),
+    namedtuple_of_tensors=lambda: Case(
+        lambda p: p.x * p.y, Point(randn(3), randn(3, seed=2)), others=[Point(randn(3, seed=4), randn(3))]
+    ),
     namedtuple_or_tuple=lambda: Case(
         lambda p: p[0] * (2 if hasattr(p, "x") else 3), (Point(randn(3), randn(3)),), others=[((randn(3), randn(3)),)]
     ),
     ordered_dict_of_tensors=lambda: Case(
-        lambda d: next(iter(d.values())) * 2, collections.OrderedDict(b=randn(3), a=randn(3, seed=2)), others=[collections.OrderedDict(a=randn(3, seed=2), b=randn(3))]
+        lambda d: next(iter(d.values())) * 2,
+        collections.OrderedDict(b=randn(3), a=randn(3, seed=2)),
+        others=[collections.OrderedDict(a=randn(3, seed=2), b=randn(3))],
     ),
     dict_of_tensors_in_order=lambda: Case(
-        lambda d: next(iter(d.values())) * 2 + 0 * d["a"], {"b": randn(3), "a": randn(3, seed=2)}, others=[{"a": randn(3, seed=2), "b": randn(3)}]
+        lambda d: next(iter(d.values())) * 2 + 0 * d["a"],
+        {"b": randn(3), "a": randn(3, seed=2)},
+        others=[{"a": randn(3, seed=2), "b": randn(3)}],
     ),
     default_dict_of_tensors=lambda: Case(
-        lambda d: d["a"] * 2 + d["z"], collections.defaultdict(lambda: 1, a=randn(3)), others=[collections.defaultdict(lambda: 2, a=randn(3))]
+        lambda d: d["a"] * 2 + d["z"],
+        collections.defaultdict(lambda: 1, a=randn(3)),
+        others=[collections.defaultdict(lambda: 2, a=randn(3))],
     ),
     deque_of_tensors=lambda: Case(lambda q: q[0] * q[1], collections.deque([randn(3), randn(3, seed=2)])),
     list_of_tensors_longer=lambda: Case(
-        lambda ts: sum(ts) * len(ts), ([randn(3), randn(3, seed=2)],), others=[([randn(3)],), ([randn(3), randn(3), randn(3)],), ((randn(3), randn(3)),)]
+        lambda ts: sum(ts) * len(ts),
+        ([randn(3), randn(3, seed=2)],),
+        others=[([randn(3)],), ([randn(3), randn(3), randn(3)],), ((randn(3), randn(3)),)],
     ),
     list_that_is_changed=lambda: Case(_changes_list, ([randn(3), randn(3, seed=2)],), variants=False),
     dict_that_is_changed=lambda: Case(_changes_dict, ({"a": randn(3)},), variants=False),
     dict_with_the_keys_of_python=lambda: Case(
-        lambda d: d["class"] * d["for"] + d["None"], {"class": randn(3), "for": randn(3, seed=2), "None": randn(3, seed=3)}
+        lambda d: d["class"] * d["for"] + d["None"],
+        {"class": randn(3), "for": randn(3, seed=2), "None": randn(3, seed=3)},
     ),
     dict_with_odd_names=lambda: Case(
         lambda d: d["a.b"] * d["a b"] + d[""] + d["ä-ö"] + d["1"] + d["a"]["b"],
-        {"a.b": randn(3), "a b": randn(3, seed=2), "": randn(3, seed=3), "ä-ö": randn(3, seed=4), "1": randn(3, seed=5), "a": {"b": randn(3, seed=6)}},
+        {
+            "a.b": randn(3),
+            "a b": randn(3, seed=2),
+            "": randn(3, seed=3),
+            "ä-ö": randn(3, seed=4),
+            "1": randn(3, seed=5),
+            "a": {"b": randn(3, seed=6)},
+        },
     ),
     dict_with_numbers_for_keys=lambda: Case(lambda d: d[0] * d["0"], {0: randn(3), "0": randn(3, seed=2)}),
     numpy_array=lambda: with_(np.ones(4, np.float32), lambda x, a: x * torch.from_numpy(a), np.zeros(4, np.float32)),
-    numpy_array_big=lambda: with_(np.zeros(5000), lambda x, a: x * float(a.sum()) + x, np.r_[np.zeros(2500), 1, np.zeros(2499)]),
+    numpy_array_big=lambda: with_(
+        np.zeros(5000), lambda x, a: x * float(a.sum()) + x, np.r_[np.zeros(2500), 1, np.zeros(2499)]
+    ),
     numpy_scalar=lambda: with_(np.float32(2), lambda x, k: x * k, np.float32(3)),
-    empty_list=lambda: Case(lambda x, l: x * (len(l) + 1), (randn(3), []), others=[(randn(3), [1])]),
+    empty_list=lambda: Case(lambda x, k: x * (len(k) + 1), (randn(3), []), others=[(randn(3), [1])]),
     empty_dict=lambda: Case(lambda x, d: x * (len(d) + 1), (randn(3), {}), others=[(randn(3), {"a": 1})]),
-    generator_argument=lambda: Case(lambda x, g: x * torch.rand(3, generator=g), (randn(3), torch.Generator().manual_seed(3)), variants=False),
+    generator_argument=lambda: Case(
+        lambda x, g: x * torch.rand(3, generator=g), (randn(3), torch.Generator().manual_seed(3)), variants=False
+    ),
     iterator_argument=lambda: Case(lambda x, i: x * next(i), (randn(3), iter([2, 3, 5])), variants=False),
-    string_keys_by_keyword=lambda: Case(lambda x, **kw: x * kw["k"], randn(3), dict(k=2), others=[Call((randn(3),), dict(k=3)), Call((randn(3),), dict(k=2, j=1))]),
-    star_arguments=lambda: Case(lambda *xs: xs[0] * len(xs), (randn(3), randn(3)), others=[(randn(3),), (randn(3), randn(3), randn(3))]),
-    star_numbers=lambda: Case(lambda x, *ks: x * sum(ks), (randn(3), 1, 2), others=[(randn(3), 1), (randn(3), 2, 1), (randn(3), 1, 2, 0)]),
-    keyword_only=lambda: Case(lambda x, *, k=2: x * k, randn(3), dict(k=3), others=[Call((randn(3),), {}), Call((randn(3),), dict(k=2))]),
+    string_keys_by_keyword=lambda: Case(
+        lambda x, **kw: x * kw["k"],
+        randn(3),
+        dict(k=2),
+        others=[Call((randn(3),), dict(k=3)), Call((randn(3),), dict(k=2, j=1))],
+    ),
+    star_arguments=lambda: Case(
+        lambda *xs: xs[0] * len(xs), (randn(3), randn(3)), others=[(randn(3),), (randn(3), randn(3), randn(3))]
+    ),
+    star_numbers=lambda: Case(
+        lambda x, *ks: x * sum(ks), (randn(3), 1, 2), others=[(randn(3), 1), (randn(3), 2, 1), (randn(3), 1, 2, 0)]
+    ),
+    keyword_only=lambda: Case(
+        lambda x, *, k=2: x * k, randn(3), dict(k=3), others=[Call((randn(3),), {}), Call((randn(3),), dict(k=2))]
+    ),
     positional_only=lambda: Case(lambda x, k, /: x * k, (randn(3), 3), others=[(randn(3), 4)]),
-    keyword_in_place_of_position=lambda: Case(lambda x, k: x * k, (randn(3), 3), others=[Call((randn(3),), dict(k=3)), Call((), dict(k=3, x=randn(3)))]),
-    tensor_by_keyword=lambda: Case(lambda x, y: x * y, (randn(3),), dict(y=randn(3, seed=2)), others=[(randn(3), randn(3, seed=4))]),
-    tensor_or_number=lambda: Case(lambda x, k: x * k, (randn(3), torch.tensor(2.0)), others=[(randn(3), 2.0), (randn(3), 3.0)]),
-    number_or_tensor=lambda: Case(lambda x, k: x * k, (randn(3), 2.0), others=[(randn(3), torch.tensor(3.0)), (randn(3), torch.tensor(2.0))]),
-    tensor_or_none=lambda: Case(lambda x, y=None: x if y is None else x * y, (randn(3), randn(3)), others=[(randn(3),), (randn(3), None)]),
-    none_or_tensor=lambda: Case(lambda x, y=None: x if y is None else x * y, (randn(3), None), others=[(randn(3), randn(3)), (randn(3),)]),
-    update_apart_or_same=lambda: together(_two, (torch.ones(3), torch.ones(3)), aliased(lambda t: (t, t)), aliased(lambda t: (t[:3], t[1:]))),
-    update_same_or_apart=lambda: together(_two, aliased(lambda t: (t, t)), (torch.ones(4), torch.ones(4)), aliased(lambda t: (t, t.view(4)))),
-    update_overlap_or_apart=lambda: together(_two, aliased(lambda t: (t[:3], t[1:])), (torch.ones(3), torch.ones(3)), aliased(lambda t: (t[1:], t[:3]))),
+    keyword_in_place_of_position=lambda: Case(
+        lambda x, k: x * k, (randn(3), 3), others=[Call((randn(3),), dict(k=3)), Call((), dict(k=3, x=randn(3)))]
+    ),
+    tensor_by_keyword=lambda: Case(
+        lambda x, y: x * y, (randn(3),), dict(y=randn(3, seed=2)), others=[(randn(3), randn(3, seed=4))]
+    ),
+    tensor_or_number=lambda: Case(
+        lambda x, k: x * k, (randn(3), torch.tensor(2.0)), others=[(randn(3), 2.0), (randn(3), 3.0)]
+    ),
+    number_or_tensor=lambda: Case(
+        lambda x, k: x * k, (randn(3), 2.0), others=[(randn(3), torch.tensor(3.0)), (randn(3), torch.tensor(2.0))]
+    ),
+    tensor_or_none=lambda: Case(
+        lambda x, y=None: x if y is None else x * y, (randn(3), randn(3)), others=[(randn(3),), (randn(3), None)]
+    ),
+    none_or_tensor=lambda: Case(
+        lambda x, y=None: x if y is None else x * y, (randn(3), None), others=[(randn(3), randn(3)), (randn(3),)]
+    ),
+    update_apart_or_same=lambda: together(
+        _two, (torch.ones(3), torch.ones(3)), aliased(lambda t: (t, t)), aliased(lambda t: (t[:3], t[1:]))
+    ),
+    update_same_or_apart=lambda: together(
+        _two, aliased(lambda t: (t, t)), (torch.ones(4), torch.ones(4)), aliased(lambda t: (t, t.view(4)))
+    ),
+    update_overlap_or_apart=lambda: together(
+        _two, aliased(lambda t: (t[:3], t[1:])), (torch.ones(3), torch.ones(3)), aliased(lambda t: (t[1:], t[:3]))
+    ),
     update_of_a_view_and_its_base=lambda: together(
-        lambda v, b: (v.mul_(2), b * b.sum()), aliased(lambda t: (t[:2], t)), (torch.ones(2), torch.ones(4)), aliased(lambda t: (t[2:], t))
+        lambda v, b: (v.mul_(2), b * b.sum()),
+        aliased(lambda t: (t[:2], t)),
+        (torch.ones(2), torch.ones(4)),
+        aliased(lambda t: (t[2:], t)),
     ),
     update_of_a_base_and_its_view=lambda: together(
         lambda b, v: (b.mul_(2), v * v.sum()), aliased(lambda t: (t, t[:2])), (torch.ones(4), torch.ones(2))
@@ -200,7 +267,9 @@ many(
     update_of_a_transposed_pair=lambda: together(
         lambda a, b: a.add_(1) + b, (lambda t: (t, t.t()))(randn(3, 3)), (randn(3, 3), randn(3, 3, seed=2))
     ),
-    update_of_an_expanded=lambda: together(lambda a: a[0].mul_(2) * a, (torch.ones(3, 2),), (torch.ones(1, 2).expand(3, 2).clone(),)),
+    update_of_an_expanded=lambda: together(
+        lambda a: a[0].mul_(2) * a, (torch.ones(3, 2),), (torch.ones(1, 2).expand(3, 2).clone(),)
+    ),
     input_expanded=lambda: Case(lambda x: x * 2, randn(1, 4).expand(3, 4), others=[randn(3, 4)]),
     input_sliced=lambda: Case(lambda x: x * 2, randn(6, 4)[::2], others=[randn(3, 4)]),
     input_flipped_strides=lambda: Case(lambda x: (x * 2).view(-1), randn(3, 4), others=[randn(4, 3).t()]),
@@ -208,36 +277,62 @@ many(
         lambda x: x.as_strided((2, 2), (1, 2)) * 2, randn(3, 4), others=[randn(4, 3).t(), randn(6, 4)[::2]]
     ),
     input_channels_last=lambda: Case(
-        lambda x: x.flatten().cumsum(0), randn(2, 3, 2, 2).to(memory_format=torch.channels_last), others=[randn(2, 3, 2, 2)]
+        lambda x: x.flatten().cumsum(0),
+        randn(2, 3, 2, 2).to(memory_format=torch.channels_last),
+        others=[randn(2, 3, 2, 2)],
     ),
-    two_inputs_that_are_one=lambda: Case(lambda a, b: a * b, (lambda t: (t, t))(randn(3)), others=[(randn(3), randn(3, seed=2))]),
-    two_inputs_that_overlap=lambda: Case(lambda a, b: a * b, aliased(lambda t: (t[:3], t[1:])), others=[(randn(3), randn(3, seed=2))]),
+    two_inputs_that_are_one=lambda: Case(
+        lambda a, b: a * b, (lambda t: (t, t))(randn(3)), others=[(randn(3), randn(3, seed=2))]
+    ),
+    two_inputs_that_overlap=lambda: Case(
+        lambda a, b: a * b, aliased(lambda t: (t[:3], t[1:])), others=[(randn(3), randn(3, seed=2))]
+    ),
     two_inputs_that_are_one_leaf=lambda: Case(
-        lambda a, b: a * b.sin(), (lambda t: (t, t))(randn(3).requires_grad_()), others=[(randn(3).requires_grad_(), randn(3, seed=2).requires_grad_())]
+        lambda a, b: a * b.sin(),
+        (lambda t: (t, t))(randn(3).requires_grad_()),
+        others=[(randn(3).requires_grad_(), randn(3, seed=2).requires_grad_())],
     ),
     input_is_a_buffer_of_the_module=lambda: _own_buffer(),
     named_like_option_name=lambda: Case(lambda x, name: x * name, (randn(3), 2), others=[(randn(3), 3)]),
-    named_like_option_state=lambda: Case(lambda x, state: x * state, (randn(3), randn(3, seed=2)), others=[(randn(3), randn(3, seed=4))]),
+    named_like_option_state=lambda: Case(
+        lambda x, state: x * state, (randn(3), randn(3, seed=2)), others=[(randn(3), randn(3, seed=4))]
+    ),
     named_like_option_mode=lambda: Case(lambda x, mode: x * mode, (randn(3), 2), others=[(randn(3), 3)]),
-    named_like_option_loss=lambda: Case(lambda x, loss: x * loss, (randn(3), randn(3, seed=2)), others=[(randn(3), randn(3, seed=4))]),
+    named_like_option_loss=lambda: Case(
+        lambda x, loss: x * loss, (randn(3), randn(3, seed=2)), others=[(randn(3), randn(3, seed=4))]
+    ),
     named_like_option_engine=lambda: Case(lambda engine, tangents: engine * tangents, (randn(3), randn(3, seed=2))),
-    named_like_option_dynamic=lambda: Case(lambda dynamic, requires_grad: dynamic * requires_grad, (randn(3), 2), others=[(randn(3), 3)]),
+    named_like_option_dynamic=lambda: Case(
+        lambda dynamic, requires_grad: dynamic * requires_grad, (randn(3), 2), others=[(randn(3), 3)]
+    ),
     named_like_parts=lambda: Case(lambda output, tangent_output: output * tangent_output, (randn(3), randn(3, seed=2))),
-    named_like_saved=lambda: Case(lambda mul, t, sin: (mul * t).sin() * sin, (randn(3), randn(3, seed=2), randn(3, seed=3))),
-    named_like_python=lambda: Case(lambda torch, aten, self: torch * aten + self, (randn(3), randn(3, seed=2), randn(3, seed=3))),
-    named_like_capture=lambda: Case(lambda capture, target, args: capture * target + args, (randn(3), randn(3, seed=2), randn(3, seed=3))),
-    named_in_greek=lambda: Case(lambda α, β: α * β, (randn(3), randn(3, seed=2))),  # noqa: PLC2401
+    named_like_saved=lambda: Case(
+        lambda mul, t, sin: (mul * t).sin() * sin, (randn(3), randn(3, seed=2), randn(3, seed=3))
+    ),
+    named_like_python=lambda: Case(
+        lambda torch, aten, self: torch * aten + self, (randn(3), randn(3, seed=2), randn(3, seed=3))
+    ),
+    named_like_capture=lambda: Case(
+        lambda capture, target, args: capture * target + args, (randn(3), randn(3, seed=2), randn(3, seed=3))
+    ),
+    named_in_greek=lambda: Case(lambda α, β: α * β, (randn(3), randn(3, seed=2))),
     named_with_underscores=lambda: Case(lambda _, __, _x: _ * __ + _x, (randn(3), randn(3, seed=2), randn(3, seed=3))),
     parameter_and_argument_of_one_name=lambda: Case(
-        module(None, lambda self, x, w: x @ self.w * w), (randn(3, 4), randn(4, seed=2)), others=[(randn(3, 4), randn(4, seed=5))]
+        module(None, lambda self, x, w: x @ self.w * w),
+        (randn(3, 4), randn(4, seed=2)),
+        others=[(randn(3, 4), randn(4, seed=5))],
     ),
     buffer_and_argument_of_one_name=lambda: Case(
-        bare(lambda s: s.register_buffer("mask", torch.ones(4)), lambda self, x, mask: x * mask * self.mask), (randn(3, 4), torch.ones(4)), others=[(randn(3, 4), torch.zeros(4))]
+        bare(lambda s: s.register_buffer("mask", torch.ones(4)), lambda self, x, mask: x * mask * self.mask),
+        (randn(3, 4), torch.ones(4)),
+        others=[(randn(3, 4), torch.zeros(4))],
     ),
     nested_and_flat_of_one_name=lambda: Case(
         lambda a, b: a["b"] * b["a.b"] + a["c"], ({"b": randn(3), "c": randn(3, seed=3)}, {"a.b": randn(3, seed=2)})
     ),
-    star_and_name_of_one_name=lambda: Case(lambda *xs, **kw: xs[0] * kw["xs.0"], (randn(3),), {"xs.0": randn(3, seed=2)}),
+    star_and_name_of_one_name=lambda: Case(
+        lambda *xs, **kw: xs[0] * kw["xs.0"], (randn(3),), {"xs.0": randn(3, seed=2)}
+    ),
 )
 
 
@@ -483,4 +578,6 @@ def calls_overloaded_dunder() -> Case:
         def __call__(self, x, *rest, **more):
             return x * self.scale + sum(rest) + sum(more.values())
 
-    return Case(Model(), (randn(3), 1), dict(a=2), others=[Call((randn(3), 2), dict(a=2)), Call((randn(3), 1), dict(b=2))])
+    return Case(
+        Model(), (randn(3), 1), dict(a=2), others=[Call((randn(3), 2), dict(a=2)), Call((randn(3), 1), dict(b=2))]
+    )

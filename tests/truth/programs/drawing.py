@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from case import Case, attributes, bare, many, module, rand, randn
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 
 def drawn(f: Any, x: Any = None) -> Case:
@@ -35,7 +35,9 @@ many(
     draws_gumbel=lambda: drawn(lambda x: F.gumbel_softmax(x)),
     draws_gumbel_hard=lambda: drawn(lambda x: F.gumbel_softmax(x, hard=True)),
     draws_fractional_pool=lambda: drawn(lambda x: F.fractional_max_pool2d(x.view(1, 1, 4, 4), 2, output_size=(2, 2))),
-    draws_fractional_pool_indices=lambda: drawn(lambda x: F.fractional_max_pool2d(x.view(1, 1, 4, 4), 2, output_size=(2, 2), return_indices=True)),
+    draws_fractional_pool_indices=lambda: drawn(
+        lambda x: F.fractional_max_pool2d(x.view(1, 1, 4, 4), 2, output_size=(2, 2), return_indices=True)
+    ),
     draws_rand=lambda: drawn(lambda x: x * torch.rand(4)),
     draws_rand_like=lambda: drawn(lambda x: x * torch.rand_like(x)),
     draws_randn=lambda: drawn(lambda x: x + torch.randn(4, 4)),
@@ -70,28 +72,48 @@ many(
     stochastic_depth=lambda: Case(_stochastic_depth(), randn(3, 4)),
     drop_path=lambda: Case(module(None, lambda s, x: x + (x @ s.w) * (torch.rand(3, 1) > 0.3) / 0.7), randn(3, 4)),
     mixup=lambda: drawn(lambda x: (lambda lam, p: lam * x + (1 - lam) * x[p])(torch.rand(()), torch.randperm(4))),
-    mixup_by_item=lambda: drawn(lambda x: (lambda lam, p: lam * x + (1 - lam) * x[p])(torch.rand(()).item(), torch.randperm(4))),
+    mixup_by_item=lambda: drawn(
+        lambda x: (lambda lam, p: lam * x + (1 - lam) * x[p])(torch.rand(()).item(), torch.randperm(4))
+    ),
     cutout_by_items=lambda: drawn(lambda x: _cutout(x)),
     random_crop=lambda: drawn(lambda x: (lambda i: x[i : i + 2] * 2)(int(torch.randint(3, ())))),
     masked_language=lambda: drawn(lambda x: x.masked_fill(torch.rand(4, 4) < 0.3, 0.0)),
     variational=lambda: Case(_variational(), randn(3, 4)),
     distribution_normal=lambda: drawn(lambda x: torch.distributions.Normal(x, 1.0).rsample()),
-    distribution_log_prob=lambda: drawn(lambda x: (lambda d: d.log_prob(d.sample()))(torch.distributions.Normal(x, x.exp()))),
+    distribution_log_prob=lambda: drawn(
+        lambda x: (lambda d: d.log_prob(d.sample()))(torch.distributions.Normal(x, x.exp()))
+    ),
     distribution_gamma=lambda: drawn(lambda x: torch.distributions.Gamma(x, 1.0).rsample(), rand(4)),
     distribution_beta=lambda: drawn(lambda x: torch.distributions.Beta(x, x).rsample(), rand(4)),
     distribution_dirichlet=lambda: drawn(lambda x: torch.distributions.Dirichlet(x).rsample(), rand(4)),
     distribution_student=lambda: drawn(lambda x: torch.distributions.StudentT(x + 2).rsample(), rand(4)),
-    distribution_categorical=lambda: drawn(lambda x: (lambda d: d.log_prob(d.sample()))(torch.distributions.Categorical(logits=x))),
-    distribution_relaxed=lambda: drawn(lambda x: torch.distributions.RelaxedOneHotCategorical(torch.tensor(0.5), logits=x).rsample()),
-    distribution_multivariate=lambda: drawn(lambda x: torch.distributions.MultivariateNormal(x, torch.eye(4)).rsample(), randn(4)),
+    distribution_categorical=lambda: drawn(
+        lambda x: (lambda d: d.log_prob(d.sample()))(torch.distributions.Categorical(logits=x))
+    ),
+    distribution_relaxed=lambda: drawn(
+        lambda x: torch.distributions.RelaxedOneHotCategorical(torch.tensor(0.5), logits=x).rsample()
+    ),
+    distribution_multivariate=lambda: drawn(
+        lambda x: torch.distributions.MultivariateNormal(x, torch.eye(4)).rsample(), randn(4)
+    ),
     distribution_cauchy=lambda: drawn(lambda x: torch.distributions.Cauchy(x, 1.0).rsample(), randn(4)),
-    distribution_von_mises=lambda: drawn(lambda x: x * torch.distributions.VonMises(torch.zeros(4), torch.ones(4)).sample(), randn(4)),
-    distribution_kl=lambda: drawn(lambda x: torch.distributions.kl_divergence(torch.distributions.Normal(x, 1.0), torch.distributions.Normal(0.0, 1.0))),
-    attention_dropout=lambda: drawn(lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.3), randn(1, 2, 4, 4)),
+    distribution_von_mises=lambda: drawn(
+        lambda x: x * torch.distributions.VonMises(torch.zeros(4), torch.ones(4)).sample(), randn(4)
+    ),
+    distribution_kl=lambda: drawn(
+        lambda x: torch.distributions.kl_divergence(
+            torch.distributions.Normal(x, 1.0), torch.distributions.Normal(0.0, 1.0)
+        )
+    ),
+    attention_dropout=lambda: drawn(
+        lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.3), randn(1, 2, 4, 4)
+    ),
     recurrent_dropout=lambda: Case(nn.LSTM(4, 4, 2, dropout=0.5), randn(3, 1, 4)),
     draws_in_backward=lambda: drawn(lambda x: NoisyGradient.apply(x) * 2),
     draws_in_hook=lambda: drawn(lambda x: _noisy_hook(x)),
-    draws_vmapped_different=lambda: drawn(lambda x: torch.vmap(lambda r: r * torch.rand(()), randomness="different")(x)),
+    draws_vmapped_different=lambda: drawn(
+        lambda x: torch.vmap(lambda r: r * torch.rand(()), randomness="different")(x)
+    ),
     draws_vmapped_same=lambda: drawn(lambda x: torch.vmap(lambda r: r * torch.rand(()), randomness="same")(x)),
     draws_complex=lambda: drawn(lambda x: (x * torch.randn(4, dtype=torch.complex64)).abs()),
     draws_double=lambda: drawn(lambda x: x * torch.rand(4, dtype=torch.float64)),

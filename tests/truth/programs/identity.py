@@ -1,4 +1,4 @@
-"""What a parameter or an input is, beside its values: type, attributes, identity, gradient, hooks; and modules that train."""
+"""What a parameter or an input is beside its values: type, attributes, identity, gradient, hooks; whole steps."""
 
 from typing import Any
 
@@ -40,9 +40,7 @@ many(
     parameter_is_itself=lambda: on(
         lambda s: attributes(s, t=[s.w]), lambda s, x: x @ s.w * (2 if s.t[0] is s.w else 3)
     ),
-    parameter_is_the_registered=lambda: on(
-        None, lambda s, x: x @ s.w * (2 if s.w is next(s.parameters()) else 3)
-    ),
+    parameter_is_the_registered=lambda: on(None, lambda s, x: x @ s.w * (2 if s.w is next(s.parameters()) else 3)),
     hash_of_parameter=lambda: on(
         lambda s: attributes(s, h=hash(s.w)), lambda s, x: x @ s.w * (2 if hash(s.w) == s.h else 3)
     ),
@@ -50,14 +48,16 @@ many(
     grad_fn_of_parameter=lambda: on(None, lambda s, x: x @ s.w * (2 if s.w.grad_fn is None else 3)),
     requires_grad_of_parameter=lambda: on(None, lambda s, x: x @ s.w * (2 if s.w.requires_grad else 3)),
     requires_grad_of_frozen=lambda: on(
-        lambda s: attributes(s, f=nn.Parameter(torch.ones(4), False)), lambda s, x: x @ s.w * (2 if s.f.requires_grad else 3)
+        lambda s: attributes(s, f=nn.Parameter(torch.ones(4), False)),
+        lambda s, x: x @ s.w * (2 if s.f.requires_grad else 3),
     ),
     version_of_parameter=lambda: on(None, lambda s, x: x @ s.w * (2 if s.w._version == 0 else 3)),
     data_pointer_of_parameter=lambda: on(
         lambda s: attributes(s, p=s.w.data_ptr()), lambda s, x: x @ s.w * (2 if s.w.data_ptr() == s.p else 3)
     ),
     subclass_of_parameter=lambda: on(
-        lambda s: s.register_parameter("t", Tagged(torch.ones(4))), lambda s, x: x @ s.w * (2 if isinstance(s.t, Tagged) else 3)
+        lambda s: s.register_parameter("t", Tagged(torch.ones(4))),
+        lambda s, x: x @ s.w * (2 if isinstance(s.t, Tagged) else 3),
     ),
     parameter_count=lambda: on(None, lambda s, x: x @ s.w * len(list(s.parameters()))),
     parameter_names=lambda: on(None, lambda s, x: x @ s.w * len(",".join(n for n, _ in s.named_parameters()))),
@@ -81,16 +81,18 @@ many(
     ),
     input_attribute=lambda: Case(lambda x: x * getattr(x, "lengths", 1), attributes(randn(3, 4), lengths=3)),
     input_tensor_attribute=lambda: Case(lambda x: x * x.mask, attributes(randn(3, 4), mask=torch.ones(4))),
-    input_requires_grad=lambda: Case(
-        lambda x: x * 2 if x.requires_grad else x * 3, leaf(3, 4), others=[randn(3, 4)]
+    input_requires_grad=lambda: Case(lambda x: x * 2 if x.requires_grad else x * 3, leaf(3, 4), others=[randn(3, 4)]),
+    input_does_not_require_grad=lambda: on(
+        None, lambda s, x: x @ s.w * (2 if x.requires_grad else 3), others=[leaf(3, 4)]
     ),
-    input_does_not_require_grad=lambda: on(None, lambda s, x: x @ s.w * (2 if x.requires_grad else 3), others=[leaf(3, 4)]),
     input_is_leaf=lambda: on(None, lambda s, x: x @ s.w * (2 if x.is_leaf else 3), others=[leaf(3, 4) * 1]),
     input_is_a_parameter=lambda: Case(
         lambda x: x * (2 if isinstance(x, nn.Parameter) else 3), nn.Parameter(randn(3, 4)), others=[leaf(3, 4)]
     ),
     input_gradient_read=lambda: Case(
-        lambda x: x * 2 if x.grad is None else x * x.grad, attributes(leaf(3, 4), grad=torch.ones(3, 4) * 5), others=[leaf(3, 4)]
+        lambda x: x * 2 if x.grad is None else x * x.grad,
+        attributes(leaf(3, 4), grad=torch.ones(3, 4) * 5),
+        others=[leaf(3, 4)],
     ),
     input_is_a_non_leaf=lambda: Case(lambda x: x * 2, leaf(3, 4) * 3),
     input_with_a_hook=lambda: Case(lambda x: x * 2, _hooked(leaf(3, 4)), others=[leaf(3, 4, seed=2)]),
@@ -187,7 +189,9 @@ many(
     step_adam_amsgrad=lambda: step_with(lambda n: torch.optim.Adam(n.parameters(), amsgrad=True)),
     step_adam_fused=lambda: step_with(lambda n: torch.optim.Adam(n.parameters(), fused=True)),
     step_adam_capturable_lr=lambda: step_with(lambda n: torch.optim.Adam(n.parameters(), lr=torch.tensor(0.1))),
-    step_primed_momentum=lambda: step_with(lambda n: torch.optim.SGD(n.parameters(), lr=0.1, momentum=0.9), primed=True),
+    step_primed_momentum=lambda: step_with(
+        lambda n: torch.optim.SGD(n.parameters(), lr=0.1, momentum=0.9), primed=True
+    ),
     step_primed_adamw=lambda: step_with(lambda n: torch.optim.AdamW(n.parameters()), primed=True),
     step_primed_adamw_single=lambda: step_with(lambda n: torch.optim.AdamW(n.parameters(), foreach=False), primed=True),
     step_primed_schedule=lambda: step_with(
@@ -209,10 +213,12 @@ many(
         lambda n: with_schedule(n, lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.5, total_steps=10)), 2
     ),
     step_with_batch_norm=lambda: step_with(
-        lambda n: torch.optim.SGD(n.parameters(), lr=0.1), net=nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+        lambda n: torch.optim.SGD(n.parameters(), lr=0.1),
+        net=nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)),
     ),
     step_with_dropout=lambda: step_with(
-        lambda n: torch.optim.SGD(n.parameters(), lr=0.1), net=nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+        lambda n: torch.optim.SGD(n.parameters(), lr=0.1),
+        net=nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1)),
     ),
     step_with_groups=lambda: step_with(
         lambda n: torch.optim.SGD([dict(params=n[0].parameters(), lr=0.5), dict(params=n[2].parameters())], lr=0.1)

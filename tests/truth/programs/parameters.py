@@ -67,7 +67,9 @@ many(
     reached_by_list=lambda: reached(lambda s: attributes(s, ws=[s.w]), lambda s: s.ws[0]),
     reached_by_tuple=lambda: reached(lambda s: attributes(s, ws=(1, s.w)), lambda s: s.ws[1]),
     reached_by_dict=lambda: reached(lambda s: attributes(s, ws={"a": s.w}), lambda s: s.ws["a"]),
-    reached_by_nested=lambda: reached(lambda s: attributes(s, ws={"a": [{"b": (s.w,)}]}), lambda s: s.ws["a"][0]["b"][0]),
+    reached_by_nested=lambda: reached(
+        lambda s: attributes(s, ws={"a": [{"b": (s.w,)}]}), lambda s: s.ws["a"][0]["b"][0]
+    ),
     reached_by_lambda=lambda: reached(lambda s: attributes(s, get=lambda: s.w), lambda s: s.get()),
     reached_by_default_of_lambda=lambda: reached(lambda s: attributes(s, get=lambda w=s.w: w * 1), lambda s: s.get()),
     reached_by_weakref=lambda: reached(lambda s: attributes(s, ref=weakref.ref(s.w)), lambda s: s.ref()),
@@ -104,7 +106,9 @@ many(
     ),
     reached_by_second_name=lambda: reached(lambda s: attributes(s, again=s.w), lambda s: s.w @ s.again),
     reached_by_parameter_list=lambda: reached(lambda s: attributes(s, ps=nn.ParameterList([s.w])), lambda s: s.ps[0]),
-    reached_by_parameter_dict=lambda: reached(lambda s: attributes(s, ps=nn.ParameterDict({"a": s.w})), lambda s: s.ps.a),
+    reached_by_parameter_dict=lambda: reached(
+        lambda s: attributes(s, ps=nn.ParameterDict({"a": s.w})), lambda s: s.ps.a
+    ),
     reached_by_vector=lambda: reached(None, lambda s: nn.utils.parameters_to_vector(s.parameters()).view(4, 4)),
     reached_by_chain=lambda: reached(None, lambda s: next(itertools.chain([], s.parameters()))),
     reached_by_id_table=lambda: reached(lambda s: attributes(s, t={id(s.w): s.w}), lambda s: s.t[id(s.w)]),
@@ -354,7 +358,9 @@ def tied_embedding() -> Case:
         self.d = nn.Linear(4, 5, bias=False)
         self.d.weight = self.e.weight
 
-    return Case(bare(init, lambda self, i: self.d(self.e(i))), torch.tensor([1, 4, 2]), others=[torch.tensor([0, 0, 3])])
+    return Case(
+        bare(init, lambda self, i: self.d(self.e(i))), torch.tensor([1, 4, 2]), others=[torch.tensor([0, 0, 3])]
+    )
 
 
 @program
@@ -463,13 +469,16 @@ def all_parameters_frozen() -> Case:
 
 @program
 def parameter_never_used() -> Case:
-    return Case(module(lambda s: attributes(s, spare=nn.Parameter(torch.ones(3))), lambda self, x: x @ self.w), randn(3, 4))
+    return Case(
+        module(lambda s: attributes(s, spare=nn.Parameter(torch.ones(3))), lambda self, x: x @ self.w), randn(3, 4)
+    )
 
 
 @program
 def parameter_multiplied_by_zero() -> Case:
     return Case(
-        module(lambda s: attributes(s, z=nn.Parameter(torch.ones(4))), lambda self, x: x @ self.w + self.z * 0), randn(3, 4)
+        module(lambda s: attributes(s, z=nn.Parameter(torch.ones(4))), lambda self, x: x @ self.w + self.z * 0),
+        randn(3, 4),
     )
 
 

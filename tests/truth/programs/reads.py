@@ -77,11 +77,11 @@ many(
         lambda x: x * 2 if x.storage_offset() == 0 else x * 3, rand(3, 4), others=[rand(4, 4)[1:]]
     ),
     branch_on_storage_size=lambda: Case(
-        lambda x: x * 2 if x.untyped_storage().nbytes() == 48 else x * 3, rand(3, 4), others=[rand(4, 4)[1:], rand(4, 4)[:3]]
+        lambda x: x * 2 if x.untyped_storage().nbytes() == 48 else x * 3,
+        rand(3, 4),
+        others=[rand(4, 4)[1:], rand(4, 4)[:3]],
     ),
-    branch_on_is_view=lambda: Case(
-        lambda x: x * 2 if x._is_view() else x * 3, rand(3, 4), others=[rand(4, 4)[1:]]
-    ),
+    branch_on_is_view=lambda: Case(lambda x: x * 2 if x._is_view() else x * 3, rand(3, 4), others=[rand(4, 4)[1:]]),
     branch_on_base=lambda: Case(
         lambda x: x * 2 if x._base is None else x._base.sum() * x, rand(3, 4), others=[rand(4, 4)[1:]]
     ),
@@ -102,10 +102,14 @@ many(
         others=[(lambda t: (t, t))(rand(3)), (lambda t: (t, t.view(3)))(rand(3))],
     ),
     branch_on_same_object=lambda: Case(
-        lambda a, b: a * 2 if a is b else a * 3, (lambda t: (t, t))(rand(3)), others=[(rand(3), rand(3)), (rand(3), rand(3, seed=2))]
+        lambda a, b: a * 2 if a is b else a * 3,
+        (lambda t: (t, t))(rand(3)),
+        others=[(rand(3), rand(3)), (rand(3), rand(3, seed=2))],
     ),
     branch_on_conj_bit=lambda: Case(
-        lambda x: x * 2 if x.is_conj() else x * 3, randn(3, dtype=torch.complex64), others=[randn(3, dtype=torch.complex64).conj()]
+        lambda x: x * 2 if x.is_conj() else x * 3,
+        randn(3, dtype=torch.complex64),
+        others=[randn(3, dtype=torch.complex64).conj()],
     ),
     branch_on_neg_bit=lambda: Case(
         lambda x: x * 2 if x.is_neg() else x * 3, randn(3), others=[torch.imag(randn(3, dtype=torch.complex64).conj())]
@@ -135,6 +139,7 @@ many(
     dlpack_scales=lambda: scaled(lambda x: float(np.from_dlpack(x).sum())),
     dlpack_round=lambda: scaled(lambda x: torch.from_dlpack(torch.utils.dlpack.to_dlpack(x))),
     pointer_read=lambda: scaled(lambda x: ctypes.cast(x.data_ptr(), ctypes.POINTER(ctypes.c_float))[0]),
+    typed_storage_read=lambda: scaled(lambda x: float(x.storage()[0])),
     storage_read=lambda: scaled(lambda x: x.untyped_storage()[3] * 0.1),
     storage_tolist=lambda: scaled(lambda x: sum(x.untyped_storage().tolist()) * 0.01),
     text_length_scales=lambda: scaled(lambda x: float(len(str(x)))),
@@ -143,18 +148,30 @@ many(
     shallow_copied=lambda: scaled(lambda x: copy.copy(x)),
     pickled=lambda: scaled(lambda x: pickle.loads(pickle.dumps(x))),
     saved_and_loaded=lambda: scaled(_saved_and_loaded),
-    argmax_as_index=lambda: Case(lambda x: x[int(x[:, 0].argmax())] * x, rand(3, 4), others=[-rand(3, 4), rand(3, 4).flip(0)]),
-    argmax_as_tensor_index=lambda: Case(lambda x: x[x[:, 0].argmax()] * x, rand(3, 4), others=[-rand(3, 4), rand(3, 4).flip(0)]),
-    argsort_as_list=lambda: Case(lambda x: x[x[:, 0].argsort().tolist()], rand(3, 4), others=[-rand(3, 4), rand(3, 4).flip(0)]),
+    argmax_as_index=lambda: Case(
+        lambda x: x[int(x[:, 0].argmax())] * x, rand(3, 4), others=[-rand(3, 4), rand(3, 4).flip(0)]
+    ),
+    argmax_as_tensor_index=lambda: Case(
+        lambda x: x[x[:, 0].argmax()] * x, rand(3, 4), others=[-rand(3, 4), rand(3, 4).flip(0)]
+    ),
+    argsort_as_list=lambda: Case(
+        lambda x: x[x[:, 0].argsort().tolist()], rand(3, 4), others=[-rand(3, 4), rand(3, 4).flip(0)]
+    ),
     topk_item=lambda: Case(lambda x: x * x.flatten().topk(2).indices[0].item(), rand(3, 4), others=[-rand(3, 4)]),
     mask_selects=lambda: Case(lambda x: x[x > 0.5].sum() * x, rand(3, 4), others=[-rand(3, 4), rand(3, 4) + 1]),
     mask_assigns=lambda: Case(_mask_assigns, randn(3, 4), others=[-randn(3, 4)]),
     nonzero_gathers=lambda: Case(lambda x: x[(x > 0).nonzero(as_tuple=True)], randn(3, 4), others=[-randn(3, 4)]),
     unique_counts=lambda: Case(
-        lambda x: x * torch.unique(x.round(), return_counts=True)[1].max(), randn(3, 4), others=[-randn(3, 4), rand(3, 4)]
+        lambda x: x * torch.unique(x.round(), return_counts=True)[1].max(),
+        randn(3, 4),
+        others=[-randn(3, 4), rand(3, 4)],
     ),
-    slice_by_value=lambda: Case(lambda x, n: x[: int(n)] * 2, (rand(5), torch.tensor(3)), others=[(rand(5), torch.tensor(2))]),
-    slice_by_tensor=lambda: Case(lambda x, n: x[:n].sum() * x, (rand(5), torch.tensor(3)), others=[(rand(5), torch.tensor(2))]),
+    slice_by_value=lambda: Case(
+        lambda x, n: x[: int(n)] * 2, (rand(5), torch.tensor(3)), others=[(rand(5), torch.tensor(2))]
+    ),
+    slice_by_tensor=lambda: Case(
+        lambda x, n: x[:n].sum() * x, (rand(5), torch.tensor(3)), others=[(rand(5), torch.tensor(2))]
+    ),
     range_by_tensor=lambda: Case(
         lambda x, n: sum(x * i for i in range(n)), (rand(5), torch.tensor(3)), others=[(rand(5), torch.tensor(2))]
     ),
@@ -162,7 +179,9 @@ many(
         lambda x, n: x.sum() * torch.arange(n), (rand(5), torch.tensor(3)), others=[(rand(5), torch.tensor(4))]
     ),
     arange_by_value=lambda: Case(
-        lambda x, n: x.sum() * torch.arange(0, n.item(), 0.5), (rand(5), torch.tensor(3.0)), others=[(rand(5), torch.tensor(2.0))]
+        lambda x, n: x.sum() * torch.arange(0, n.item(), 0.5),
+        (rand(5), torch.tensor(3.0)),
+        others=[(rand(5), torch.tensor(2.0))],
     ),
     zeros_by_value=lambda: Case(
         lambda x, n: torch.ones(int(n), 5) * x, (rand(5), torch.tensor(3)), others=[(rand(5), torch.tensor(2))]
@@ -171,32 +190,48 @@ many(
         lambda x, n: torch.full((5,), n.item()) * x, (rand(5), torch.tensor(0.2)), others=[(rand(5), torch.tensor(0.7))]
     ),
     tensor_of_tensors=lambda: Case(
-        lambda x, a: torch.tensor([a, a * 2]).sum() * x, (rand(5), torch.tensor(0.2)), others=[(rand(5), torch.tensor(0.7))]
+        lambda x, a: torch.tensor([a, a * 2]).sum() * x,
+        (rand(5), torch.tensor(0.2)),
+        others=[(rand(5), torch.tensor(0.7))],
     ),
     tensor_of_items=lambda: Case(
-        lambda x, a: torch.tensor([a.item(), 1.0]).sum() * x, (rand(5), torch.tensor(0.2)), others=[(rand(5), torch.tensor(0.7))]
+        lambda x, a: torch.tensor([a.item(), 1.0]).sum() * x,
+        (rand(5), torch.tensor(0.2)),
+        others=[(rand(5), torch.tensor(0.7))],
     ),
     tensor_split_by_tensor=lambda: Case(
-        lambda x, i: torch.tensor_split(x, i, dim=1)[0].sum() * x, (randn(3, 4), torch.tensor([1])), others=[(randn(3, 4), torch.tensor([3]))]
+        lambda x, i: torch.tensor_split(x, i, dim=1)[0].sum() * x,
+        (randn(3, 4), torch.tensor([1])),
+        others=[(randn(3, 4), torch.tensor([3]))],
     ),
     repeat_interleave_by_tensor=lambda: Case(
-        lambda x, n: torch.repeat_interleave(x, n, dim=0), (randn(3, 4), torch.tensor([1, 2, 1])), others=[(randn(3, 4), torch.tensor([2, 1, 1])), (randn(3, 4), torch.tensor([1, 1, 1]))]
+        lambda x, n: torch.repeat_interleave(x, n, dim=0),
+        (randn(3, 4), torch.tensor([1, 2, 1])),
+        others=[(randn(3, 4), torch.tensor([2, 1, 1])), (randn(3, 4), torch.tensor([1, 1, 1]))],
     ),
     repeat_by_item=lambda: Case(
         lambda x, n: x.repeat(n.item(), 1), (randn(3, 4), torch.tensor(2)), others=[(randn(3, 4), torch.tensor(3))]
     ),
     bincount_of_indices=lambda: Case(
-        lambda x, i: x.sum() * torch.bincount(i), (randn(3, 4), torch.tensor([0, 2, 2])), others=[(randn(3, 4), torch.tensor([0, 1, 1])), (randn(3, 4), torch.tensor([2, 1, 1]))]
+        lambda x, i: x.sum() * torch.bincount(i),
+        (randn(3, 4), torch.tensor([0, 2, 2])),
+        others=[(randn(3, 4), torch.tensor([0, 1, 1])), (randn(3, 4), torch.tensor([2, 1, 1]))],
     ),
     one_hot_by_largest=lambda: Case(
-        lambda x, i: x.sum() * F.one_hot(i), (randn(3, 4), torch.tensor([0, 2, 2])), others=[(randn(3, 4), torch.tensor([0, 1, 1])), (randn(3, 4), torch.tensor([2, 1, 1]))]
+        lambda x, i: x.sum() * F.one_hot(i),
+        (randn(3, 4), torch.tensor([0, 2, 2])),
+        others=[(randn(3, 4), torch.tensor([0, 1, 1])), (randn(3, 4), torch.tensor([2, 1, 1]))],
     ),
     histogram_with_its_own_range=lambda: Case(lambda x: x * torch.histc(x, 4).max(), randn(3, 4), others=[rand(3, 4)]),
     split_by_list_of_items=lambda: Case(
-        lambda x, n: [p * 2 for p in x.split(n.tolist())], (randn(4), torch.tensor([1, 3])), others=[(randn(4), torch.tensor([2, 2]))]
+        lambda x, n: [p * 2 for p in x.split(n.tolist())],
+        (randn(4), torch.tensor([1, 3])),
+        others=[(randn(4), torch.tensor([2, 2]))],
     ),
     embedding_bag_offsets=lambda: Case(
-        lambda w, i, o: F.embedding_bag(i, w, o), (randn(5, 3), torch.tensor([0, 1, 4, 2]), torch.tensor([0, 2])), others=[(randn(5, 3), torch.tensor([0, 1, 4, 2]), torch.tensor([0, 3]))]
+        lambda w, i, o: F.embedding_bag(i, w, o),
+        (randn(5, 3), torch.tensor([0, 1, 4, 2]), torch.tensor([0, 2])),
+        others=[(randn(5, 3), torch.tensor([0, 1, 4, 2]), torch.tensor([0, 3]))],
     ),
     ctc_with_lengths=lambda: Case(
         lambda lp, t, a, b: F.ctc_loss(lp, t, a, b),
@@ -207,14 +242,20 @@ many(
         lambda lp, t: F.ctc_loss(lp, t, (8, 6), (4, 3)), (randn(8, 2, 5).log_softmax(-1), ints(2, 4, high=4) + 1)
     ),
     index_select_by_list=lambda: Case(
-        lambda x, i: x[[int(v) for v in i]], (randn(5, 2), torch.tensor([0, 3])), others=[(randn(5, 2), torch.tensor([4, 1]))]
+        lambda x, i: x[[int(v) for v in i]],
+        (randn(5, 2), torch.tensor([0, 3])),
+        others=[(randn(5, 2), torch.tensor([4, 1]))],
     ),
     dictionary_by_item=lambda: Case(
         lambda x, i: x * SCORES[i.item()], (randn(3), torch.tensor(1)), others=[(randn(3), torch.tensor(2))]
     ),
-    match_on_item=lambda: Case(_match, (randn(3), torch.tensor(1)), others=[(randn(3), torch.tensor(2)), (randn(3), torch.tensor(9))]),
+    match_on_item=lambda: Case(
+        _match, (randn(3), torch.tensor(1)), others=[(randn(3), torch.tensor(2)), (randn(3), torch.tensor(9))]
+    ),
     while_on_value=lambda: Case(_halve, (randn(3) * 8,), others=[randn(3), randn(3) * 100]),
-    newton_until_it_stands_still=lambda: Case(_newton, torch.tensor(3.0), others=[torch.tensor(700.0), torch.tensor(2.9)]),
+    newton_until_it_stands_still=lambda: Case(
+        _newton, torch.tensor(3.0), others=[torch.tensor(700.0), torch.tensor(2.9)]
+    ),
     early_exit=lambda: Case(_early_exit, rand(5), others=[-rand(5), rand(5) * 3]),
     python_list_index=lambda: Case(
         lambda x, i: [x, x * 2, x * 3][i], (randn(3), torch.tensor(1)), others=[(randn(3), torch.tensor(2))]
@@ -231,7 +272,9 @@ many(
     clamp_by_items=lambda: Case(
         lambda x, a: x.clamp(-a.item(), a.item()), (randn(3), torch.tensor(0.5)), others=[(randn(3), torch.tensor(0.1))]
     ),
-    zero_dim_as_size=lambda: Case(lambda x, n: x.view(n, -1), (randn(6), torch.tensor(2)), others=[(randn(6), torch.tensor(3))]),
+    zero_dim_as_size=lambda: Case(
+        lambda x, n: x.view(n, -1), (randn(6), torch.tensor(2)), others=[(randn(6), torch.tensor(3))]
+    ),
     linspace_by_tensors=lambda: Case(
         lambda x, a: x * torch.linspace(a, 1, 3), (randn(3), torch.tensor(0.0)), others=[(randn(3), torch.tensor(0.5))]
     ),
@@ -246,9 +289,15 @@ many(
     memory_view=lambda: scaled(lambda x: float(memoryview(x.numpy())[0, 0])),
     bytes_of_tensor=lambda: scaled(lambda x: float(len(x.numpy().tobytes().strip(b"\x00")))),
     write_through_numpy=lambda: scaled(_write_through_numpy),
-    complex_item=lambda: Case(lambda x: x * x.sum().item(), randn(3, dtype=torch.complex64), others=[randn(3, seed=4, dtype=torch.complex64)]),
-    index_method=lambda: Case(lambda x, i: x * [2, 3, 5][i.__index__()], (randn(3), torch.tensor(1)), others=[(randn(3), torch.tensor(2))]),
-    divmod_of_items=lambda: Case(lambda x, i: x * (int(i) // 2 + int(i) % 3), (randn(3), torch.tensor(5)), others=[(randn(3), torch.tensor(7))]),
+    complex_item=lambda: Case(
+        lambda x: x * x.sum().item(), randn(3, dtype=torch.complex64), others=[randn(3, seed=4, dtype=torch.complex64)]
+    ),
+    index_method=lambda: Case(
+        lambda x, i: x * [2, 3, 5][i.__index__()], (randn(3), torch.tensor(1)), others=[(randn(3), torch.tensor(2))]
+    ),
+    divmod_of_items=lambda: Case(
+        lambda x, i: x * (int(i) // 2 + int(i) % 3), (randn(3), torch.tensor(5)), others=[(randn(3), torch.tensor(7))]
+    ),
     round_of_item=lambda: Case(lambda x: x * round(x.sum().item(), 1), randn(3), others=[-randn(3)]),
     parameter_value_branch=lambda: Case(module(None, lambda s, x: x @ s.w * (2 if s.w.sum() > 0 else 3)), randn(3, 4)),
     parameter_item_scales=lambda: Case(module(None, lambda s, x: x @ s.w * s.w[0, 0].item()), randn(3, 4)),
@@ -449,7 +498,9 @@ many(
     module_hook_branches=lambda: Case(_hooked_linear(), randn(3, 4), others=[-randn(3, 4)]),
     saved_tensors_in_numpy=lambda: Case(_saved_in_numpy, randn(3, 4), others=[-randn(3, 4)]),
     cholesky_or_else=lambda: Case(
-        _cholesky_or_else, (torch.eye(2) * 2, torch.ones(2)), others=[(torch.tensor([[1.0, 2.0], [2.0, 1.0]]), torch.ones(2))]
+        _cholesky_or_else,
+        (torch.eye(2) * 2, torch.ones(2)),
+        others=[(torch.tensor([[1.0, 2.0], [2.0, 1.0]]), torch.ones(2))],
     ),
     inverse_or_else=lambda: Case(
         _inverse_or_else, (torch.eye(2) * 2, torch.ones(2)), others=[(torch.ones(2, 2), torch.ones(2))]
@@ -457,21 +508,31 @@ many(
     assertion_on_value=lambda: Case(_asserts, rand(3), others=[-rand(3), rand(3) * 2]),
     torch_check_on_value=lambda: Case(_checks, rand(3), others=[-rand(3), rand(3) * 2]),
     raises_on_negative=lambda: Case(_raises, rand(3), others=[-rand(3), rand(3) * 2]),
-    index_error_as_end=lambda: Case(_until_index_error, (randn(4), torch.tensor([0, 2, 9])), others=[(randn(4), torch.tensor([0, 9, 1])), (randn(4), torch.tensor([1, 3, 8]))]),
+    index_error_as_end=lambda: Case(
+        _until_index_error,
+        (randn(4), torch.tensor([0, 2, 9])),
+        others=[(randn(4), torch.tensor([0, 9, 1])), (randn(4), torch.tensor([1, 3, 8]))],
+    ),
     key_error_by_value=lambda: Case(_key_or_else, (randn(4), torch.tensor(1)), others=[(randn(4), torch.tensor(7))]),
     value_error_of_a_conversion=lambda: Case(_convert_or_else, torch.ones(1), others=[torch.ones(2)]),
     out_of_range_embedding=lambda: Case(
-        lambda w, i: F.embedding(i, w), (randn(4, 2), torch.tensor([1, 2])), others=[(randn(4, 2), torch.tensor([1, 7]))]
+        lambda w, i: F.embedding(i, w),
+        (randn(4, 2), torch.tensor([1, 2])),
+        others=[(randn(4, 2), torch.tensor([1, 7]))],
     ),
     nan_check_in_loop=lambda: Case(_nan_check, rand(3), others=[-rand(3), torch.zeros(3)]),
-    stop_iteration_by_value=lambda: Case(lambda x: x * next(v for v in x.tolist() if v > 0.3), rand(5), others=[-rand(5), rand(5).flip(0)]),
+    stop_iteration_by_value=lambda: Case(
+        lambda x: x * next(v for v in x.tolist() if v > 0.3), rand(5), others=[-rand(5), rand(5).flip(0)]
+    ),
     anomaly_mode_inside=lambda: Case(_anomaly, randn(3)),
     profile_inside=lambda: Case(_profiled, randn(3)),
     record_function_inside=lambda: Case(_recorded, randn(3)),
     packed_lengths=lambda: _packed(True),
     packed_sorted=lambda: _packed(False),
     padded_by_list=lambda: Case(
-        lambda a, b: nn.utils.rnn.pad_sequence([a, b], batch_first=True), (randn(3, 2), randn(5, 2)), others=[(randn(5, 2), randn(3, 2))]
+        lambda a, b: nn.utils.rnn.pad_sequence([a, b], batch_first=True),
+        (randn(3, 2), randn(5, 2)),
+        others=[(randn(5, 2), randn(3, 2))],
     ),
     several_reads_of_one=lambda: Case(lambda x: x * x.sum().item() + float(x.sum()), randn(3), others=[-randn(3)]),
     read_after_change=lambda: Case(_read_after_change, randn(3), others=[-randn(3)]),
@@ -479,7 +540,10 @@ many(
     read_of_constant=lambda: Case(lambda x: x * torch.ones(3).sum().item(), randn(3)),
     read_of_closure_tensor=lambda: _closure_read(),
     call_with_keyword_index=lambda: Case(
-        lambda x, *, i: x[i.item()], randn(3), dict(i=torch.tensor(1)), others=[Call((randn(3),), dict(i=torch.tensor(2)))]
+        lambda x, *, i: x[i.item()],
+        randn(3),
+        dict(i=torch.tensor(1)),
+        others=[Call((randn(3),), dict(i=torch.tensor(2)))],
     ),
 )
 

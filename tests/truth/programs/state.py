@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from case import Case, attributes, bare, many, module, program, randn
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 COUNT = [0]
 TABLE: dict[str, Any] = {}
@@ -53,36 +53,68 @@ def switched(f: Any) -> Case:
 many(
     __name__,
     buffer_added_to=lambda: buffered(lambda s, x: run(s.n.add_(1), x @ s.w * s.n), n=torch.zeros(4)),
-    buffer_replaced=lambda: buffered(lambda s, x: run(setattr(s, "n", s.n * 0.9 + x.detach().mean(0)), x @ s.w * s.n), n=torch.zeros(4)),
+    buffer_replaced=lambda: buffered(
+        lambda s, x: run(setattr(s, "n", s.n * 0.9 + x.detach().mean(0)), x @ s.w * s.n), n=torch.zeros(4)
+    ),
     buffer_of_integers=lambda: buffered(lambda s, x: run(s.n.add_(1), x @ s.w * s.n), n=torch.tensor(2)),
     buffer_none_then_set=lambda: buffered(lambda s, x: run(setattr(s, "n", x.detach() * 2), x @ s.w), n=None),
-    buffer_read_before_write=lambda: buffered(lambda s, x: (lambda old: run(s.n.mul_(2), x @ s.w * old * s.n))(s.n.clone()), n=torch.ones(4)),
-    buffer_twice_written=lambda: buffered(lambda s, x: run(s.n.add_(1), s.n.mul_(3), s.n.sub_(1), x @ s.w * s.n), n=torch.ones(4)),
+    buffer_read_before_write=lambda: buffered(
+        lambda s, x: (lambda old: run(s.n.mul_(2), x @ s.w * old * s.n))(s.n.clone()), n=torch.ones(4)
+    ),
+    buffer_twice_written=lambda: buffered(
+        lambda s, x: run(s.n.add_(1), s.n.mul_(3), s.n.sub_(1), x @ s.w * s.n), n=torch.ones(4)
+    ),
     buffer_not_persistent=lambda: Case(
-        module(lambda s: s.register_buffer("n", torch.ones(4), persistent=False), lambda s, x: run(s.n.add_(1), x @ s.w * s.n)), randn(3, 4)
+        module(
+            lambda s: s.register_buffer("n", torch.ones(4), persistent=False),
+            lambda s, x: run(s.n.add_(1), x @ s.w * s.n),
+        ),
+        randn(3, 4),
     ),
     buffer_written_unused=lambda: buffered(lambda s, x: run(s.n.add_(1), x @ s.w), n=torch.ones(4)),
     buffer_slice_written=lambda: buffered(lambda s, x: run(s.n[1:3].fill_(5), x @ s.w * s.n), n=torch.ones(4)),
     buffer_data_written=lambda: buffered(lambda s, x: run(s.n.data.mul_(2), x @ s.w * s.n), n=torch.ones(4)),
     buffer_shared_by_two_names=lambda: _shared_buffer(),
     buffer_and_its_view=lambda: _buffer_view(),
-    buffer_with_gradient=lambda: buffered(lambda s, x: run(setattr(s, "n", s.n + x @ s.w), s.n * 2), n=torch.zeros(3, 4)),
-    buffer_registered_in_forward=lambda: kept(None, lambda s, x: run(s.register_buffer("late", x.detach().mean(0)), x @ s.w * s.late)),
+    buffer_with_gradient=lambda: buffered(
+        lambda s, x: run(setattr(s, "n", s.n + x @ s.w), s.n * 2), n=torch.zeros(3, 4)
+    ),
+    buffer_registered_in_forward=lambda: kept(
+        None, lambda s, x: run(s.register_buffer("late", x.detach().mean(0)), x @ s.w * s.late)
+    ),
     buffer_deleted_in_forward=lambda: buffered(lambda s, x: run(s.__delattr__("n"), x @ s.w), n=torch.ones(4)),
     buffer_as_step_counter=lambda: buffered(_warm_up, steps=torch.tensor(0)),
     attribute_set_in_forward=lambda: kept(None, lambda s, x: run(setattr(s, "seen", True), x @ s.w)),
-    attribute_counted=lambda: kept(lambda s: attributes(s, n=0), lambda s, x: run(setattr(s, "n", s.n + 1), x @ s.w * s.n)),
-    attribute_tensor_kept=lambda: kept(lambda s: attributes(s, last=None), lambda s, x: run(setattr(s, "last", x.detach() * 2), x @ s.w)),
-    attribute_activation_kept=lambda: kept(lambda s: attributes(s, act=None), lambda s, x: run(setattr(s, "act", x @ s.w), s.act * 2)),
-    attribute_plain_tensor=lambda: kept(lambda s: attributes(s, c=torch.ones(4)), lambda s, x: run(s.c.add_(1), x @ s.w * s.c)),
+    attribute_counted=lambda: kept(
+        lambda s: attributes(s, n=0), lambda s, x: run(setattr(s, "n", s.n + 1), x @ s.w * s.n)
+    ),
+    attribute_tensor_kept=lambda: kept(
+        lambda s: attributes(s, last=None), lambda s, x: run(setattr(s, "last", x.detach() * 2), x @ s.w)
+    ),
+    attribute_activation_kept=lambda: kept(
+        lambda s: attributes(s, act=None), lambda s, x: run(setattr(s, "act", x @ s.w), s.act * 2)
+    ),
+    attribute_plain_tensor=lambda: kept(
+        lambda s: attributes(s, c=torch.ones(4)), lambda s, x: run(s.c.add_(1), x @ s.w * s.c)
+    ),
     attribute_first_call=lambda: kept(lambda s: attributes(s, ready=False), _first_call),
-    attribute_hasattr=lambda: kept(None, lambda s, x: run(x @ s.w * 2) if hasattr(s, "done") else run(setattr(s, "done", 1), x @ s.w * 3)),
+    attribute_hasattr=lambda: kept(
+        None, lambda s, x: run(x @ s.w * 2) if hasattr(s, "done") else run(setattr(s, "done", 1), x @ s.w * 3)
+    ),
     attribute_deleted=lambda: kept(lambda s: attributes(s, once=2), lambda s, x: x @ s.w * s.__dict__.pop("once", 1)),
     list_grows=lambda: kept(lambda s: attributes(s, h=[]), lambda s, x: run(s.h.append(1), x @ s.w * len(s.h))),
-    nested_list_grows=lambda: kept(lambda s: attributes(s, log={"h": []}), lambda s, x: run(s.log["h"].append(1), x @ s.w * len(s.log["h"]))),
-    list_of_tensors_grows=lambda: kept(lambda s: attributes(s, h=[]), lambda s, x: run(s.h.append(x.detach()), x @ s.w * sum(s.h))),
-    dict_is_filled=lambda: kept(lambda s: attributes(s, d={}), lambda s, x: run(s.d.__setitem__(x.shape, 1), x @ s.w * len(s.d))),
-    set_is_filled=lambda: kept(lambda s: attributes(s, d=set()), lambda s, x: run(s.d.add(len(s.d)), x @ s.w * len(s.d))),
+    nested_list_grows=lambda: kept(
+        lambda s: attributes(s, log={"h": []}), lambda s, x: run(s.log["h"].append(1), x @ s.w * len(s.log["h"]))
+    ),
+    list_of_tensors_grows=lambda: kept(
+        lambda s: attributes(s, h=[]), lambda s, x: run(s.h.append(x.detach()), x @ s.w * sum(s.h))
+    ),
+    dict_is_filled=lambda: kept(
+        lambda s: attributes(s, d={}), lambda s, x: run(s.d.__setitem__(x.shape, 1), x @ s.w * len(s.d))
+    ),
+    set_is_filled=lambda: kept(
+        lambda s: attributes(s, d=set()), lambda s, x: run(s.d.add(len(s.d)), x @ s.w * len(s.d))
+    ),
     object_is_changed=lambda: kept(lambda s: attributes(s, o=Counter()), lambda s, x: x @ s.w * s.o.next()),
     cache_of_keys=lambda: kept(lambda s: attributes(s, cache=torch.zeros(0, 4)), _key_cache),
     cache_preallocated=lambda: buffered(_slot_cache, cache=torch.zeros(6, 3, 4), at=torch.tensor(2)),
@@ -91,9 +123,18 @@ many(
     rotary_cache=lambda: kept(lambda s: attributes(s, cos=None), _rotary),
     counter_in_a_closure=lambda: _closure_counter(),
     counter_in_a_global=lambda: Case(_global_counter, randn(3), reset=run(_reset(), _reset)),
-    counter_in_a_global_list=lambda: Case(lambda x: run(COUNT.__setitem__(0, COUNT[0] + 1), x * COUNT[0]), randn(3), reset=run(_reset(), _reset)),
-    global_table_is_filled=lambda: Case(lambda x: run(TABLE.setdefault("a", x.detach() * 2), x * TABLE["a"]), randn(3), reset=run(_reset(), _reset), variants=False),
-    global_tensor_is_changed=lambda: Case(lambda x: run(SCALE.mul_(2), x * SCALE), randn(4), reset=run(_reset(), _reset)),
+    counter_in_a_global_list=lambda: Case(
+        lambda x: run(COUNT.__setitem__(0, COUNT[0] + 1), x * COUNT[0]), randn(3), reset=run(_reset(), _reset)
+    ),
+    global_table_is_filled=lambda: Case(
+        lambda x: run(TABLE.setdefault("a", x.detach() * 2), x * TABLE["a"]),
+        randn(3),
+        reset=run(_reset(), _reset),
+        variants=False,
+    ),
+    global_tensor_is_changed=lambda: Case(
+        lambda x: run(SCALE.mul_(2), x * SCALE), randn(4), reset=run(_reset(), _reset)
+    ),
     counter_of_itertools=lambda: _counted(itertools.count(2)),
     counter_of_an_iterator=lambda: _counted(iter([2, 3, 5, 7, 11, 13, 17, 19] * 20)),
     counter_of_a_cycle=lambda: _counted(itertools.cycle([2, 3, 5])),
@@ -101,12 +142,22 @@ many(
     default_argument_list=lambda: Case(_default_list(), randn(3)),
     function_attribute=lambda: Case(_function_attribute(), randn(3)),
     generator_of_torch=lambda: _drawn(torch.Generator().manual_seed(1), lambda g: torch.rand(4, generator=g)),
-    generator_of_torch_dropout=lambda: _drawn(torch.Generator().manual_seed(1), lambda g: torch.bernoulli(torch.ones(4) / 2, generator=g)),
-    generator_of_torch_twice=lambda: _drawn(torch.Generator().manual_seed(1), lambda g: torch.randn(4, generator=g) + torch.randperm(4, generator=g)),
-    generator_of_torch_seeded_inside=lambda: _drawn(torch.Generator(), lambda g: torch.rand(4, generator=g.manual_seed(5))),
-    generator_of_torch_state_set=lambda: _drawn(torch.Generator(), lambda g: run(g.set_state(g.get_state()), torch.rand(4, generator=g))),
+    generator_of_torch_dropout=lambda: _drawn(
+        torch.Generator().manual_seed(1), lambda g: torch.bernoulli(torch.ones(4) / 2, generator=g)
+    ),
+    generator_of_torch_twice=lambda: _drawn(
+        torch.Generator().manual_seed(1), lambda g: torch.randn(4, generator=g) + torch.randperm(4, generator=g)
+    ),
+    generator_of_torch_seeded_inside=lambda: _drawn(
+        torch.Generator(), lambda g: torch.rand(4, generator=g.manual_seed(5))
+    ),
+    generator_of_torch_state_set=lambda: _drawn(
+        torch.Generator(), lambda g: run(g.set_state(g.get_state()), torch.rand(4, generator=g))
+    ),
     generator_of_numpy=lambda: _drawn(np.random.default_rng(0), lambda g: g.random()),
-    generator_of_numpy_array=lambda: _drawn(np.random.default_rng(0), lambda g: torch.from_numpy(g.random(4).astype(np.float32))),
+    generator_of_numpy_array=lambda: _drawn(
+        np.random.default_rng(0), lambda g: torch.from_numpy(g.random(4).astype(np.float32))
+    ),
     generator_of_numpy_old=lambda: _drawn(np.random.RandomState(0), lambda g: g.rand()),
     generator_of_python=lambda: _drawn(random.Random(0), lambda g: g.random()),
     global_numpy=lambda: Case(lambda x: x * np.random.rand(), randn(3)),
@@ -127,18 +178,43 @@ many(
     sync_batch_norm=lambda: Case(nn.SyncBatchNorm(4).eval(), randn(3, 4)),
     lazy_linear=lambda: Case(nn.LazyLinear(3), randn(3, 4)),
     lazy_initialised=lambda: (lambda net: Case(run(net(randn(2, 4)), net), randn(3, 4)))(nn.LazyLinear(3)),
-    lazy_parameter_in_forward=lambda: Case(bare(lambda s: attributes(s, w=None), _lazy_parameter), randn(3, 4), gradients=False),
-    train_switched_inside=lambda: Case(bare(lambda s: attributes(s, d=nn.Dropout(0.5)), lambda s, x: run(s.eval(), s.d(x) * 2)), randn(3, 4)),
+    lazy_parameter_in_forward=lambda: Case(
+        bare(lambda s: attributes(s, w=None), _lazy_parameter), randn(3, 4), gradients=False
+    ),
+    train_switched_inside=lambda: Case(
+        bare(lambda s: attributes(s, d=nn.Dropout(0.5)), lambda s, x: run(s.eval(), s.d(x) * 2)), randn(3, 4)
+    ),
     train_of_a_child_switched=lambda: Case(nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5).eval()), randn(3, 4)),
     default_dtype_set_and_reset=lambda: switched(_default_dtype),
-    default_dtype_left=lambda: Case(lambda x: run(torch.set_default_dtype(torch.float64), x * torch.ones(4)), randn(3, 4), reset=lambda: torch.set_default_dtype(torch.float32)),
+    default_dtype_left=lambda: Case(
+        lambda x: run(torch.set_default_dtype(torch.float64), x * torch.ones(4)),
+        randn(3, 4),
+        reset=lambda: torch.set_default_dtype(torch.float32),
+    ),
     deterministic_set_and_reset=lambda: switched(_deterministic),
-    deterministic_left=lambda: Case(lambda x: run(torch.use_deterministic_algorithms(True), x * 2), randn(3), reset=lambda: torch.use_deterministic_algorithms(False)),
-    grad_mode_left_off=lambda: Case(lambda x: run(x * 2, torch.set_grad_enabled(False), x * 3), randn(3), reset=lambda: torch.set_grad_enabled(True), gradients=False),
+    deterministic_left=lambda: Case(
+        lambda x: run(torch.use_deterministic_algorithms(True), x * 2),
+        randn(3),
+        reset=lambda: torch.use_deterministic_algorithms(False),
+    ),
+    grad_mode_left_off=lambda: Case(
+        lambda x: run(x * 2, torch.set_grad_enabled(False), x * 3),
+        randn(3),
+        reset=lambda: torch.set_grad_enabled(True),
+        gradients=False,
+    ),
     grad_mode_reset=lambda: switched(lambda x: run(torch.set_grad_enabled(False), torch.set_grad_enabled(True), x * 2)),
     threads_set=lambda: switched(lambda x: run(torch.set_num_threads(1), x * 2)),
-    precision_set=lambda: Case(lambda x: run(torch.set_float32_matmul_precision("high"), x @ x.t()), randn(3, 4), reset=lambda: torch.set_float32_matmul_precision("highest")),
-    print_options_set=lambda: Case(lambda x: run(torch.set_printoptions(precision=2), x * 2), randn(3), reset=lambda: torch.set_printoptions(profile="default")),
+    precision_set=lambda: Case(
+        lambda x: run(torch.set_float32_matmul_precision("high"), x @ x.t()),
+        randn(3, 4),
+        reset=lambda: torch.set_float32_matmul_precision("highest"),
+    ),
+    print_options_set=lambda: Case(
+        lambda x: run(torch.set_printoptions(precision=2), x * 2),
+        randn(3),
+        reset=lambda: torch.set_printoptions(profile="default"),
+    ),
     autocast_inside=lambda: Case(_autocast(torch.bfloat16), randn(3, 4)),
     autocast_off_inside=lambda: Case(_autocast(torch.bfloat16, False), randn(3, 4)),
     autocast_and_float32_island=lambda: Case(_autocast_island(), randn(3, 4)),
@@ -147,7 +223,9 @@ many(
     default_device_inside=lambda: switched(_default_device),
     flags_of_backends=lambda: switched(_mkldnn_off),
     environment_read=lambda: switched(lambda x: x * (2 if __import__("os").environ.get("TRUTH_UNSET") is None else 3)),
-    environment_written=lambda: Case(_environment, randn(3), reset=lambda: __import__("os").environ.pop("TRUTH_SET", None)),
+    environment_written=lambda: Case(
+        _environment, randn(3), reset=lambda: __import__("os").environ.pop("TRUTH_SET", None)
+    ),
     time_is_read=lambda: switched(lambda x: run(__import__("time").time(), x * 2)),
     warning_inside=lambda: switched(lambda x: run(__import__("warnings").warn("careful", stacklevel=1), x * 2)),
     printing_inside=lambda: switched(lambda x: run(print("value", x.shape), x * 2)),

@@ -76,7 +76,9 @@ many(
     view_of_view_of_view=lambda: inner(lambda y: y.view(2, 8)[0].view(2, 4)[:, 1:3].add_(1)),
     slices_scaled=lambda: inner(lambda y: y[2:].mul_(3), lambda y: y.narrow(1, 0, 2).add_(1)),
     rows_scaled=lambda: inner(lambda y: [y[i].mul_(i) for i in range(4)] and None),
-    split_detached_and_scaled=lambda: inner(lambda y: [row.mul_(i) for i, row in enumerate(y.detach().unbind())] and None),
+    split_detached_and_scaled=lambda: inner(
+        lambda y: [row.mul_(i) for i, row in enumerate(y.detach().unbind())] and None
+    ),
     expanded_and_added=lambda: inner(lambda y: y.add_(y[0].clone().expand(4, 4))),
     narrow_swapped=lambda: Case(_swap, randn(4, 4)),
     copied_over_itself=lambda: inner(lambda y: y[1:].copy_(y[:-1].clone())),
@@ -94,7 +96,9 @@ many(
     cumulated_in_place=lambda: inner(lambda y: y.cumsum_(1)),
     clamped_in_place=lambda: inner(lambda y: y.clamp_(-0.5, 0.5)),
     relu_in_place=lambda: inner(lambda y: torch.relu_(y)),
-    module_relu_in_place=lambda: Case(nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)), randn(3, 4)),
+    module_relu_in_place=lambda: Case(
+        nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)), randn(3, 4)
+    ),
     dropout_in_place=lambda: Case(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5, inplace=True)), randn(3, 4)),
     addcmul_in_place=lambda: inner(lambda y: y.addcmul_(torch.ones(4), torch.ones(4) * 2)),
     lerp_in_place=lambda: inner(lambda y: y.lerp_(torch.ones(4), 0.3)),
@@ -102,17 +106,25 @@ many(
     foreach_on_inputs=lambda: outer(lambda a, b: torch._foreach_mul_([a, b], 2), randn(3), randn(4)),
     data_changed=lambda: Case(lambda x: (lambda y: run(y.data.mul_(2), y * y))(x * 1), randn(3)),
     detached_changed=lambda: Case(lambda x: (lambda y: run(y.detach().mul_(2), y * y))(x * 1), randn(3)),
-    saved_then_data_changed=lambda: Case(lambda x: (lambda y: (lambda z: run(y.data.mul_(2), z))(y * y))(x * 1), randn(3)),
+    saved_then_data_changed=lambda: Case(
+        lambda x: (lambda y: (lambda z: run(y.data.mul_(2), z))(y * y))(x * 1), randn(3)
+    ),
     no_grad_changed=lambda: Case(_no_grad_changed, randn(3)),
     data_assigned=lambda: Case(_data_assigned, randn(3)),
     set_to_other=lambda: Case(_set_to_other, randn(3)),
     resized_larger=lambda: Case(_resized, randn(3, 4)),
-    resized_smaller=lambda: Case(lambda x: (lambda y: run(y.resize_(2, 2), y.sum() * x))(x.detach().clone()), randn(3, 4)),
+    resized_smaller=lambda: Case(
+        lambda x: (lambda y: run(y.resize_(2, 2), y.sum() * x))(x.detach().clone()), randn(3, 4)
+    ),
     zeroed=lambda: inner(lambda y: y[0].zero_()),
     out_argument=lambda: outer(lambda a, o: torch.add(a, 1, out=o), randn(3), torch.empty(3).zero_()),
     out_argument_resized=lambda: outer(lambda a, o: (torch.add(a, 1, out=o), o.shape[0]), randn(3), torch.empty(0)),
-    out_argument_inside=lambda: Case(lambda x: (lambda o: run(torch.mul(x.detach(), 2, out=o), o * x))(torch.empty(3)), randn(3)),
-    out_of_two=lambda: outer(lambda a, v, i: torch.sort(a, out=(v, i)), randn(3), torch.zeros(3), torch.zeros(3, dtype=torch.int64)),
+    out_argument_inside=lambda: Case(
+        lambda x: (lambda o: run(torch.mul(x.detach(), 2, out=o), o * x))(torch.empty(3)), randn(3)
+    ),
+    out_of_two=lambda: outer(
+        lambda a, v, i: torch.sort(a, out=(v, i)), randn(3), torch.zeros(3), torch.zeros(3, dtype=torch.int64)
+    ),
     input_doubled=lambda: outer(lambda x: x.mul_(2) + 1),
     input_doubled_with_gradient=lambda: Case(lambda x: x.mul_(2) * 3, randn(3)),
     input_sliced_and_doubled=lambda: outer(lambda x: run(x[1:].mul_(2), x.sum())),
@@ -135,12 +147,16 @@ many(
     returns_input_view=lambda: Case(lambda x: (x.t(), x[0], x.view(-1)), randn(4, 4)),
     returns_changed_input=lambda: outer(lambda x: x.mul_(2)),
     returns_view_of_changed_input=lambda: outer(lambda x: run(x.mul_(2), x[0])),
-    returns_view_then_changes=lambda: Case(lambda x: (lambda y: (lambda v: run(y.mul_(2), (y, v)))(y[0]))(x * 1), randn(4, 4)),
+    returns_view_then_changes=lambda: Case(
+        lambda x: (lambda y: (lambda v: run(y.mul_(2), (y, v)))(y[0]))(x * 1), randn(4, 4)
+    ),
     returns_parameter=lambda: Case(module(None, lambda self, x: (x @ self.w, self.w)), randn(3, 4)),
     returns_parameter_only=lambda: Case(module(None, lambda self, x: self.w), randn(3, 4)),
     returns_parameter_view=lambda: Case(module(None, lambda self, x: (x @ self.w, self.w.t())), randn(3, 4)),
     returns_parameter_detached=lambda: Case(module(None, lambda self, x: (x @ self.w, self.w.detach())), randn(3, 4)),
-    returns_buffer=lambda: Case(bare(lambda s: s.register_buffer("b", torch.ones(4)), lambda self, x: (x * 2, self.b)), randn(3, 4)),
+    returns_buffer=lambda: Case(
+        bare(lambda s: s.register_buffer("b", torch.ones(4)), lambda self, x: (x * 2, self.b)), randn(3, 4)
+    ),
     returns_buffer_changed=lambda: Case(
         bare(lambda s: s.register_buffer("b", torch.ones(4)), lambda self, x: (x * 2, self.b.add_(1))), randn(3, 4)
     ),
@@ -168,9 +184,11 @@ many(
     returns_empty_containers=lambda: Case(lambda x: (x * 2, [], {}, ()), randn(3)),
     returns_empty_tensor=lambda: Case(lambda x: (x * 2, x[:0] * 3), randn(3)),
     returns_dict=lambda: Case(lambda x: {"b": x * 2, "a": x * 3}, randn(3)),
-    returns_dict_of_odd_keys=lambda: Case(lambda x: {1: x * 2, (2, "a"): x * 3, None: x * 4, True: x * 5}, randn(3)),
+    returns_dict_of_odd_keys=lambda: Case(lambda x: {1: x * 2, (2, "a"): x * 3, None: x * 4, False: x * 5}, randn(3)),
     returns_dict_of_dots=lambda: Case(lambda x: {"a.b": x * 2, "a": {"b": x * 3}}, randn(3)),
-    returns_dict_of_keywords=lambda: Case(lambda x: {"class": x * 2, "lambda": x * 3, "a b": x * 4, "": x * 5, "ü": x}, randn(3)),
+    returns_dict_of_keywords=lambda: Case(
+        lambda x: {"class": x * 2, "lambda": x * 3, "a b": x * 4, "": x * 5, "ü": x}, randn(3)
+    ),
     returns_list_with_one=lambda: Case(lambda x: [x * 2], randn(3)),
     returns_named_tuple=lambda: Case(lambda x: Both(x.sum(), x * 2), randn(3)),
     returns_named_tuple_of_torch=lambda: Case(lambda x: x.max(0), randn(3, 4)),
@@ -190,15 +208,25 @@ many(
     returns_negative_view=lambda: Case(lambda x: torch.complex(x, -x).conj().imag, randn(3)),
     returns_saved_tensor=lambda: Case(lambda x: (lambda y: (y, y.exp()))(x.exp()), randn(3)),
     returns_loss_dict_with_logs=lambda: Case(
-        lambda x: {"loss": x.square().mean(), "log": {"max": x.max().item(), "text": "ok"}}, randn(3), others=[-randn(3)]
+        lambda x: {"loss": x.square().mean(), "log": {"max": x.max().item(), "text": "ok"}},
+        randn(3),
+        others=[-randn(3)],
     ),
-    returns_packed_sequence=lambda: Case(lambda x: nn.utils.rnn.pack_padded_sequence(x * 2, [3, 2], batch_first=True), randn(2, 3, 4)),
-    real_view_changed=lambda: Case(lambda x: (lambda z: run(torch.view_as_real(z)[..., 0].mul_(2), z))(torch.complex(x, x)), randn(3)),
+    returns_packed_sequence=lambda: Case(
+        lambda x: nn.utils.rnn.pack_padded_sequence(x * 2, [3, 2], batch_first=True), randn(2, 3, 4)
+    ),
+    real_view_changed=lambda: Case(
+        lambda x: (lambda z: run(torch.view_as_real(z)[..., 0].mul_(2), z))(torch.complex(x, x)), randn(3)
+    ),
     imaginary_part_changed=lambda: Case(lambda x: (lambda z: run(z.imag.mul_(2), z))(torch.complex(x, x)), randn(3)),
     bits_viewed=lambda: Case(lambda x: x.view(torch.int32).float() * 1e-9 + x, randn(3)),
-    bits_changed=lambda: Case(lambda x: (lambda y: run(y.view(torch.int32).add_(1), x * y))(x.detach().clone()), randn(3)),
+    bits_changed=lambda: Case(
+        lambda x: (lambda y: run(y.view(torch.int32).add_(1), x * y))(x.detach().clone()), randn(3)
+    ),
     fftshift_roll=lambda: Case(lambda x: torch.roll(x, 1, 0).flip(1).rot90(), randn(3, 4)),
-    chunked_cat_changed=lambda: Case(lambda x: (lambda ys: run(ys[0].mul_(2), torch.cat(ys)))([c.clone() for c in (x * 1).chunk(2)]), randn(4)),
+    chunked_cat_changed=lambda: Case(
+        lambda x: (lambda ys: run(ys[0].mul_(2), torch.cat(ys)))([c.clone() for c in (x * 1).chunk(2)]), randn(4)
+    ),
     list_of_states_changed=lambda: Case(_states, randn(3)),
     loop_of_updates=lambda: Case(_loop_updates, randn(4, 4)),
     recurrent_buffer_write=lambda: Case(_recurrent, randn(4, 3)),
@@ -206,10 +234,18 @@ many(
     parameter_zeroed_row=lambda: Case(_parameter_row(), randn(3, 4)),
     weight_of_submodule_copied=lambda: Case(_weight_copied(), randn(3, 4)),
     input_written_to_buffer=lambda: Case(
-        bare(lambda s: s.register_buffer("last", torch.zeros(3)), lambda self, x: run(self.last.copy_(x.detach()), x * self.last)), randn(3)
+        bare(
+            lambda s: s.register_buffer("last", torch.zeros(3)),
+            lambda self, x: run(self.last.copy_(x.detach()), x * self.last),
+        ),
+        randn(3),
     ),
     buffer_keeps_input=lambda: Case(
-        bare(lambda s: s.register_buffer("last", torch.zeros(3)), lambda self, x: run(setattr(self, "last", x.detach()), x * 2)), randn(3)
+        bare(
+            lambda s: s.register_buffer("last", torch.zeros(3)),
+            lambda self, x: run(setattr(self, "last", x.detach()), x * 2),
+        ),
+        randn(3),
     ),
 )
 

@@ -1,0 +1,202 @@
+"""What a user may have meant: calls of the face that cannot be right, and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backprint.errors import UsageError
+from backprint.graph.nouns import Capture
+
+SHOWN = 60
+
+
+def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Collection[str]) -> None:
+    """Raise at a call of `bp.capture` that cannot be meant so."""
+    import torch
+
+    if isinstance(target, type):
+        check_class(target, args)
+    if has_tensors(target) and not callable(target):
+        raise UsageError(
+            f"bp.capture takes a model or a function and its inputs, not its result ({kind(target)}): write "
+            "bp.capture(model, x), not bp.capture(model(x))"
+        )
+    for name, value in (("args", kwargs.get("args")), ("kwargs", kwargs.get("kwargs"))):
+        if isinstance(value, torch.Tensor) and not args and set(kwargs) <= {"args", "kwargs"}:
+            spelled = "args=(x,)" if name == "args" else "kwargs={'x': x}"
+            raise UsageError(f"{name}= is a tensor: write {spelled}")
+    check_options_spelled(target, kwargs, options)
+    check_tuple(target, args, kwargs)
+    check_arrays(target, args, kwargs)
+
+
+def check_requires_grad(asked: Any) -> None:
+    """Raise where `requires_grad` is one text, which would be read letter by letter, or a tensor."""
+    if isinstance(asked, str):
+        raise UsageError(f"requires_grad={asked!r} is a text: write requires_grad=({asked!r},), a name for each tensor")
+    if asked is not None and (is_tensor(asked) or not isinstance(asked, (bool, Iterable))):
+        raise UsageError(
+            f"requires_grad is a {type(asked).__name__}: write True or False, names (requires_grad=('x',)), a mask, "
+            "or a mapping from names to bools"
+        )
+
+
+def check_class(target: type, args: Sequence[Any]) -> None:
+    """Raise where a class stands where an instance of it should."""
+    import torch
+
+    given = ", ".join(kind(value) for value in args[:3]) or "x"
+    if issubclass(target, torch.nn.Module):
+        raise UsageError(
+            f"{target.__name__} is a class, and {given} would go to its constructor: make a module first, "
+            f"bp.capture({target.__name__}(...), x)"
+        )
+    if issubclass(target, torch.autograd.Function):
+        raise UsageError(f"{target.__name__} is a class: write bp.capture({target.__name__}.apply, x)")
+
+
+def check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Collection[str]) -> None:
+    """Raise at a keyword that is no parameter of the target's and nearly an option of ours."""
+    parameters = parameters_of(target)
+    if parameters is None or any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return
+    for key in kwargs:
+        close = difflib.get_close_matches(key, options, 1, 0.75)
+        if key not in parameters and close and not {"args", "kwargs"} >= set(kwargs):
+            raise UsageError(
+                f"{key}= is neither a parameter of {name_of(target)} nor an option of bp.capture: "
+                f"did you mean {close[0]}=?"
+            )
+
+
+def check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise where the inputs are in one tuple, the target takes several, and not one."""
+    if len(args) != 1 or kwargs or not isinstance(args[0], (tuple, list)) or not has_tensors(args[0]):
+        return
+    if not binds(target, *args) and binds(target, *args[0]):
+        raise UsageError(
+            f"{name_of(target)} takes several arguments, and is given one {type(args[0]).__name__} of them: write "
+            "bp.capture(model, *inputs) or bp.capture(model, args=inputs)"
+        )
+
+
+def check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise where there are numpy arrays among the arguments, and no tensor."""
+    leaves = list(leaves_of((tuple(args), dict(kwargs))))
+    arrays = [leaf for leaf in leaves if type(leaf).__module__ == "numpy" and type(leaf).__name__ == "ndarray"]
+    if arrays and not any(is_tensor(leaf) for leaf in leaves):
+        raise UsageError(
+            f"{name_of(target)} is given a numpy array of shape {arrays[0].shape} and no tensor: an array is a "
+            "constant of the capture. Pass torch.from_numpy(array)"
+        )
+
+
+def meant(error: BaseException, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """What to write instead of a call that made the program raise, where the call looks the cause; else nothing."""
+    if not isinstance(error, (TypeError, AttributeError, RuntimeError)):
+        return ""
+    said = str(error)
+    leaves = list(leaves_of((tuple(args), dict(kwargs))))
+    if ("ndarray" in said or "numpy()" in said) and any(type(leaf).__module__ == "numpy" for leaf in leaves):
+        return "one of its arguments is a numpy array: pass torch.from_numpy(array)"
+    if len(args) == 1 and not kwargs and isinstance(args[0], (tuple, list)) and has_tensors(args[0]):
+        word = type(args[0]).__name__
+        if word in said:
+            return (
+                f"its only argument is a {word} of {len(args[0])}: for its items write bp.capture(model, *inputs) or "
+                "bp.capture(model, args=inputs)"
+            )
+    return ""
+
+
+def check_capture(value: Any, verb: str) -> None:
+    """Raise unless a verb that takes a Capture is given one."""
+    if isinstance(value, Capture):
+        return
+    if isinstance(value, (str, os.PathLike)):
+        path = os.fspath(value)
+        rest = ", path)" if verb == "save" else ", x)" if verb == "replay" else ")"
+        raise UsageError(f"bp.{verb} takes a Capture, not a path: load it first, bp.{verb}(bp.load({path!r}){rest}")
+    made = "bp.capture(model, x)"
+    raise UsageError(f"bp.{verb} takes a Capture, not {kind(value)}: capture it first, bp.{verb}({made})")
+
+
+def check_save(capture: Any, path: Any) -> None:
+    """Raise at a save whose arguments are swapped or are no Capture and no path."""
+    if isinstance(path, Capture):
+        raise UsageError(f"bp.save takes the Capture first: write bp.save(capture, {str(capture)!r:.{SHOWN}})")
+    check_capture(capture, "save")
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"bp.save writes to a path, not to {kind(path)}: write capture.save('samples/name')")
+
+
+def check_load(path: Any) -> None:
+    """Raise where what is to be loaded is no path, or a file of a sample."""
+    if isinstance(path, Capture):
+        raise UsageError("bp.load reads a sample from its folder, and this is a Capture already: use it as it is")
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"bp.load takes the path of a sample's folder, not {kind(path)}")
+    place = Path(path)
+    if not place.is_file():
+        return
+    folder = next((each for each in place.parents if (each / "capture.json").is_file()), None)
+    if folder is not None:
+        raise UsageError(f"{place} is a file of a sample: load its folder, bp.load({str(folder)!r})")
+
+
+# ------------------------------------------------------------------ small questions
+
+
+def kind(value: Any) -> str:
+    """A value in a few words."""
+    if is_tensor(value):
+        return f"a tensor of shape {list(value.shape)}"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor."""
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def leaves_of(value: Any) -> Iterator[Any]:
+    """The leaves of a value that torch's pytree takes apart."""
+    from torch.utils._pytree import tree_leaves
+
+    yield from tree_leaves(value)
+
+
+def has_tensors(value: Any) -> bool:
+    """Whether a value is a tensor or a container with one."""
+    return any(map(is_tensor, leaves_of(value)))
+
+
+def name_of(target: Any) -> str:
+    """A callable's name."""
+    return getattr(target, "__name__", None) or type(target).__name__
+
+
+def parameters_of(target: Any) -> Mapping[str, inspect.Parameter] | None:
+    """A callable's parameters; None where Python does not know them."""
+    try:
+        return inspect.signature(getattr(target, "forward", target)).parameters
+    except (TypeError, ValueError):
+        return None
+
+
+def binds(target: Any, *args: Any) -> bool:
+    """Whether a callable takes these positional arguments, as far as Python knows."""
+    try:
+        inspect.signature(getattr(target, "forward", target)).bind(*args)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

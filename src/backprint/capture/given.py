@@ -1,0 +1,97 @@
+"""A call as it was given: each parameter by its own name with a likeness of its value, and where its tensors lie.
+
+This is read before the program runs, which may change what it was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from backprint.graph.nouns import Argument
+from backprint.likeness import Describing, Like, described, lives_in
+from backprint.memory import Place, places
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a program was called with; `live` are, by parameter, the values that can be compared alive alone."""
+
+    arguments: tuple[Argument, ...] = ()
+    live: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    memory: Mapping[str, Place] = field(default_factory=dict)
+
+
+def read_given(
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, Tensor]
+) -> Given:
+    """Read a call whose tensors, in the order that pytree has them, have these names in the capture."""
+    parameters = parameters_of(target)
+    rest = iter(names)
+    found: dict[str, list[tuple[Any, Like]]] = {}
+    live: dict[str, list[Any]] = {}
+    for name, key, value in bound(parameters, args, kwargs):
+        state = Describing(lambda _: next(rest))
+        like = described(value, state).like
+        found.setdefault(name, []).append((key, like))
+        live.setdefault(name, []).extend(state.live)
+    rows = [row(name, parameters.get(name), found.get(name)) for name in dict.fromkeys((*parameters, *found))]
+    held = {name: tuple(each) for name, each in live.items() if each}
+    return Given(tuple(each for each in rows if each is not None), held, places(tensors))
+
+
+def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
+    """A callable's parameters, those with stars under their starred names; none where Python does not know them."""
+    try:
+        signature = inspect.signature(target.forward if isinstance(target, nn.Module) else target)
+    except (TypeError, ValueError):
+        return {}
+    return {STARS.get(each.kind, "") + each.name: each for each in signature.parameters.values()}
+
+
+STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+
+PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+"""Kinds of parameters that take an argument by its place."""
+
+
+def bound(
+    parameters: Mapping[str, inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """For each value of a call the parameter that takes it, its key there (for stars), and the value."""
+    star = next((name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL), "")
+    double = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
+    ahead = [name for name, each in parameters.items() if each.kind in PLACED]
+    for index, value in enumerate(args):
+        if index < len(ahead):
+            yield ahead[index], None, value
+        else:
+            yield star or input_name(index, len(args)), index, value
+    for key, value in kwargs.items():
+        yield (key, None, value) if key in parameters or not double else (double, key, value)
+
+
+def input_name(index: int, count: int) -> str:
+    """The name of an argument of a callable that names none."""
+    return f"input_{index}" if count > 1 else "input"
+
+
+def row(name: str, parameter: inspect.Parameter | None, given: list[tuple[Any, Like]] | None) -> Argument | None:
+    """One parameter; None where it was neither given nor has a default."""
+    if name.startswith("**"):
+        return Argument(name, {"dict": [[repr(key), like] for key, like in given or ()]})
+    if name.startswith("*"):
+        return Argument(name, {"tuple": [like for _, like in given or ()]})
+    keyword = parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    default = None
+    if parameter is not None and parameter.default is not inspect.Parameter.empty:
+        default = described(parameter.default, Describing(lambda _: ""), False).like
+    if given is None:
+        return None if default is None else Argument(name, default, True, keyword)
+    like = given[0][1]
+    return Argument(name, like, default is not None and default == like and not lives_in(like), keyword)

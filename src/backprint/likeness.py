@@ -1,0 +1,517 @@
+"""What a call was given, as plain JSON: values are compared by what they are, and tensors by their places.
+
+A likeness is a text for a plain value (`3`, `'abc'`, `torch.float32`), or an object that says how a value is made:
+
+    {"list": ["1", "2"]}                              {"tensor": "x", "attributes": {"lengths": "3"}}
+    {"tuple": [...], "type": "geometry.Point"}        {"dict": [["'k'", "3"]]}
+    {"object": "config.Cfg", "attributes": {...}}     {"array": "float64[5000]", "digest": "..."}
+
+Equal values have equal likenesses, in any process. Large ones are folded into a digest. What nothing can be said of (a
+lock, an open file, a module) is `{"live": TYPE}`: the value itself is kept beside, and compared by identity.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import json
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+Like = Any
+"""A likeness: a text, or a JSON object."""
+
+LONGEST = 2000
+"""Characters of a text that is kept whole; of a longer one, its beginning and its digest."""
+
+LARGEST = 500
+"""Parts of a container that are kept; of a larger one without tensors, its digest."""
+
+DEEPEST = 40
+"""How deep values are followed: what lies deeper is compared by identity."""
+
+OURS = ("_dynamo", "_backprint", "_fx", "_typed_storage", "_forward_hooks")
+"""Beginnings of attributes that torch sets on tensors itself."""
+
+
+@dataclass(slots=True)
+class Describing:
+    """One call being described: the tensors met, each in its place, and the values that can be compared alive alone."""
+
+    name: Callable[[int], Any]
+    tensors: list[Tensor] = field(default_factory=list)
+    live: list[Any] = field(default_factory=list)
+    above: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A likeness, how many parts it has, and whether tensors of the call or live values are among them."""
+
+    like: Like
+    parts: int = 1
+    held: bool = False
+
+
+def described(value: Any, state: Describing, argument: bool = True) -> Described:
+    """The likeness of a value; an `argument`'s tensors are places of the call, others values like any."""
+    if isinstance(value, Tensor):
+        return of_tensor(value, state, argument)
+    if (text := plain_text(value)) is not None:
+        return Described(text)
+    if id(value) in state.above:
+        return Described({"cycle": len(state.above) - state.above.index(id(value))})
+    if len(state.above) >= DEEPEST:
+        return of_live(value, state)
+    state.above.append(id(value))
+    try:
+        return folded(composed(value, state, argument), value)
+    finally:
+        state.above.pop()
+
+
+def composed(value: Any, state: Describing, argument: bool) -> Described:
+    """The likeness of a value that is made of others."""
+    if argument:
+        children, spec = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
+        if not (len(children) == 1 and children[0] is value):
+            return of_container(value, children, spec.context, state)
+    for kind, describe in KINDS.items():
+        if isinstance(value, kind):
+            return describe(value, state)
+    return of_object(value, state)
+
+
+def folded(found: Described, value: Any) -> Described:
+    """A large value's digest in its place, unless it holds tensors of the call."""
+    if found.parts <= LARGEST or found.held:
+        return found
+    size = f" of {len(value)}" if hasattr(value, "__len__") else ""
+    return Described({"folded": f"{kind_of(value)}{size}", "digest": digest(found.like)})
+
+
+def digest(like: Like) -> str:
+    """A digest of JSON or of bytes."""
+    content = like if isinstance(like, bytes) else json.dumps(like, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def kind_of(value: Any) -> str:
+    """A value's type by module and name."""
+    return name_of_type(type(value))
+
+
+def name_of_type(kind: type) -> str:
+    """A type by module and name; Python's own by name alone."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+# ------------------------------------------------------------------ plain values
+
+EXACT = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
+"""Types whose `repr` says all of a value: of a float the bits, but that every NaN is one."""
+
+TORCHES = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+
+
+def plain_text(value: Any) -> Like | None:
+    """The likeness of a value without parts; None where it has some."""
+    kind = type(value)
+    if kind in EXACT:
+        return shortened(int_text(value) if kind is int else repr(value))
+    if isinstance(value, enum.Enum):
+        return f"{kind_of(value)}.{value.name}"
+    if isinstance(value, TORCHES):
+        return str(value)
+    if kind is torch.device:
+        return f"device {value}"
+    if isinstance(value, type):
+        return f"class {name_of_type(value)}"
+    if isinstance(value, types.ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, (types.ModuleType, type(None))):
+        return None
+    if isinstance(value, (types.BuiltinFunctionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return f"builtin {getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value)}"
+    return None
+
+
+def int_text(value: int) -> str:
+    """A whole number's digits; Python refuses to print very long ones in tens."""
+    return repr(value) if abs(value) < 2**1024 else hex(value)
+
+
+def shortened(text: str) -> Like:
+    """A text, or of a long one its beginning and its digest."""
+    if len(text) <= LONGEST:
+        return text
+    return {"text": text[:60], "length": len(text), "digest": digest(text.encode(errors="surrogatepass"))}
+
+
+# ------------------------------------------------------------------ tensors and arrays
+
+
+def of_tensor(value: Tensor, state: Describing, argument: bool) -> Described:
+    """A tensor of the call by its place, with what the user has hung on it; any other by its values."""
+    if argument:
+        like: dict[str, Like] = {"tensor": state.name(len(state.tensors))}
+        state.tensors.append(value)
+    elif type(value) in (Tensor, nn.Parameter) and value.layout is torch.strided and not value.is_meta:
+        with torch.no_grad():
+            content = value.detach().resolve_conj().resolve_neg().cpu().contiguous().flatten().view(torch.uint8)
+        shape = ", ".join(map(str, value.shape))
+        like = {"values": f"{str(value.dtype)[6:]}[{shape}]", "stride": list(value.stride())}
+        like["digest"] = digest(bytes_of(content))
+    else:
+        return of_live(value, state)
+    hung = {name: each for name, each in vars(value).items() if not name.startswith(OURS)}
+    found = {name: described(each, state, False) for name, each in sorted(hung.items())}
+    if found:
+        like["attributes"] = {name: each.like for name, each in found.items()}
+    held = argument or any(each.held for each in found.values())
+    return Described(like, 1 + sum(each.parts for each in found.values()), held)
+
+
+def bytes_of(content: Tensor) -> bytes:
+    """The bytes of a flat tensor of bytes, without numpy."""
+    held = bytearray(content.numel())
+    if held:
+        torch.frombuffer(held, dtype=torch.uint8).copy_(content)
+    return bytes(held)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is numpy's; numpy need not be there."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+
+
+def of_array(value: Any, state: Describing) -> Described:
+    """A numpy array or number, by dtype, shape and bytes."""
+    if value.dtype.hasobject:
+        items = [described(item, state, False) for item in value.reshape(-1).tolist()]
+        return joined({"array": f"{kind_of(value)} {list(value.shape)}"}, "items", items)
+    word = f"{value.dtype.str if value.dtype.names is None else value.dtype.descr}{list(value.shape)}"
+    like = {"array" if hasattr(value, "strides") and value.ndim else "number": f"{kind_of(value)} {word}"}
+    if value.ndim == 0:
+        return Described(like | {"value": repr(value.item())[:LONGEST]})
+    return Described(like | {"digest": digest(value.tobytes())})
+
+
+# ------------------------------------------------------------------ containers
+
+
+def joined(like: dict[str, Like], key: str, items: Sequence[Described]) -> Described:
+    """An object with a list of others in it."""
+    like[key] = [item.like for item in items]
+    return Described(like, 1 + sum(item.parts for item in items), any(item.held for item in items))
+
+
+def typed(like: dict[str, Like], value: Any, usual: type) -> dict[str, Like]:
+    """With the type, where it is not the usual one."""
+    return like if type(value) is usual else like | {"type": kind_of(value)}
+
+
+def of_container(value: Any, children: Sequence[Any], context: Any, state: Describing) -> Described:
+    """A container that torch's pytree takes apart, whose tensors are places of the call."""
+    items = [described(child, state) for child in children]
+    if isinstance(value, Mapping) and len(items) == len(value):
+        return of_pairs(value, items, state)
+    if type(value) in (list, tuple):
+        return joined({}, type(value).__name__, items)
+    if isinstance(value, (list, tuple)):
+        found = joined({}, "list" if isinstance(value, list) else "tuple", items)
+        return Described(typed(found.like, value, list), found.parts, found.held)
+    around = described(context, state, False)
+    found = joined({"node": kind_of(value), "context": around.like}, "items", items)
+    return Described(found.like, found.parts + around.parts, found.held or around.held)
+
+
+def of_pairs(value: Mapping[Any, Any], items: Sequence[Described], state: Describing) -> Described:
+    """A mapping, its keys in order."""
+    keys = [described(key, state, False) for key in value]
+    like = {"dict": [[key.like, item.like] for key, item in zip(keys, items, strict=True)]}
+    made = getattr(value, "default_factory", None)
+    factory = {"default": described(made, state, False).like} if made is not None else {}
+    parts = 1 + sum(each.parts for each in (*keys, *items))
+    return Described(typed(like, value, dict) | factory, parts, any(each.held for each in (*keys, *items)))
+
+
+def of_mapping(value: Mapping[Any, Any], state: Describing) -> Described:
+    """A mapping that is no container of the call's."""
+    items = [described(item, state, False) for item in value.values()]
+    return with_attributes(of_pairs(value, items, state), value, state)
+
+
+def of_sequence(value: Any, state: Describing) -> Described:
+    """A list or a tuple that is no container of the call's, or of a class of its own."""
+    usual = list if isinstance(value, list) else tuple
+    found = joined({}, usual.__name__, [described(item, state, False) for item in value])
+    return with_attributes(Described(typed(found.like, value, usual), found.parts, found.held), value, state)
+
+
+def of_set(value: Any, state: Describing) -> Described:
+    """A set: its order is not the user's."""
+    items = sorted((described(item, state, False) for item in value), key=lambda item: json.dumps(item.like))
+    found = joined({}, "set", items)
+    return Described(typed(found.like, value, set), found.parts, found.held)
+
+
+def of_subclass(value: Any, state: Describing) -> Described:
+    """A number or a text of a class of the user's."""
+    base = next(kind for kind in (int, float, complex, str, bytes) if isinstance(value, kind))
+    like = {"object": kind_of(value), "value": shortened(base.__repr__(value))}
+    return with_attributes(Described(like), value, state)
+
+
+# ------------------------------------------------------------------ functions and objects
+
+
+def of_function(value: Any, state: Describing) -> Described:
+    """A function by its name, its code, its closure and its defaults; its globals are the program's own."""
+    cells = [each.cell_contents for each in value.__closure__ or () if not is_empty(each)]
+    parts = [described(each, state, False) for each in (cells, value.__defaults__, value.__kwdefaults__)]
+    like = {"function": f"{value.__module__}.{value.__qualname__}", "code": digest(code_of(value.__code__))}
+    return with_attributes(joined(like, "closure", parts), value, state)
+
+
+def is_empty(cell: Any) -> bool:
+    """Whether a closure's cell has nothing in it yet."""
+    try:
+        return cell.cell_contents is cell
+    except ValueError:
+        return True
+
+
+def code_of(code: types.CodeType) -> Like:
+    """A function's code: instructions, names, constants, and the code of functions inside."""
+    constants = [code_of(each) if isinstance(each, types.CodeType) else constant(each) for each in code.co_consts]
+    return [code.co_code.hex(), list(code.co_names), list(code.co_varnames), list(code.co_freevars), constants]
+
+
+def constant(value: Any) -> str:
+    """A constant of a function's code; a set's order is not its own."""
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+
+
+def of_method(value: Any, state: Describing) -> Described:
+    """A method and the object that it is bound to."""
+    owner = described(value.__self__, state, False)
+    like = {"method": getattr(value, "__qualname__", value.__name__), "self": owner.like}
+    if not isinstance(value, types.MethodType):
+        return Described(like, 1 + owner.parts, owner.held)
+    inner = described(value.__func__, state, False)
+    return Described(like | {"function": inner.like}, 1 + owner.parts + inner.parts, owner.held or inner.held)
+
+
+def of_partial(value: Any, state: Describing) -> Described:
+    """A function with some of its arguments."""
+    parts = [described(each, state, False) for each in (value.func, value.args, value.keywords)]
+    return joined({"object": "functools.partial"}, "items", parts)
+
+
+def of_generator(value: Any, state: Describing) -> Described:
+    """A random generator by where it stands."""
+    return Described({"generator": str(value.device), "digest": digest(bytes(value.get_state().tolist()))})
+
+
+def of_slice(value: slice, state: Describing) -> Described:
+    """A slice."""
+    return joined({}, "slice", [described(each, state, False) for each in (value.start, value.stop, value.step)])
+
+
+def of_live(value: Any, state: Describing) -> Described:
+    """What can be compared only with itself."""
+    state.live.append(value)
+    return Described({"live": kind_of(value)}, held=True)
+
+
+def of_module(value: Any, state: Describing) -> Described:
+    """A module or an optimizer: its tensors are its own, so no other can stand for it."""
+    return of_live(value, state)
+
+
+def of_object(value: Any, state: Describing) -> Described:
+    """An object by its class and its attributes; of the standard library's, what pickle would keep of it."""
+    if type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
+        return of_library(value, state)
+    names = attributes_of(value)
+    if names is None:
+        return of_live(value, state)
+    return with_attributes(Described({"object": kind_of(value)}), value, state)
+
+
+def of_library(value: Any, state: Describing) -> Described:
+    """An object of the standard library by how it is made again: a date, a path, a fraction."""
+    if type(value).__module__ == "itertools":  # of these Python warns
+        return of_live(value, state)
+    try:
+        made = value.__reduce_ex__(2)
+    except Exception:  # whatever it raises, it cannot be made again
+        return of_live(value, state)
+    if isinstance(made, str):
+        return Described(f"global {type(value).__module__}.{made}")
+    return joined({"object": kind_of(value)}, "made", [described(each, state, False) for each in made[:3]])
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """The attributes that an object itself has; None where it keeps what it is elsewhere."""
+    slots = [name for kind in type(value).__mro__ for name in slots_of(kind)]
+    own = getattr(value, "__dict__", None)
+    if own is None and not slots:
+        return None
+    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return found | dict(own or {})
+
+
+def slots_of(kind: type) -> Iterator[str]:
+    """The attributes that a class keeps in slots."""
+    slots = kind.__dict__.get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else tuple(slots):
+        if name not in ("__dict__", "__weakref__"):
+            yield name if not name.startswith("__") or name.endswith("__") else f"_{kind.__name__.lstrip('_')}{name}"
+
+
+def with_attributes(found: Described, value: Any, state: Describing) -> Described:
+    """A likeness with an object's attributes, where it has some."""
+    own = attributes_of(value) or {}
+    parts = {name: described(each, state, False) for name, each in sorted(own.items())}
+    if not parts:
+        return found
+    like = found.like | {"attributes": {name: each.like for name, each in parts.items()}}
+    held = found.held or any(each.held for each in parts.values())
+    return Described(like, found.parts + sum(each.parts for each in parts.values()), held)
+
+
+class _Arrays(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return is_array(value)
+
+
+class Array(metaclass=_Arrays):
+    """Numpy's arrays and numbers, which are known only where numpy is."""
+
+
+KINDS: dict[Any, Callable[[Any, Describing], Described]] = {
+    (nn.Module, torch.optim.Optimizer): of_module,
+    torch.Generator: of_generator,
+    Array: of_array,
+    functools.partial: of_partial,
+    types.FunctionType: of_function,
+    (types.MethodType, types.BuiltinMethodType): of_method,
+    slice: of_slice,
+    (list, tuple): of_sequence,
+    (set, frozenset): of_set,
+    dict: of_mapping,
+    (int, float, complex, str, bytes): of_subclass,
+}
+"""How values of a kind are described, the first that fits; any other is an object."""
+
+
+# ------------------------------------------------------------------ two likenesses
+
+
+def differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
+    """Where two likenesses differ: the path inside the value, and what it was and is in words."""
+    if isinstance(was, dict) and isinstance(now, dict) and kinds(was) == kinds(now):
+        yield from inside(was, now, path)
+    elif was != now:
+        yield path, f"was {said(was)} at capture and is {said(now)} now"
+
+
+def kinds(like: Mapping[str, Like]) -> tuple[Any, ...]:
+    """What has to be alike before the parts of two likenesses can be compared."""
+    words = ("type", "object", "function", "code", "method", "node", "array", "number", "live")
+    names = [key for key in like if key not in ("attributes", "default")]
+    return (*names, *(like.get(word) for word in words))
+
+
+def inside(was: Mapping[str, Like], now: Mapping[str, Like], path: str) -> Iterator[tuple[str, str]]:
+    """Where the parts of two likenesses of one kind differ."""
+    for key in was:
+        if key == "tensor":
+            continue
+        if key == "dict":
+            yield from between_mappings(was[key], now[key], path)
+        elif isinstance(was[key], list) and key != "stride":
+            yield from between_lists(was[key], now[key], path)
+        elif key != "attributes":
+            yield from differences(was[key], now.get(key), path)
+    left, right = was.get("attributes", {}), now.get("attributes", {})
+    for name in dict.fromkeys((*left, *right)):
+        where = f"{path}.{name}"
+        if name not in right:
+            yield where, f"was {said(left[name])} at capture and is missing now"
+        elif name not in left:
+            yield where, f"was not there at capture and is {said(right[name])} now"
+        else:
+            yield from differences(left[name], right[name], where)
+
+
+def between_lists(was: Sequence[Like], now: Sequence[Like], path: str) -> Iterator[tuple[str, str]]:
+    """Where the items of two lists differ; what one list alone has."""
+    for index, (left, right) in enumerate(zip(was, now, strict=False)):
+        yield from differences(left, right, f"{path}.{index}")
+    for index in range(len(now), len(was)):
+        yield f"{path}.{index}", f"was {said(was[index])} at capture and is missing now"
+    for index in range(len(was), len(now)):
+        yield f"{path}.{index}", f"was not there at capture and is {said(now[index])} now"
+
+
+def between_mappings(was: Sequence[Any], now: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
+    """Where two mappings differ, in keys, in their order, and in values."""
+    left = {json.dumps(key): (key, item) for key, item in was}
+    right = {json.dumps(key): (key, item) for key, item in now}
+    for key in dict.fromkeys((*left, *right)):
+        where = f"{path}.{plain_key((left.get(key) or right[key])[0])}"
+        if key not in right:
+            yield where, f"was {said(left[key][1])} at capture and is missing now"
+        elif key not in left:
+            yield where, f"was not there at capture and is {said(right[key][1])} now"
+        else:
+            yield from differences(left[key][1], right[key][1], where)
+    if left.keys() == right.keys() and list(left) != list(right):
+        before, after = (", ".join(plain_key(key) for key, _ in rows) for rows in (was, now))
+        yield path, f"had the keys {before} in this order at capture and has {after} now"
+
+
+def plain_key(like: Like) -> str:
+    """A key in a path: texts without their quotes."""
+    return like[1:-1] if isinstance(like, str) and like[:1] in "'\"" else said(like)
+
+
+def said(like: Like) -> str:
+    """A likeness in few words."""
+    if not isinstance(like, dict):
+        return str(like)[:80]
+    match like:
+        case {"tensor": _}:
+            return "a tensor"
+        case {"values": text} | {"array": text} | {"number": text} | {"folded": text} | {"live": text}:
+            return f"a {text}"
+        case {"text": text, "length": length}:
+            return f"{text}… ({length} characters)"
+        case {"list": items} | {"tuple": items} | {"set": items}:
+            kind = next(key for key in ("list", "tuple", "set") if key in like)
+            return f"a {like.get('type', kind)} of {len(items)}"
+        case {"dict": rows}:
+            return f"a {like.get('type', 'dict')} of {', '.join(plain_key(key) for key, _ in rows)[:60] or 'nothing'}"
+        case {"object": kind} | {"node": kind} | {"function": kind} | {"method": kind}:
+            own = ", ".join(f"{name}={said(each)}" for name, each in like.get("attributes", {}).items())
+            return f"{kind}({own})"[:80]
+    return str(like)[:80]
+
+
+def lives_in(like: Like) -> bool:
+    """Whether a likeness has something in it that can be compared only with itself."""
+    if isinstance(like, dict):
+        return "live" in like or any(map(lives_in, like.values()))
+    return isinstance(like, list) and any(map(lives_in, like))

@@ -1,0 +1,203 @@
+"""A Graph as a torch.fx.GraphModule: it runs, can be traced again, and its nodes carry what passes look for.
+
+Of each node `meta` has `val` (a fake tensor, or a size, of one FakeTensorMode) and `tensor_meta`, as its annotation
+says, and `stack_trace`; beside them our own `port`, `spec`, `source` and `echo`. A guard is a call of a function below:
+it raises GuardError on values, and where it is traced again becomes an assertion that stays in the graph.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor`, `torch._assert_async`,
+`torch.fx.node._side_effectful_functions`, `torch.fx.passes.shape_prop._extract_tensor_metadata`,
+`torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol`, `torch.fx.experimental.proxy_tensor.get_proxy_mode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
+
+from backprint.errors import GraphError
+from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
+from backprint.graph.sizes import evaluate
+from backprint.graph.text import show_step
+from backprint.replay.operators import resolve
+from backprint.replay.values import judge, maker, place
+
+ITEM = "aten._local_scalar_dense.default"
+"""The operator that reads a number. What only guards read is no step of the module: no tracer has it."""
+
+
+def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
+    """A torch.fx.GraphModule that computes the same, node by node."""
+    examples = examples or Examples(graph.symbols)
+    root, made = nn.Module(), fx.Graph()
+    for name, sub in graph.subgraphs:
+        setattr(root, name, to_fx(sub, examples))
+    env: dict[str, Any] = {}
+    for port in graph.inputs:
+        node = made.create_node("placeholder", port.local, name=port.local)
+        node.meta |= {"port": port, "spec": port.spec, **examples.meta(port.spec)}
+        env[port.local] = node
+    subs = {name: made.create_node("get_attr", name) for name, _ in graph.subgraphs}
+    make = maker(env, subs)
+    read = read_by_guards(graph)
+    for step in graph.steps:
+        if step.name in read and not step.is_guard:
+            env[step.name] = make(step.args[0])
+            continue
+        node = add_step(made, step, make)
+        node.meta |= {"spec": step.spec, "source": step.source, "echo": step.echo, **examples.meta(step.spec)}
+        if step.source is not None:
+            node.meta["stack_trace"] = stack_trace(step.source)
+        if not step.is_guard:
+            env[step.name] = node
+    made.output(make(graph.results))
+    return fx.GraphModule(root, made)
+
+
+def add_step(made: fx.Graph, step: Step, make: Callable[[Any], Any]) -> fx.Node:
+    """The node of one step."""
+    if step.is_guard:
+        value, *expected = map(make, step.args)
+        args = (value, *expected, show_step(step), place(step.source))
+        return made.create_node("call_function", GUARDS[step.target], args, name=step.name)
+    kwargs = {key: make(value) for key, value in step.kwargs}
+    return made.create_node("call_function", resolve(step.target), make(step.args), kwargs, name=step.name)
+
+
+def read_by_guards(graph: Graph) -> set[str]:
+    """The numbers that guards alone use: there the tensor that they are read from is checked itself."""
+    guards, others = set(), {name for result in graph.results for name in refs(result)}
+    for step in graph.steps:
+        used = {name for value in (step.args, *(value for _, value in step.kwargs)) for name in refs(value)}
+        if step.is_guard:
+            guards |= used
+        else:
+            others |= used
+    items = {step.name for step in graph.steps if step.target == ITEM and type(step.args[0]) is Ref}
+    return items & guards - others
+
+
+def stack_trace(source: Source) -> str:
+    """A line as Python prints it in a traceback."""
+    return f'  File "{source.file}", line {source.line}, in {source.function}\n    {source.code}\n'
+
+
+# ------------------------------------------------------------------ what passes look for
+
+
+class Examples:
+    """Fake values as annotations say, of one mode; symbolic sizes are symbols of its own."""
+
+    def __init__(self, symbols: tuple[Symbol, ...]) -> None:
+        shapes = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
+        self.sizes: Mapping[str, Any] = {symbol.name: symbolic(shapes, symbol) for symbol in symbols}
+
+    def meta(self, spec: Spec) -> dict[str, Any]:
+        """What a node of this annotation carries; nothing where the annotation does not say."""
+        try:
+            value = self.value(spec)
+        except GraphError:  # a size that hangs on what the graph computes
+            return {}
+        if value is None:
+            return {}
+        tensors = value if isinstance(value, tuple) else (value,)
+        if not all(isinstance(each, Tensor) for each in tensors):
+            return {"val": value}
+        described = tuple(map(_extract_tensor_metadata, tensors))
+        return {"val": value, "tensor_meta": described if isinstance(value, tuple) else described[0]}
+
+    def value(self, spec: Spec) -> Any:
+        """A value of an annotation; None where there is none to make."""
+        match spec:
+            case TensorSpec(layout="strided"):
+                shape = [self.size(size) for size in spec.shape]
+                strides = None if spec.stride is None else [self.size(size) for size in spec.stride]
+                return self.tensor(spec, shape, strides)
+            case ScalarSpec("SymInt", expression) if expression:
+                return self.size(expression)
+            case tuple():
+                values = tuple(self.value(part) for part in spec)
+                return None if any(value is None for value in values) else values
+        return None
+
+    def tensor(self, spec: TensorSpec, shape: list[Any], strides: list[Any] | None) -> Tensor:
+        """A fake tensor on the device that a spec names, be it here or not."""
+        dtype = getattr(torch, spec.dtype)
+        with self.mode, torch.no_grad():
+            if spec.device == "cpu":
+                made: Tensor = empty(shape, strides, dtype, "cpu")
+                return made
+        if any(not isinstance(size, int) for size in (*shape, *(strides or ()))):
+            raise GraphError("symbolic sizes on another device")
+        return FakeTensor(self.mode, empty(shape, strides, dtype, "meta"), torch.device(spec.device))
+
+    def size(self, size: Size) -> Any:
+        """A size, as a number or a symbol's."""
+        return evaluate(size, self.sizes)
+
+
+def empty(shape: list[Any], strides: list[Any] | None, dtype: Any, device: str) -> Tensor:
+    """A tensor without values."""
+    if strides is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+
+def symbolic(shapes: Any, symbol: Symbol) -> Any:
+    """A symbolic size with the value it had at capture."""
+    source = ConstantSource(symbol.name)
+    made = shapes.create_symbol(symbol.hint, source, dynamic_dim=DimDynamic.DYNAMIC)
+    return shapes.create_symintnode(made, hint=symbol.hint, source=source)
+
+
+# ------------------------------------------------------------------ guards
+
+
+def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> None:
+    """A guard on a number, or on a tensor that holds one."""
+    if not isinstance(value, Tensor):
+        judge("assert_equal", value, expected, text, where)
+    elif is_traced(value):
+        torch._assert_async((value == expected).all(), f"guard `{text}` does not hold{where}")
+    else:
+        judge("assert_equal", value.item(), expected, text, where)
+
+
+def assert_nan(value: Any, text: str = "", where: str = "") -> None:
+    """A guard on a number that is not one."""
+    if not isinstance(value, Tensor):
+        judge("assert_nan", value, None, text, where)
+    elif is_traced(value):
+        torch._assert_async((value != value).all(), f"guard `{text}` does not hold{where}")
+    else:
+        judge("assert_nan", value.item(), None, text, where)
+
+
+def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> None:
+    """A guard on a shape; a size that only values tell is from here on the one that the guard says."""
+    if len(value.shape) == len(expected) and any(isinstance(size, torch.SymInt) for size in value.shape):
+        for size, wanted in zip(value.shape, expected, strict=True):
+            torch._check(size == wanted)
+        return
+    judge("assert_shape", value, expected, text, where)
+
+
+def is_traced(value: Tensor) -> bool:
+    """Whether a graph is being made of what runs, and this tensor has no values to look at."""
+    if torch.compiler.is_compiling():
+        return True
+    return isinstance(value, (FakeTensor, FunctionalTensor)) or value.is_meta or get_proxy_mode() is not None
+
+
+GUARDS = {"assert_equal": assert_equal, "assert_nan": assert_nan, "assert_shape": assert_shape}
+for _function in GUARDS.values():
+    fx.node._side_effectful_functions.add(_function)
