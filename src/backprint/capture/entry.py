@@ -293,9 +293,16 @@ class Origin:
         return self.program.alive
 
     def values(self) -> dict[str, Tensor]:
-        """Every named tensor that has values: live state, inputs as captured, constants."""
+        """Every named tensor that has values: live state, inputs as captured, constants.
+
+        What shares memory with an argument is as captured too, and shares it with that.
+        """
+        return self.live() | self.joint
+
+    def live(self) -> dict[str, Tensor]:
+        """The same, with all that is no argument as it is now."""
         found = {name: tensor.detach() for name, tensor in self.program.known().items()}
-        found |= self.constants | self.joint
+        found |= self.constants
         for named in self.program.tensors:
             if named.name in found:
                 found |= dict.fromkeys(named.same, found[named.name])

@@ -69,8 +69,13 @@ def is_skipped(module: str) -> bool:
     return module.startswith(PRIVATE) or any(module == head or module.startswith(f"{head}.") for head in SKIPPED)
 
 
+def class_of(value: Any) -> Any:
+    """A value's class."""
+    return type(value)
+
+
 @functools.cache
-def left_alone(kind: type) -> bool:
+def left_alone(kind: Any) -> bool:
     """Whether objects of a class are left alone; a module of torch's own machinery is still a module."""
     return not issubclass(kind, (nn.Module, Tensor)) and is_skipped(kind.__module__ or "")
 
@@ -79,18 +84,18 @@ STANDARD = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
 
 
 @functools.cache
-def is_users(kind: type) -> bool:
+def is_users(kind: Any) -> bool:
     """Whether a class is neither Python's, torch's nor numpy's."""
     return (kind.__module__ or "builtins").partition(".")[0] not in STANDARD and not left_alone(kind)
 
 
-ITERATORS = (
+ITERATORS: tuple[Any, ...] = (
     types.GeneratorType, types.AsyncGeneratorType, type(iter({})), type(iter({}.values())), type(iter({}.items())),
     type(iter(set())), zip, map, filter, enumerate, reversed,
 )  # fmt: skip
 """What goes on where it stopped, and cannot be put back; `itertools` has more of them."""
 
-COUNTED = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
+COUNTED: tuple[Any, ...] = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
 """Iterators whose place can be read and set."""
 
 
@@ -167,7 +172,7 @@ class Picture:
 
     def visit(self, name: str, value: Any) -> None:
         """One value: remember it, and go on to what it holds."""
-        kind = type(value)
+        kind = class_of(value)
         if kind in PLAIN or id(value) in self.seen:
             return
         if isinstance(value, Tensor):
@@ -258,9 +263,9 @@ class Picture:
         if type(attributes) is dict and id(attributes) not in self.seen:
             self.seen[id(attributes)] = attributes
             self.visit_dict(name, attributes)
-        for owner, slot in slots_of(type(value)):
+        for owner, slot in slots_of(class_of(value)):
             self.visit_slot(name, value, owner, slot)
-        if is_users(type(value)):
+        if is_users(class_of(value)):
             self.push(name, type(value))
 
     def visit_slot(self, name: str, value: Any, owner: Any, slot: str) -> None:
@@ -437,7 +442,7 @@ BOXES: dict[type, tuple[Callable[[Any], None], Callable[[Any, Any], None]]] = {
 
 
 @functools.cache
-def slots_of(kind: type) -> tuple[tuple[Any, str], ...]:
+def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
     """The slots of a class of the user's."""
     if not is_users(kind):
         return ()
@@ -634,7 +639,8 @@ def _put_environment(wanted: dict[str, str]) -> None:
 
 
 def _put_filters(wanted: list[Any]) -> None:
-    warnings.filters[:] = wanted  # type: ignore[index]  # a list, which typeshed gives as a sequence
+    filters: Any = warnings.filters
+    filters[:] = wanted
 
 
 SWITCHES = ("default dtype", "deterministic", "matmul precision", "autocast", "flash", "math", "efficient", "mkldnn")
@@ -665,7 +671,7 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "directory": (os.getcwd, os.chdir),
     "warning filters": (
         lambda: list(warnings.filters),
-        lambda filters: warnings.filters.__setitem__(slice(None), filters),
+        lambda wanted: _put_filters(wanted),
     ),
     "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint.capture.keep import PLAIN, is_library, left_alone, names_in, slots_of
+from backprint.capture.keep import PLAIN, class_of, is_library, left_alone, names_in, slots_of
 
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
@@ -112,9 +112,9 @@ def children(value: Any) -> Iterator[tuple[str, Any]]:
         yield from roots(value)
     elif isinstance(value, weakref.ref):
         yield "", value()
-    elif not inspect.ismodule(value) and not inspect.isclass(value) and not left_alone(type(value)):
+    elif not inspect.ismodule(value) and not inspect.isclass(value) and not left_alone(class_of(value)):
         yield from getattr(value, "__dict__", {}).items()
-        for owner, slot in slots_of(type(value)):
+        for owner, slot in slots_of(class_of(value)):
             with contextlib.suppress(AttributeError):
                 yield slot, owner.__get__(value)
 

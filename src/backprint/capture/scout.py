@@ -568,7 +568,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
         for reading in watch.seen.readings
     ]
     watch.seen.opaque += [OpaqueEdge("hook", f"{name} has a gradient hook") for name in found.hooks]
-    asking = {named.name for named in found.tensors if named.requires_grad}
+    wanted = {named.name for named in found.tensors if named.requires_grad}
     groups = [group for group in alias_groups(plain_own(found)) if set(group) & set(outcome.mutations)]
     shared = {name for group in groups for name in group}
     if strangers := sorted(shared - set(program.values)):
@@ -576,12 +576,12 @@ def scout(program: Program) -> tuple[Program, Sighting]:
             f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is no "
             "argument, so engine 'aot' would take them apart: engine 'eager' keeps them together, or pass copies"
         )
-    if shared & asking:
+    if shared & wanted:
         raise CaptureError(
             f"inputs {', '.join(sorted(shared))} share memory, one is changed in place and one asks for a gradient: "
             "pass copies, or leave requires_grad off for them"
         )
-    changed = frozenset(name for name in outcome.mutations if name in asking)
+    changed = frozenset(name for name in outcome.mutations if name in wanted)
     found = replace(
         found,
         shields=changed | outcome.tangled | frozenset(found.hooks),

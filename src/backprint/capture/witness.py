@@ -24,6 +24,7 @@ from backprint.capture.program import (
     Program,
     as_captured,
     call,
+    hooks_of,
     leaf_values,
     named_outputs,
     placed,
@@ -139,7 +140,10 @@ def on_own_objects(program: Program, values: Mapping[str, Tensor] | None) -> Ite
     given = values if values is not None else {**program.outside, **program.values}
     with contextlib.ExitStack() as stack:
         stack.callback(picture.put_back)
-        own |= {name: resized(own[name], given[name]) for name in program.values if other_size(own[name], given, name)}
+        joined = {name for group in alias_groups(dict(own)) for name in group}
+        for name in program.values:
+            if name in given and is_another(own[name], given[name], name in joined):
+                own[name] = in_its_place(own[name], given[name])
         put_values(own, given, picture, stack, written)
         own |= {name: aliased(own[name]) for name in program.values if is_only_given(program, own[name])}
         ready, leaves = {}, {}
@@ -152,15 +156,25 @@ def on_own_objects(program: Program, values: Mapping[str, Tensor] | None) -> Ite
         yield stage_of(program, ready, leaves, gradients)
 
 
-def other_size(tensor: Tensor, given: Mapping[str, Tensor], name: str) -> bool:
-    """Whether an argument is to be of another size than the caller's own tensor."""
-    return name in given and given[name].shape != tensor.shape
+def is_another(tensor: Tensor, value: Tensor, joined: bool) -> bool:
+    """Whether another call would have another tensor in an argument's place, as one with other values does."""
+    if value.shape != tensor.shape:
+        return True
+    with untraced():
+        return not joined and in_memory(tensor) and not (same_memory(tensor, value) or same_content(tensor, value))
 
 
-def resized(tensor: Tensor, value: Tensor) -> Tensor:
-    """A tensor of another size in the place of an argument, with the attributes of the caller's own."""
-    made = copy_values({"": value})[""]
+def in_its_place(tensor: Tensor, value: Tensor) -> Tensor:
+    """Another tensor in the place of an argument, with its class, its attributes, its gradient and its hooks."""
+    with torch.no_grad():
+        made = copy_values({"": value.detach()})[""]
+    made = nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
+    made.requires_grad_(tensor.requires_grad)
     made.__dict__.update(tensor.__dict__)
+    if tensor.is_leaf and tensor.grad is not None and tensor.grad.shape == made.shape:
+        made.grad = tensor.grad
+    for hook in hooks_of(tensor):
+        made.register_hook(hook)
     return made
 
 
@@ -394,7 +408,7 @@ def second_order(program: Program) -> Program:
     with quiet_random(), staged(program) as stage, torch.enable_grad(), inside:
         named, _ = named_outputs(program, with_loss(program, call(program, stage.ready)))
         roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
-        values = {f"tangent.{name}": torch.ones_like(tensor).detach() for name, tensor in roots.items()}
+        values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}
     if not roots:
         raise CaptureError(f"order=2 needs gradients, and no output of {program.title} asks for one")
     return replace(
@@ -404,3 +418,13 @@ def second_order(program: Program) -> Program:
         tangents=tuple(roots),
         defaulted=False,
     )
+
+
+def drawn_like(tensor: Tensor, seed: int) -> Tensor:
+    """A tangent away from 0, where a product with it is no quotient by it; ones where there are no values."""
+    found = torch.ones_like(tensor).detach()
+    if hasattr(tensor, "fake_mode") or tensor.layout is not torch.strided:
+        return found
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    drawn = torch.randn(tensor.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=wide)
+    return found.copy_(drawn + 0.5 * drawn.sgn())

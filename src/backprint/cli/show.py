@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from backprint.graph.verdicts import has_proof, without_power
+
 
 @click.command("show")
 @click.argument("sample", type=click.Path(path_type=Path))
@@ -70,10 +72,26 @@ def numbers(capture: Any, sample: Path) -> dict[str, Any]:
         row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
         pairs.append(row)
     facts = {"sample": str(sample), "name": capture.name, "engine": capture.engine, "verdict": capture.verdict}
+    facts["proof"] = has_proof(*standing(capture.verdict or {}))
     guards = [guard.text for guard in capture.guards]
     links = [[link.source, link.port, link.target, link.name] for link in capture.links]
     told = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}
     return facts | {"environment": dict(capture.environment), **told, "pairs": pairs}
+
+
+def standing(verdict: dict[str, Any]) -> tuple[str, Any, list[str]]:
+    """A stored verdict's word, power and ports without."""
+    return str(verdict.get("verdict", "none")), verdict.get("power"), verdict.get("vacuous") or []
+
+
+def told(verdict: dict[str, Any]) -> str:
+    """A stored verdict, and whether it is a proof."""
+    from rich.markup import escape
+
+    word, power, vacuous = standing(verdict)
+    why = without_power(word, power, vacuous)
+    said = f"{word}, no proof: {why}" if why else word
+    return said + (escape(f" ({', '.join(vacuous[:3])}{' …' if len(vacuous) > 3 else ''})") if why and vacuous else "")
 
 
 def tell_breaks(capture: Any) -> None:
@@ -97,7 +115,7 @@ def tell(capture: Any, index: int, pair: Any) -> None:
     console = Console(highlight=False)
     verdict = capture.verdict or {}
     title, engine = escape(f"{capture.name} · {pair.name}"), escape(capture.engine)
-    console.print(f"[bold]{title}[/bold] · engine {engine} · verdict {verdict.get('verdict', 'none')}")
+    console.print(f"[bold]{title}[/bold] · engine {engine} · verdict {told(verdict)}")
     facts = Table(box=None, show_header=False, pad_edge=False)
     steps = f"{len(pair.forward.steps)} forward" + (
         f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward"

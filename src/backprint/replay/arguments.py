@@ -339,7 +339,8 @@ def is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
 
 def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
     """Parameters, buffers and constants of the live module. Of a fake capture, those wanted, from recipes."""
-    found: dict[str, Tensor] = capture.origin.values()
+    live = getattr(capture.origin, "live", capture.origin.values)
+    found: dict[str, Tensor] = live()
     if capture.fake:
         missing = [name for name in wanted if name in capture.recipes.recipes and name not in found]
         found |= capture.recipes.make(names=missing)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
-from backprint.graph.links import free_ports, mutated, specs
+from backprint.graph.links import free_ports, held_exact, mutated, specs
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair, TensorSpec
 from backprint.replay.compare import (
     AUTOGRAD,
@@ -30,15 +30,13 @@ from backprint.replay.compare import (
     PortVerdict,
     Verdict,
     compare,
-    movement,
     worst,
 )
 from backprint.replay.linked import Played
-from backprint.replay.power import BROKE, Base, Power, Trial, power_of
+from backprint.replay.power import Base, Power, Trial, other_values, power_of, unseen, with_power
 from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
 from backprint.replay.whole import Replayed, replay_values
-from backprint.sample.inputs import held_exact
 from backprint.sample.recipes import digest
 from backprint.sample.redraws import disturbed
 from backprint.tree import alias_groups, copy_values, joined, ones_like, parts
@@ -70,6 +68,10 @@ class Draw:
     seed: int
 
 
+Outcome = tuple[Results, list[PortVerdict], tuple[Played, ...]]
+"""What a run on one draw gave: the results, their verdicts, and the Pairs' runs."""
+
+
 def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
     """A Verdict for each Pair: the worst of its ports over all inputs that could be tried."""
     unknown = set(draws) - set(DRAWS)
@@ -85,7 +87,7 @@ def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
 def program_kept(capture: Capture) -> Any:
     """Everything that the program reaches is put back at the end, once for all its runs."""
     kept = getattr(capture.origin, "kept", None)
-    return kept() if callable(kept) else contextlib.nullcontext()  # a recorded step keeps values, and no program
+    return kept() if callable(kept) else contextlib.nullcontext()  # of a recorded step it is the values it took
 
 
 def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
@@ -105,6 +107,7 @@ class Tally:
     found: dict[str, PortVerdict] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     seen: dict[str, Results] = field(default_factory=dict)
+    powers: Mapping[str, float] = field(default_factory=dict)
 
     def note(self, draw: str, results: Results, verdicts: list[PortVerdict]) -> None:
         """One draw's verdicts: of each port the worst counts."""
@@ -115,7 +118,7 @@ class Tally:
         """The Verdict."""
         if self.guards_alone and self.seen:
             return Verdict("undifferentiable", self.name, "gives no tensor: its guards hold")
-        return summed_up(self.name, self.backward, self.found, self.said, self.seen)
+        return summed_up(self.name, self.backward, self.found, self.said, self.powers)
 
 
 def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
@@ -130,16 +133,24 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     """A Verdict for each Pair where links join several, and the whole's last."""
     whole, parts = tallies(capture)
     keep_worst(whole.found, "", seen_at_capture(capture))
+    base: Base | None = None
     try:
-        for draw in inputs(capture, draws):
-            outcome = one(capture, draw, whole.said)
+        for tries in inputs(capture, draws):
+            draw, outcome = first(capture, tries, whole.said)
             if outcome is None:
                 continue
+            if draw.name == "recipe":
+                base = base_of(draw, outcome[0], outcome[2])
             whole.note(draw.name, *outcome[:2])
             for index, tally in enumerate(parts):
                 tally.note(draw.name, *part(capture, index, outcome[2][index], draw.name, tally.said))
         if "resized" in draws and capture.recipes is not None and not capture.recipes.missing:
             keep_worst(whole.found, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.said))
+        if "fresh" in draws and base is not None:
+            power = power_of(capture, "quick", base=base)
+            whole.said += unseen(power)
+            for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
+                tally.powers = dict(most)
     except BackprintError as error:
         failed = Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
         return [*(Verdict("unproven", tally.name, "the whole failed") for tally in parts), failed]
@@ -158,12 +169,12 @@ def keep_worst(found: dict[str, PortVerdict], draw: str, verdicts: Sequence[Port
 
 
 def summed_up(
-    name: str, backward: bool, found: Mapping[str, PortVerdict], said: list[str], seen: Mapping[str, Results]
+    name: str, backward: bool, found: Mapping[str, PortVerdict], said: list[str], powers: Mapping[str, float]
 ) -> Verdict:
-    """One Verdict from those of the ports."""
-    ports = tuple(with_power(port, seen) for port in found.values())
+    """One Verdict from those of the ports, and their powers."""
+    ports = tuple(with_power(port, powers) for port in found.values())
     verdict = worst([port.verdict for port in ports])
-    powers = [port.power for port in ports if port.power is not None]
+    moved = [port.power for port in ports if port.power is not None]
     still = tuple(f"{port.role} {port.name}" for port in ports if port.power is not None and port.power < 1)
     if not backward and verdict in ("bitwise", "close"):
         said = ["no output asks for a gradient; the forward is " + verdict, *said]
@@ -172,15 +183,14 @@ def summed_up(
     detail = "; ".join([*bad[:3], *(["…"] if len(bad) > 3 else []), *dict.fromkeys(said)])
     if not ports and not detail:
         detail = "nothing was compared"
-    return Verdict(verdict, name, detail, ports, min(powers, default=None), still)
+    return Verdict(verdict, name, detail, ports, min(moved, default=None), still)
 
 
-def with_power(port: PortVerdict, seen: Mapping[str, Results]) -> PortVerdict:
-    """A port's verdict with how far the port moved when inputs were redrawn."""
-    if "recipe" not in seen or "fresh" not in seen:
-        return port
-    key = f"{port.role} {port.name}"
-    return replace(port, power=movement(seen["recipe"].ports.get(key), seen["fresh"].ports.get(key)))
+def base_of(draw: Draw, results: Results, played: Sequence[Played]) -> Base:
+    """A run on the recipe's inputs, that its power is measured from."""
+    tangents = {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
+    parts = (keyed(each.outputs, each.mutations, each.gradients or {}).ports for each in played)
+    return Base({**draw.values, **tangents}, results.ports, tuple(parts))
 
 
 def good(port: PortVerdict) -> bool:
@@ -191,17 +201,38 @@ def good(port: PortVerdict) -> bool:
 # ------------------------------------------------------------------ inputs to try
 
 
-def inputs(capture: Capture, draws: tuple[str, ...]) -> Iterator[Draw]:
-    """The inputs that a Capture can be tried on."""
+def inputs(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, ...]]:
+    """The inputs that a Capture can be tried on; of several the first that the program runs on counts."""
     alive = capture.origin is not None and capture.origin.alive
     if "captured" in draws and alive:
-        yield Draw("captured", capture.origin.values(), None, capture.seed)
-    if capture.recipes is None or (capture.recipes.missing and not alive):
+        yield (Draw("captured", capture.origin.values(), None, capture.seed),)
+    if capture.recipes is None or capture.recipes.missing:
         return
-    if "recipe" in draws and not capture.recipes.missing:
-        yield drawn(capture, "recipe", None)
-    if "fresh" in draws and not capture.recipes.missing:
-        yield drawn(capture, "fresh", FRESH)
+    if "recipe" in draws:
+        yield (drawn(capture, "recipe", None),)
+    recorded = getattr(capture.origin, "partial", False)  # it cannot run on other inputs
+    if "fresh" in draws and not recorded and (alive or capture.witness is None):
+        yield otherwise(capture), drawn(capture, "fresh", FRESH)
+
+
+def first(capture: Capture, tries: Sequence[Draw], said: list[str]) -> tuple[Draw, Outcome | None]:
+    """The first of several draws that the program runs on, and what came of it; of the last, why it does not."""
+    for draw in tries:
+        why: list[str] = []
+        if (outcome := one(capture, draw, why)) is not None:
+            break
+    said += why
+    return draw, outcome
+
+
+def otherwise(capture: Capture) -> Draw:
+    """Other inputs than the recipes make, be these drawn or kept: parameters, buffers and tangents among them."""
+    made = capture.recipes.make()
+    values = made | other_values(capture, made, FRESH)
+    tangents = {key.removeprefix("tangent "): values.pop(key) for key in list(values) if key.startswith("tangent ")}
+    return Draw(
+        "fresh", values | {right: values[left] for left, right in capture.signature.same}, tangents, capture.seed
+    )
 
 
 def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
@@ -245,7 +276,7 @@ def redrawn(capture: Capture, draw: Draw) -> Draw:
 # ------------------------------------------------------------------ one set of inputs
 
 
-def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[PortVerdict], tuple[Played, ...]] | None:
+def one(capture: Capture, draw: Draw, said: list[str]) -> Outcome | None:
     """The results on one set of inputs, their verdicts, and the Pairs' runs; None where these prove nothing."""
     try:
         got = replayed(capture, draw)
@@ -646,7 +677,7 @@ class Attested:
 
 
 POWER_SECONDS, POWER_TRIALS = 20.0, 12
-"""When a sample that is saved has been tried enough for its power: after so long, or so many redraws."""
+"""When enough inputs of a sample that is saved were drawn again alone: after so long, or so many."""
 
 
 def attest(capture: Capture, power: str = "quick") -> Attested:
@@ -658,7 +689,9 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     draw = drawn(capture, "recipe", None)
     again = redrawn(capture, draw)
     said: list[str] = []
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), program_kept(capture):
+    recorded = dict(capture.environment)
+    kept = program_kept(capture)
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), kept:
         wanted = eager(capture, draw) if alive else None
         got = replayed(capture, draw)
         results = keyed(got.named, got.mutations, got.gradients)
@@ -677,15 +710,11 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         if alive:
             keep_worst(found, "resized", resize(capture, again, said))
     backward = any(pair.backward is not None for pair in capture.pairs)
-    values = dict(draw.values) | {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
     seen = Power(())
     if power != "none":
-        seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=Base(values, results.ports))
-    moved = dict(seen.most)
-    found = {key: replace(port, power=moved.get(key)) for key, port in found.items()}
-    broke = [trial for trial in seen.trials if trial.untried.startswith(BROKE)]
-    said += [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]
-    verdict = summed_up(capture.name, backward, found, said, {"recipe": results})
+        base = base_of(draw, results, got.parts)
+        seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
+    verdict = summed_up(capture.name, backward, found, [*said, *unseen(seen)], dict(seen.most))
     rows = (
         {key: row(value) for key, value in wanted.ports.items()} | parts
         if wanted is not None

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from backprint.errors import GraphError, SampleError
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
+from backprint.graph.verdicts import WORST
 
 FORMAT = 2
 """The version of the layout. A newer one is refused by name; older ones are read."""
@@ -24,7 +25,7 @@ MAX_DEPTH = 40
 MAX_LIKENESS = 250
 MAX_TEXT = 8192
 MAX_NUMBER = 2**63
-VERDICTS = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
+VERDICTS = WORST
 WORDS = ("inf", "-inf", "nan")
 """What stands for a number that JSON has not."""
 T = TypeVar("T")
