@@ -367,7 +367,7 @@ MIXTURES: tuple[Architecture, ...] = (
                  dict(GROUPED, num_key_value_heads=4, kv_channels=8, num_local_experts=4, num_experts_per_tok=2)),
     Architecture("dbrx", EXPERTS, "DbrxForCausalLM", text,
                  dict(d_model=32, n_heads=4, n_layers=2, max_seq_len=64, vocab_size=WORDS, resid_pdrop=0.1,
-                      attn_config=dict(kv_n_heads=2, attn_pdrop=0.1, clip_qkv=8),
+                      attn_config=dict(kv_n_heads=2, attn_pdrop=0.1, clip_qkv=8, rope_theta=1e4),
                       ffn_config=dict(ffn_hidden_size=64, moe_num_experts=4, moe_top_k=2, hidden_size=32),
                       use_cache=False, pad_token_id=0)),
     Architecture("phimoe", EXPERTS, "PhimoeForCausalLM", text,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import random
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -546,3 +548,31 @@ def test_a_copy_of_a_module_made_inside_is_captured() -> None:
     capture = bp.capture(Twice(), torch.randn(2, 3))
     assert capture.engine == "eager"
     assert capture.verify()[0].verdict == "bitwise"
+
+
+@contextlib.contextmanager
+def entered() -> Iterator[None]:
+    yield
+
+
+@entered()
+def decorated(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def test_a_context_manager_that_decorates_a_function_is_no_iterator_that_is_used_up() -> None:
+    capture = bp.capture(lambda x: decorated(x).sum(), torch.randn(3))
+    assert bp.verify(capture)[-1].verdict == "bitwise"
+
+
+def test_a_counter_that_an_installed_package_keeps_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "counting-1.0.dist-info").mkdir()
+    (tmp_path / "counting.py").write_text(
+        "import itertools\nNUMBERS = itertools.count()\n"
+        "def double(x):\n    if x is None:\n        next(NUMBERS)\n    return x * 2\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from counting import double
+
+    capture = bp.capture(lambda x: double(x).sum(), torch.randn(3))
+    assert bp.verify(capture)[-1].verdict == "bitwise"

@@ -23,6 +23,7 @@ import warnings
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -96,6 +97,14 @@ ITERATORS: tuple[Any, ...] = (
 
 COUNTED: tuple[Any, ...] = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
 """Iterators whose place can be read and set."""
+
+
+@functools.cache
+def is_installed(module: str, file: str) -> bool:
+    """Whether a module is of an installed package: a counter that such a one keeps for itself is nobody's state."""
+    above = Path(file).parents
+    depth = module.count(".") + (Path(file).stem == "__init__")
+    return len(above) > depth and any(above[depth].glob("*.dist-info"))
 
 
 def is_iterator(value: Any) -> bool:
@@ -306,6 +315,8 @@ class Picture:
                 break
             self.seen[id(inner)] = inner
             function = inner
+        if function.__code__.co_filename == contextlib.__file__:
+            self.pass_over_generators(function)
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             self.visit_cell(key, cell)
         self.push_all(name, enumerate(function.__defaults__ or ()))
@@ -319,6 +330,13 @@ class Picture:
             if (id(scope), key) not in self.scopes:
                 self.scopes.add((id(scope), key))
                 self.visit_global(scope, key)
+
+    def pass_over_generators(self, function: types.FunctionType) -> None:
+        """A context manager that decorates a function is made anew for each call: this one's generator never runs."""
+        for cell in function.__closure__ or ():
+            generator = getattr(cell.cell_contents, "gen", None)
+            if isinstance(generator, types.GeneratorType):
+                self.seen[id(generator)] = generator
 
     def visit_cell(self, name: str, cell: Any) -> None:
         """One variable of a closure."""
@@ -354,7 +372,8 @@ class Picture:
                 scope[key] = content
 
         self.undo.append(undo)
-        self.push(key, content)
+        if not (is_iterator(content) and is_installed(str(scope.get("__name__")), str(scope.get("__file__")))):
+            self.push(key, content)
 
     def visit_generator(self, source: Any) -> None:
         """A generator of random numbers."""
