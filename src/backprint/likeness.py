@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 Like = Any
@@ -172,7 +173,8 @@ def of_tensor(value: Tensor, state: Describing, argument: bool) -> Described:
         like["digest"] = digest(bytes_of(content))
     else:
         return of_live(value, state)
-    hung = {name: each for name, each in vars(value).items() if not name.startswith(OURS)}
+    own = {} if isinstance(value, FakeTensor) else vars(value)
+    hung = {name: each for name, each in own.items() if not name.startswith(OURS)}
     hung |= own_kind(value) if argument else {}
     found = {name: described(each, state, False) for name, each in sorted(hung.items())}
     if found:
@@ -183,7 +185,7 @@ def of_tensor(value: Tensor, state: Describing, argument: bool) -> Described:
 
 def own_kind(value: Tensor) -> dict[str, Any]:
     """What a program can tell an argument from a plain tensor by: its class, and the hooks on its gradient."""
-    found: dict[str, Any] = {} if type(value) is Tensor else {"its class": type(value).__qualname__}
+    found: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
     hooks = (value._backward_hooks or {}) if value.is_leaf else {}
     return found | ({"its hooks": list(hooks.values())} if hooks else {})
 

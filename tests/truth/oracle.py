@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 import torch
 from case import Call, Case, Program
-from picture import Picture, roots_of, signature_names, tensors, walk
+from picture import Picture, Roots, roots_of, signature_names, tensors, walk
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import backprint as bp
 
 GOOD = ("bitwise", "close", "undifferentiable")
+ONES = ", tangents of one"
+LITERAL = re.compile(r"(tensor_)?constant_?\d+(~\d+)?")  # what a program makes itself, of numbers in its code
 PHASES = ("live", "others", "variants", "state", "seed", "exact", "picture", "aftermath")
 TOLERANCE = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 SEED, OTHER_SEED = 11, 12
@@ -106,6 +108,9 @@ def different(truth: Tensor, other: Any, exact: bool = False) -> str | None:
 def _few(tensor: Tensor) -> str:
     values = [f"{v:.5g}" if isinstance(v, float) else str(v) for v in tensor.reshape(-1)[:3].tolist()]
     return f"[{', '.join(values)}{', …' if tensor.numel() > 3 else ''}]"
+
+
+DIFFER = "and its tensors differ"
 
 
 class Types(str):
@@ -197,7 +202,7 @@ def askers(case: Case, call: Call) -> tuple[list[Tensor], bool]:
     if option is False:
         return [], False
     if isinstance(option, (list, tuple)):
-        named = signature_names(case.fn, call.args, call.kwargs)
+        named = dict(signature_names(case.fn, call.args, call.kwargs))
         return [reach.get(name, named.get(name)).requires_grad_() for name in option], False
     asking = unique(t for t in reach.values() if t.requires_grad and (t.is_leaf or _is_argument(t, call)))
     if asking:
@@ -228,7 +233,7 @@ def names_of(reach: dict[str, Tensor]) -> dict[int, tuple[str, ...]]:
     return {key: tuple(paths) for key, paths in names.items()}
 
 
-def registered(roots: dict[str, Any]) -> set[str]:
+def registered(roots: Roots) -> set[str]:
     """The paths of what modules register as parameters and buffers."""
     paths: set[str] = set()
     for path, value in walk(roots):
@@ -399,7 +404,7 @@ def judge(truth: Truth, result: Any, exact: bool = False, strict: bool = True) -
         wrong.append(found)
         tensors_true, tensors_given = flat_tensors(truth.outputs), flat_tensors(result.outputs)
         if isinstance(found, Types) and same(tensors_true, tensors_given, exact=exact):
-            wrong.append("and its tensors differ")
+            wrong.append(DIFFER)
     if truth.differentiated:
         wrong += judge_gradients(truth, result.gradients or {}, strict)
     wrong += judge_mutations(truth, result.mutations or {})
@@ -592,6 +597,8 @@ class Trial:
             if t.requires_grad and t.is_leaf and id(t) not in arguments and t.layout is torch.strided
         }
         ports = port_names(capture)
+        passed = set(tensors(signature_names(self.case.fn, self.case.args, self.case.kwargs)))
+        ports = [p for p in ports if p not in passed]
         params = {p: t for p, t in params.items() if p in ports}
         if not params:
             return
@@ -604,7 +611,10 @@ class Trial:
         old = {p: values(t) for p, t in reach.items()}
         fresh = self.program.build()  # where parameters share memory with others, they change together
         set_state(fresh, fresh.call, state)
-        changed = {p: values(t) for p, t in tensors(roots_of(fresh.fn, fresh.args, fresh.kwargs)).items()}
+        changed = {
+            p: values(t) if t is reach.get(p) else t.detach()  # what is global is about to be put back
+            for p, t in tensors(roots_of(fresh.fn, fresh.args, fresh.kwargs)).items()
+        }
         given = {p: changed[p] for p in ports if p in changed and (p in params or _moved(old.get(p), changed[p]))}
         fresh.reset()
         with torch.no_grad():
@@ -642,26 +652,30 @@ class Trial:
         case = case or self.case
         call = choose(case)
         before = {p: values(t) for p, t in enumerate(argument_tensors(call))}
+        before_state = {p: values(t) for p, t in state.items()} if isinstance(state, dict) else {}
         seed_all(seed)
         options = {} if state is None else {"state": state}
         if truth.tangents and truth.error is None and not truth.ones:
             options["tangents"] = truth.tangents
-        own = phase in ("live", "seed", "exact", "exact, own state")
+        own = phase.removesuffix(ONES) in ("live", "seed", "exact", "exact, own state")
         try:
             result = bp.replay(capture, *call.args, **call.kwargs, **options)
         except bp.BackprintError as error:
             if own and re.search(r"\d+ tangents for \d+", str(error)):
                 self.add(phase, "wrong", f"{error}; true {len(truth.tangents)}")
             else:
-                drawn = isinstance(error, bp.GuardError) and self.random  # a guard on what this seed does not draw
-                self.add(phase, "unreplayable" if own and not drawn else "guarded", f"{type(error).__name__}: {error}")
+                guard = isinstance(error, bp.GuardError)  # it may hold for other random numbers, or other tangents
+                fine = not own or (guard and (self.random or (truth.tangents and not truth.ones)))
+                self.add(phase, "guarded" if fine else "unreplayable", f"{type(error).__name__}: {error}")
+                if own and guard and truth.tangents and not truth.ones:
+                    ones = eager(self.program, choose, seed, scale=None)
+                    return self._replayed(phase + ONES, capture, choose, ones, seed, state, case)
             return False
         except TypeError as error:
             if state == "recipe" and "not a mapping" in str(error):
                 self.add(phase, "missing-api", error)
-                return self._replayed(phase, capture, choose, truth, seed)
-            else:
-                self._foreign(phase, truth, error)
+                return self._replayed(phase, capture, choose, truth, seed, None, case)
+            self._foreign(phase, truth, error)
             return False
         except Exception as error:
             self._foreign(phase, truth, error)
@@ -673,13 +687,18 @@ class Trial:
             sort = "note" if "variant" in phase else "wrong"  # a variant is drawn blindly and may be senseless
             self.add(phase, sort, f"a result, where the program raises {_line(truth.error)}")
             return False
+        for name, value in before_state.items():
+            if different(value, values(state[name]), exact=True):
+                self.add(phase, "changed", f"replay changed the state {name} that it was given")
+        return self._judged(phase, choose, seed, truth, result, own)
+
+    def _judged(
+        self, phase: str, choose: Callable[[Case], Call], seed: int, truth: Truth, result: Any, own: bool
+    ) -> bool:
+        """Holds a result against the truth; whether it is right."""
         wrong = judge(truth, result, self.case.exact, strict=own)
-        if (
-            phase.startswith(("seed", "exact"))
-            and wrong
-            and isinstance(wrong[0], Types)
-            and "tensors differ" not in wrong[1:2]
-        ):
+        sample = phase.startswith(("seed", "exact"))
+        if sample and wrong and isinstance(wrong[0], Types) and DIFFER not in wrong:
             self.add(phase, "degraded", wrong.pop(0))
         self._confirmed(phase, choose, seed, wrong, truth)
         return not wrong
@@ -695,7 +714,7 @@ class Trial:
         """Notes what is wrong, unless the program itself does not know its own result there."""
         if not wrong:
             return
-        if phase not in ("state", "changed parameters", "recipe") and truth.error is None:
+        if not phase.endswith(("state", "changed parameters", "recipe")) and truth.error is None:
             first, second = eager(self.program, choose, seed), eager(self.program, choose, seed)
             if first.error is not None or disagreement(first, second):
                 self.add(phase, "note", "the program does not agree with itself here")
@@ -723,17 +742,21 @@ class Trial:
         seed_all(SEED)
         fresh = self.program.build()
         reach = tensors(roots_of(fresh.fn, fresh.args, fresh.kwargs))
-        state = {name: values(reach[name]) for name in ports if name in reach}
-        complete = len(state) == len(ports)
-        if complete:
-            self._replayed(data, sample, own, self.truth, state=state)
-            for label, choose in others(self.case, variants="variants" in self.phases, explicit=True):
-                self._replayed(f"{data}, {label}", sample, choose, eager(self.program, choose), state=state)
+        passed = set(tensors(signature_names(fresh.fn, fresh.args, fresh.kwargs)))  # a state would stand in their place
+        state = {name: reach[name].detach() for name in ports if name in reach and name not in passed}
+        arguments = {id(t) for t in argument_tensors(fresh.call)}
+        named = all(n in state or id(t) in arguments or n.endswith(".grad") for n, t in reach.items())
+        unknown = [name for name in ports if name not in reach and not (named and LITERAL.fullmatch(name))]
+        if not unknown:
+            self._replayed(data, sample, own, self.truth, state=state, case=fresh)
+            for label, choose in others(fresh, variants="variants" in self.phases, explicit=True):
+                self._replayed(f"{data}, {label}", sample, choose, eager(self.program, choose), state=state, case=fresh)
         else:
-            self.add(data, "note", f"state unknown to the oracle: {[n for n in ports if n not in reach][:3]}")
+            self.add(data, "note", f"state unknown to the oracle: {unknown[:3]}")
         if data == "exact" and ports:
             self._replayed("exact, own state", sample, own, self.truth, state="recipe")
-        self._recipe(data, sample, complete)
+        fresh.reset()
+        self._recipe(data, sample, not unknown)
         if self.alone:
             self._run_alone(data, folder)
         seed_all(SEED)
@@ -760,6 +783,7 @@ class Trial:
         reach = tensors(roots_of(fresh.fn, fresh.args, fresh.kwargs))
         arguments = unique(argument_tensors(fresh.call))
         storages = [t.untyped_storage()._cdata for t in arguments if t.layout is torch.strided]
+        given = {name: value for name, value in given.items() if not (name not in reach and LITERAL.fullmatch(name))}
         if len(set(storages)) != len(storages) or not complete or any(name not in reach for name in given):
             self.add(phase, "note", "not compared: inputs that the oracle cannot set")
             return
@@ -772,15 +796,17 @@ class Trial:
             reach = tensors(roots_of(case.fn, call.args, call.kwargs))
             for name, value in given.items():
                 with torch.no_grad():
-                    reach[name].data.copy_(value)
+                    if 0 in reach[name].stride():  # elements that share memory cannot be written
+                        reach[name].data = value
+                    else:
+                        reach[name].data.copy_(value)
 
         truth = eager(self.program, lambda case: case.call, prepare=prepare)
         if truth.error is not None:
             self.add(phase, "wrong", f"the program raises on the sample's own inputs: {_line(truth.error)}")
             return
         truth.differentiated = False  # its tangents are its own
-        wrong = judge(truth, result, self.case.exact)
-        self._confirmed("recipe", lambda case: case.call, SEED, wrong, truth)
+        self._judged(phase, lambda case: case.call, SEED, truth, result, False)
 
     def _run_alone(self, data: str, folder: Path) -> None:
         """Each direction's file runs with PyTorch alone."""

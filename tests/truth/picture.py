@@ -26,23 +26,26 @@ PRIMITIVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, to
 OWN = ("programs", "case", "__main__")  # modules whose functions and classes are looked into
 
 
-def signature_names(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by the names that the signature gives them; `xs.0` of `*xs`."""
+Roots = list[tuple[str, Any]]
+
+
+def signature_names(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Roots:
+    """The arguments of a call with the names that the signature gives them; `xs.0` of `*xs`."""
     try:
         target = fn.forward if isinstance(fn, nn.Module) else fn
         signature = inspect.signature(target)
         bound = signature.bind(*args, **kwargs)
     except (TypeError, ValueError):
-        return {**{f"args.{i}": a for i, a in enumerate(args)}, **kwargs}
-    named: dict[str, Any] = {}
+        return [*((f"args.{i}", a) for i, a in enumerate(args)), *kwargs.items()]
+    named: Roots = []
     for name, value in bound.arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
-            named.update({f"{name}.{i}": v for i, v in enumerate(value)})
+            named += [(f"{name}.{i}", v) for i, v in enumerate(value)]
         elif kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
+            named += value.items()
         else:
-            named[name] = value
+            named.append((name, value))
     return named
 
 
@@ -136,11 +139,11 @@ def function_parts(path: str, fn: types.FunctionType) -> Iterator[tuple[str, Any
                 yield name, fn.__globals__[name]
 
 
-def walk(roots: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def walk(roots: Roots) -> Iterator[tuple[str, Any]]:
     """Every object below the roots with its path; tensors under each path they have, other objects once."""
     seen: set[int] = set()
     keep: list[Any] = []  # so that no id is given twice
-    queue: collections.deque[tuple[str, Any]] = collections.deque(roots.items())
+    queue: collections.deque[tuple[str, Any]] = collections.deque(roots)
     while queue and len(keep) < LIMIT:
         path, value = queue.popleft()
         keep.append(value)
@@ -151,18 +154,23 @@ def walk(roots: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         queue.extend(parts(path, value))
 
 
-def roots_of(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+def roots_of(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Roots:
     """Where a walk begins: what is called, under no name, and its arguments under the signature's."""
-    return {**signature_names(fn, args, kwargs), "": fn}
+    return [*signature_names(fn, args, kwargs), ("", fn)]
 
 
-def tensors(roots: dict[str, Any]) -> dict[str, Tensor]:
-    """Every tensor that can be reached, by path."""
-    found: dict[str, Tensor] = {}
+def tensors(roots: Roots) -> dict[str, Tensor]:
+    """Every tensor that can be reached, by path; where two have one path, each has a name that nobody else gives it."""
+    found: dict[str, list[Tensor]] = {}
     for path, value in walk(roots):
         if isinstance(value, Tensor):
-            found.setdefault(path, value)
-    return found
+            here = found.setdefault(path, [])
+            if not any(value is other for other in here):
+                here.append(value)
+    named: dict[str, Tensor] = {}
+    for path, here in found.items():
+        named.update({path if len(here) == 1 else f"{path} ({i})": t for i, t in enumerate(here)})
+    return named
 
 
 def content(tensor: Tensor) -> str:
@@ -223,7 +231,7 @@ def _fleeting(value: Any) -> bool:
 class Picture:
     """Everything below some roots and in the process, as it is now."""
 
-    def __init__(self, roots: dict[str, Any]) -> None:
+    def __init__(self, roots: Roots) -> None:
         found = list(walk(roots))
         self.keep = found
         self.lines: dict[str, str] = {}

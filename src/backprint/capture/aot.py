@@ -300,11 +300,6 @@ def trace(
 ) -> Traced:
     """Trace a program with AOTAutograd and cut the joint graph."""
     traced = trace_values(program, seen, specialise, partition, decompose, dynamic)
-    if program.world is None and traced.unforeseen:
-        raise CaptureError(
-            f"{traced.unforeseen[0]} reads values inside an operator or its backward, where engine 'aot' has no step "
-            "that could check them: engine 'eager' keeps them as a guard"
-        )
     if program.world is None and traced.casts > seen.casts:
         raise CaptureError(
             f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it anew for each, so "

@@ -437,6 +437,11 @@ def traced(
             options.partition,
             options.decompose,
         )
+        if made.unforeseen:
+            raise CaptureError(
+                f"{made.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
+                "step that could check them: engine 'eager' keeps them as a guard"
+            )
         made = replace(
             made,
             outputs=tuple((numbered.get(name, name), role) for name, role in made.outputs),

@@ -20,7 +20,7 @@ from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call, refuse_sparse
-from backprint.capture.scout import SEED, flag_guards, plain_own, scout
+from backprint.capture.scout import SEED, flag_guards, plain_own, scout, unheld
 from backprint.capture.witness import second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
@@ -51,6 +51,7 @@ def by_aot(program: Program, options: Options) -> Made:
         guards=(*guards, *flag_guards(program, seen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
+        unheld=() if options.fake else unheld(seen, traced.unforeseen),
     )
 
 
@@ -107,6 +108,11 @@ def proved(made: Capture, check: Check, pin: bool) -> Capture:
     """
     if made.fake:
         return made
+    if made.origin.unheld and not pin:
+        raise CaptureError(
+            f"{made.origin.unheld[0]}: engine {made.engine!r} has no step that could check it; engine 'eager' keeps it "
+            "as a guard"
+        )
     proof = check(made)
     if proof is None:
         return made
@@ -118,7 +124,7 @@ def proved(made: Capture, check: Check, pin: bool) -> Capture:
     if not pin:
         raise CaptureError(f"what it traced is not what the program does on other inputs: {proof.redrawn}")
     made.origin.proof = replace(proof, ports=tuple(port for port in proof.ports if port.verdict not in BAD))
-    return pinned(made, f"the program reads them as nothing here sees: on others, {proof.redrawn}", proof.pins)
+    return pinned(made, proof.redrawn, proof.pins)
 
 
 BAD = ("wrong", "failed")
@@ -267,6 +273,7 @@ class Origin:
         self.asked: dict[str, Any] = {}
         self.joint = joint(made.program)
         self.proof: Any = None
+        self.unheld = made.unheld
 
     def release(self) -> None:
         """Let go of the program and of its arguments."""

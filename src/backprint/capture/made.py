@@ -32,7 +32,7 @@ class Made:
 
     `outputs` are the names of the result's tensors in order, `differentiable` those that take tangents; `tree` and
     `leaves` are the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each
-    sparse output that takes one: where its values are, no spec says.
+    sparse output that takes one: where its values are, no spec says. `unheld` are reads of values that no guard holds.
     """
 
     program: Program
@@ -49,6 +49,7 @@ class Made:
     breaks: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     outcome: Outcome | None = None
+    unheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

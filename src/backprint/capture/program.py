@@ -259,6 +259,7 @@ def read_call(
         leaves.append(Slot(name))
         tensors.append(Named(name, "input", leaf.requires_grad))
         called[name] = values[name] = leaf
+    refuse_inference({**state, **values})
     chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
     modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
     held = Held(
@@ -321,12 +322,17 @@ def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
     if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer, FakeTensor):
         kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
         raise CaptureError(f"input {name!r} is a {kind}: tensor subclasses are not captured; pass plain tensors")
-    if tensor.is_inference():
-        raise CaptureError(
-            f"{name!r} was made in inference mode, so autograd cannot follow it: make it outside, or pass .clone()"
-        )
     if tensor.layout not in LAYOUTS:
         raise CaptureError(f"input {name!r} is {str(tensor.layout)[6:]}, which no engine takes; pass it dense")
+
+
+def refuse_inference(values: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that were made in inference mode: they cannot be asked for gradients, nor put back."""
+    for name, tensor in values.items():
+        if tensor.is_inference():
+            raise CaptureError(
+                f"{name!r} was made in inference mode, so autograd cannot follow it: make it outside, or pass .clone()"
+            )
 
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)

@@ -11,7 +11,7 @@ import copy
 import functools
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from backprint.capture.reach import kept_gradients, names_of_outside, roots, ten
 from backprint.capture.witness import step
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Guard, OpaqueEdge, Source
-from backprint.settings import digest_of, quiet_random
+from backprint.settings import quiet_random
 from backprint.tree import FLAGS, alias_groups, parts, plain_leaves
 
 RANDOM = "the random seed"
@@ -403,17 +403,12 @@ ASKED: dict[Any, str] = {
 
 
 def flag_guards(program: Program, seen: Sighting) -> tuple[Guard, ...]:
-    """What the user's code asked of its arguments, beside their values, shapes and strides, as guards; and its draws.
-
-    What it drew from Python's or numpy's random numbers are constants of the graph.
-    """
-    asked = tuple(
+    """What the user's code asked of its arguments, beside their values, shapes and strides, as guards."""
+    return tuple(
         Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
         for (name, key), (value, source) in seen.flags.items()
         if name in program.values
     )
-    states = program.chance.states
-    return asked + tuple(Guard("drawn", f"{name}: {digest_of(states[name])}") for name in sorted(program.chance.drawn))
 
 
 TO_NUMPY = (Tensor.numpy, Tensor.__array__)
@@ -483,7 +478,7 @@ CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
 
 def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
     """Refuse an operator that gives a nested tensor, where it does so."""
-    if isinstance(result, Tensor) and result.is_nested:
+    if isinstance(result, Tensor) and result.is_nested and result.layout is torch.strided:
         raise CaptureError(
             f"{func} gives a nested tensor{frames.place(frames.here(paths))}, which no engine takes: pad it, or keep "
             "that part outside"
@@ -594,6 +589,16 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     )
     watch.seen.outcome = outcome
     return found, watch.seen
+
+
+def unheld(seen: Sighting, unforeseen: Sequence[str]) -> tuple[str, ...]:
+    """The reads of values that engine 'aot' has no step to check by, in words; a `tolist` is rewritten into steps."""
+    said = [
+        f"Tensor.{function} reads values{frames.place(source)} where no operator shows it"
+        for function, source in seen.unseen
+        if function != "tolist"
+    ]
+    return (*said, *(f"{operator} reads values inside an operator or its backward" for operator in unforeseen))
 
 
 def refuse_aliases(program: Program, outcome: Outcome) -> None:
@@ -735,13 +740,6 @@ def refuse_effects(program: Program, seen: Sighting, made: Collection[str]) -> N
         raise CaptureError(
             f"{operator} raises{frames.place(source)} and {program.title} goes on: engine 'aot' would lose what that "
             "depends on; engine 'eager' keeps it as a guard"
-        )
-    unseen = [each for each in seen.unseen if each[0] != "tolist"]  # that one is rewritten: operators show it
-    if unseen:
-        function, source = unseen[0]
-        raise CaptureError(
-            f"Tensor.{function} reads values{frames.place(source)} where no operator shows it: engine 'aot' has "
-            "nothing to check them by; engine 'eager' keeps them as a guard"
         )
     if seen.accumulates or made:
         left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"

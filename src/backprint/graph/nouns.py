@@ -446,7 +446,7 @@ class Pair:
 class Guard:
     """What a capture took for granted.
 
-    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `drawn`, `pinned`; `inputs` are what
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `pinned`; `inputs` are what
     it depends on. The text of a `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay
     checks it before it runs.
     """

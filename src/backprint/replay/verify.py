@@ -484,12 +484,17 @@ def held_against_program(capture: Capture) -> Proof:
             captured = tried(capture, Draw("captured", values, None, capture.seed), found)
         if captured:
             return Proof(tuple(found.values()), captured)
+        if capture.origin.unheld:
+            names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
+            pins = tuple((name, digest(values[name])) for name in names if name in values)
+            return Proof(tuple(found.values()), "", capture.origin.unheld[0], pins)
         quick = time.monotonic() - started < QUICK
-        if quick and (other := tried(capture, Draw("reseeded", values, None, capture.seed + 1), found)):
+        if quick and (other := tried(capture, Draw("reseeded", values, None, capture.seed + 1), {})):
             return Proof(tuple(found.values()), f"under another seed, {other}: random numbers are drawn unseen")
         for name, moved in redraws(capture, values, quick):
             draw = Draw(name, {**values, **moved}, random_tangents(capture, 2), capture.seed)
-            if redrawn := tried(capture, draw, found):
+            if redrawn := tried(capture, draw, found if name == "redrawn" else {}):
+                redrawn = f"the program reads them as nothing here sees: on others, {redrawn}"
                 pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
                 return Proof(tuple(found.values()), "", redrawn, pins)
     return Proof(tuple(found.values()))
