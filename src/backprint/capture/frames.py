@@ -52,11 +52,11 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
         return _told[-1]
     frame = frame or sys._getframe(1)
     module, user = None, None
-    while frame is not None and (user is None or module is None):
+    while frame is not None and (user is None or (module is None and paths)):
         code = frame.f_code
         if code.co_filename.startswith(_OURS) and code.co_name in ("call", "_pulled"):
             break
-        if module is None and code.co_argcount and code.co_varnames[0] == "self":
+        if module is None and paths and code.co_argcount and code.co_varnames[0] == "self":
             module = paths.get(id(frame.f_locals.get("self")))
         if user is None and is_users(code.co_filename):
             user = (code.co_filename, frame.f_lineno, code.co_name)
