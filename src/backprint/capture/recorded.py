@@ -14,6 +14,7 @@ import contextlib
 import gc
 import inspect
 import os
+import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 from backprint import settings
 from backprint.capture import frames
 from backprint.capture.eager import said, steps
-from backprint.capture.functional import Draft, Memory, Writer, needed, spec_of
+from backprint.capture.functional import Draft, Memory, Writer, dense, needed, spanned, spec_of
 from backprint.capture.program import Outcome
 from backprint.capture.reach import children, state_of_optimizer
 from backprint.capture.scout import Sighting, is_number_read, storages
@@ -85,12 +86,13 @@ class LiveRecorder(Recorder):
         self.pid, self.thread = os.getpid(), threading.get_ident()
         self.backwards: list[Backward] = []
         self.begun: list[Tensor] = []
+        self.known: dict[int, list[Place]] = {}
 
     def lose(self, why: str) -> None:
         """Give the step up, and let go of everything that was kept of it."""
         self.lost = self.lost or why
         self.tape, self.seen = Tape(), Sighting()
-        self.undo, self.callers, self.backwards, self.begun = {}, {}, [], []
+        self.undo, self.callers, self.known, self.backwards, self.begun = {}, {}, {}, [], []
 
     # -------------------------------------------------------------- operators
 
@@ -134,6 +136,25 @@ class LiveRecorder(Recorder):
             terms, term = self.backwards[-1].terms, args[1].detach()
             terms[about.args[0]] = terms[about.args[0]] + term if about.args[0] in terms else term.clone()
         super().after(about, args, kwargs, result)
+        for place in flat(self.tape.calls[-1].result):
+            if type(place) is Place and place.memory in self.known:
+                self.known[place.memory].append(place)
+
+    def taken(self, func: Any, tensor: Tensor, writes: bool) -> Place:
+        if not self.is_known(tensor):
+            self.encounter(func, tensor, writes)
+        return super().taken(func, tensor, writes)
+
+    def is_known(self, tensor: Tensor) -> bool:
+        """Whether a tensor was made in the step or lies in what is known of the memory that came from outside.
+
+        Of a batch, a part may come first: then the whole, when it comes, is another input.
+        """
+        if storages(tensor)[-1]._cdata not in self.taint:
+            return False
+        place = self.place(tensor)
+        known = self.known.get(place.memory)
+        return known is None or any(holds(each, place) for each in known)
 
     def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
         storage = tensor.untyped_storage()
@@ -142,7 +163,9 @@ class LiveRecorder(Recorder):
         self.seen.outside.append(tensor)
         self.begun.append(tensor.detach())  # a tensor may be put on other memory while the step runs
         self.learn(tensor, frozenset())
-        if written:
+        place = self.place(tensor)
+        self.known.setdefault(place.memory, []).append(place)
+        if written and key not in self.undo:
             self.undo[key] = storage.clone()
 
     def meet_sparse(self, tensor: Tensor) -> None:
@@ -154,12 +177,12 @@ class LiveRecorder(Recorder):
     def know_parameters(self, frame: FrameType) -> None:
         """The script's parameters are known from the start, by the variables of its frames."""
         for _, tensor in names_in_frames(frame).values():
-            if isinstance(tensor, nn.Parameter) and storages(tensor)[-1]._cdata not in self.taint:
-                self.encounter(None, tensor, False)
+            if isinstance(tensor, nn.Parameter):
+                self.found(tensor)
 
     def found(self, tensor: Tensor) -> Place:
         """Where a tensor lies; one of unknown memory comes from outside."""
-        if storages(tensor)[-1]._cdata not in self.taint:
+        if not self.is_known(tensor):
             self.encounter(None, tensor, False)
         return self.place(tensor)
 
@@ -201,6 +224,14 @@ class LiveRecorder(Recorder):
                 empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
                 found.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
         return found
+
+
+def holds(whole: Place, part: Place) -> bool:
+    """Whether every element of a tensor is one of another."""
+    if whole == part or whole.stride is None or part.stride is None:
+        return whole == part
+    begin, first = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
+    return dense(whole) and begin <= first and spanned(part) <= spanned(whole)
 
 
 def place_of_script() -> str:
@@ -275,6 +306,7 @@ def own_names(recorder: LiveRecorder, known: Named) -> dict[str, str]:
         name = names.get(id(tensor))
         if name is None and grads.get(id(tensor)):
             name = f"{grads[id(tensor)]}.grad"
+        name = name and re.sub(r"[^\w.]+", "_", name)[:200]  # keys of dicts may be any text
         if name is None or name in taken:
             name, count = f"input_{count}", count + 1
         taken.add(name)

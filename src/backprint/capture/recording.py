@@ -55,7 +55,6 @@ class Recording:
         self.closed = False
         self.undo: list[Callable[[], Any]] = []
         self.undo_compiled: Callable[[], Any] = nothing
-        self.undo_module: Callable[[], Any] = nothing
 
     # -------------------------------------------------------------- hooks
 
@@ -63,8 +62,7 @@ class Recording:
         """Hook on to torch."""
         self.undo.append(register_optimizer_step_post_hook(self.after_optimizer).remove)
         if self.first == 0:
-            self.undo_module = nn.modules.module.register_module_forward_pre_hook(self.before_module).remove
-            self.undo.append(self.undo_module)
+            self.await_module()
         self.replace(torch.autograd, "backward", self.watched(torch.autograd.backward, self.before_backward))
         self.replace(torch.autograd, "grad", self.watched(torch.autograd.grad, self.before_grad))
 
@@ -123,14 +121,19 @@ class Recording:
         else:
             self.guarded(self.end_step)
 
-    def before_module(self, module: Any, args: Any) -> None:
-        """The first step begins where the first module runs."""
-        if torch.compiler.is_dynamo_compiling() or self.is_off():
-            return
-        if torch.is_grad_enabled():
-            self.undo_module()
-            if self.count == 0 and 0 not in self.settled:
-                self.guarded(self.begin_step)
+    def await_module(self) -> None:
+        """The first step begins where the first module runs. A global hook on modules would make `compile` warn."""
+        plain = nn.Module._call_impl
+
+        @functools.wraps(plain)
+        def first_call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if not torch.compiler.is_dynamo_compiling() and not self.is_off() and torch.is_grad_enabled():
+                setattr(nn.Module, "_call_impl", plain)
+                if self.count == 0 and self.recorder is None and 0 not in self.settled:
+                    self.guarded(self.begin_step)
+            return plain(module, *args, **kwargs)
+
+        self.replace(nn.Module, "_call_impl", first_call)
 
     # -------------------------------------------------------------- autograd
 
@@ -284,7 +287,10 @@ class Recording:
         if self.count < self.last:
             first = max(self.first, self.count)
             steps = f"step {first} was" if first + 1 == self.last else f"steps {first} to {self.last - 1} were"
-            there = f"ask for steps below {self.count}" if self.count else "it called no optimizer and no backward"
+            none = (
+                "no optimizer stepped in eager" if self.by_hand is False else "it called no optimizer and no backward"
+            )
+            there = f"ask for steps below {self.count}" if self.count else none
             said.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
         return said
 

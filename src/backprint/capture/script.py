@@ -9,6 +9,7 @@ import builtins
 import contextlib
 import importlib.util
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -78,16 +79,47 @@ def code_of(path: str) -> CodeType:
 
 
 def own_trace(error: BaseException, script: Any) -> TracebackType | None:
-    """The part of a traceback that Python would show: from the script's first line on."""
+    """The traceback that Python would show: from the script's first line on, without what is ours."""
     path, trace = str(Path.cwd() / script), error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
-    return trace
+    return without_ours(trace)
+
+
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without frames of ours, and those of torch that lead from a line to us and from us to an operator."""
+    kept: list[TracebackType] = []
+    ours = False
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        before, ours = ours, file.startswith(HERE)
+        if ours:
+            while kept and kept[-1].tb_frame.f_code.co_filename.endswith(TO_US):
+                kept.pop()
+        elif not (before and file.endswith(FROM_US)):
+            kept.append(trace)
+        trace = trace.tb_next
+    found = None
+    for each in reversed(kept):
+        found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return found
+
+
+HERE = str(Path(__file__).parents[1]) + os.sep
+TO_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_frame.py"))
+FROM_US = os.path.join("torch", "_ops.py")
 
 
 def show_alone(error: BaseException, script: Any) -> None:
     """Have Python show an error that ends it without the frames that are ours."""
     hook, trace = sys.excepthook, own_trace(error, script)
+    seen, queue = {id(error)}, [error.__cause__, error.__context__]
+    while queue:
+        other = queue.pop()
+        if other is not None and id(other) not in seen:
+            seen.add(id(other))
+            other.__traceback__ = without_ours(other.__traceback__)
+            queue += [other.__cause__, other.__context__]
 
     def shown(kind: type[BaseException], value: BaseException, whole: TracebackType | None) -> Any:
         sys.excepthook = hook

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     """
     from backprint.capture.script import check_script, check_steps, show_alone
     from backprint.cli import Ended
+    from backprint.errors import CaptureError
     from backprint.sample.place import check_place
 
     first, last = read_steps(steps)
@@ -48,9 +50,11 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
 
     def keep(number: int, capture: Any) -> None:
         path = bp.save(capture, places[number], data, overwrite=overwrite)
-        verdict = bp.load(path).verdict or {}
-        shown = os.path.relpath(path, start)
-        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict.get('verdict')}, in {shown}")
+        verdict = (bp.load(path).verdict or {}).get("verdict")
+        if verdict in ("wrong", "failed"):
+            shutil.rmtree(path)
+            raise CaptureError(f"the verdict of its sample was {verdict}")
+        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict}, in {os.path.relpath(path, start)}")
 
     start = os.getcwd()
     try:
