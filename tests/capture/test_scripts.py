@@ -46,7 +46,7 @@ CASES = (
     Case("compiled_step", lost="no optimizer stepped in eager"),
     Case("thread_backward", lost="a backward runs in another thread than the step"),
     Case("thread_training", lost="a backward runs in another thread than the step"),
-    Case("odd_rounding", lost="the backward of prod rounds otherwise while it is watched at odd_rounding.py:10"),
+    Case("odd_rounding", lost="the backward of prod rounds otherwise while it is watched at odd_rounding.py:11"),
     Case("odd_rounding_twice", lost="a backward of the backward of cumprod rounds otherwise"),
     Case("numpy_inside", lost="its replay is not what the script computed"),
     # the script at home
@@ -54,7 +54,6 @@ CASES = (
     Case("processes", ("--steps", "3", "-o", "x")),
     Case("no_training", lost="no_training.py made no step: it did not import torch"),
     # how it ends
-    Case("broken_syntax", lost="broken_syntax.py made no step", code=1),
     Case("raises_in_step", lost="raises_in_step.py made 1 steps, so step 1 was not reached", code=1),
     Case("exits", ("3",), code=3),
     Case("exits", ("text",), code=1),
@@ -111,6 +110,13 @@ def test_a_script_is_as_it_is_alone(case: Case, tmp_path: Path) -> None:
         verdicts = [verdict.verdict for verdict in loaded.verify()]
         assert set(verdicts) <= {"bitwise", "undifferentiable"}
         assert verdicts[-1] == loaded.verdict["verdict"]
+
+
+def test_a_script_that_is_no_python_is_shown_as_python_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('never')\ndef f(:\n    pass\n")
+    code, out, rest, said = ended(started(tmp_path, "-m", "backprint", "record", "script.py"))
+    assert ended(started(tmp_path, "script.py"))[:3] == (code, out, rest)
+    assert (code, out, said) == (1, "", ["backprint: script.py made no step: it did not import torch"])
 
 
 def test_the_comparison_sees_what_is_other(tmp_path: Path) -> None:

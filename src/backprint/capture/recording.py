@@ -128,7 +128,7 @@ class Recording:
         @functools.wraps(plain)
         def first_call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if not torch.compiler.is_dynamo_compiling() and not self.is_off() and torch.is_grad_enabled():
-                setattr(nn.Module, "_call_impl", plain)
+                nn.Module._call_impl = plain
                 if self.count == 0 and self.recorder is None and 0 not in self.settled:
                     self.guarded(self.begin_step)
             return plain(module, *args, **kwargs)

@@ -20,7 +20,7 @@ for step in range(4):
     scaler.update()
     scheduler.step()
     with torch.no_grad():
-        for p, q in zip(ema.parameters(), model.parameters()):
+        for p, q in zip(ema.parameters(), model.parameters(), strict=True):
             p.lerp_(q, 0.1)
     print(step, loss.item(), norm.item(), scaler.get_scale(), scheduler.get_last_lr())
 show(model, ema)

@@ -5,7 +5,7 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.3), torch.nn.Linear(4, 1))
 run = torch.compile(model, backend="aot_eager")
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for step in range(4):
+for _ in range(4):
     optimizer.zero_grad()
     loss = run(torch.randn(5, 3)).square().mean()
     loss.backward()

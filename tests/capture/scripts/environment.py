@@ -4,8 +4,8 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "3"
 os.environ["MKL_NUM_THREADS"] = "3"
-import torch  # noqa: E402
-from shown import show  # noqa: E402
+import torch
+from shown import show
 
 torch.manual_seed(0)
 torch.set_default_dtype(torch.float64)

@@ -11,7 +11,7 @@ for _ in range(4):
     y = model(x)
     (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     loss = y.square().mean() + (g.norm(dim=1) - 1).square().mean()
-    for p, found in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters()))):
+    for p, found in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True):
         p.grad = found
     optimizer.step()
     print(loss.item())

@@ -3,7 +3,6 @@
 import torch
 from shown import show
 from torch.nn.modules import module as modules
-from torch.optim import optimizer as optimizers
 
 torch.manual_seed(0)
 model = torch.nn.Linear(3, 1)

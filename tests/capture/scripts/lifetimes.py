@@ -13,7 +13,7 @@ def train():
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     dead = []
-    for step in range(4):
+    for _ in range(4):
         optimizer.zero_grad()
         x = torch.randn(5, 3)
         h = model[0](x)

@@ -8,7 +8,7 @@ torch.manual_seed(0)
 numpy.random.seed(0)
 model = torch.nn.Linear(3, 1)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for step in range(4):
+for _ in range(4):
     optimizer.zero_grad()
     x = torch.from_numpy(numpy.random.rand(5, 3).astype("float32"))
     y = torch.from_numpy(x.numpy() * 2)

@@ -14,7 +14,7 @@ for _ in range(4):
             p.add_(p.grad * 0.05 / norm)
     optimizer.zero_grad()
     model(x).square().sum().backward()
-    for p, q in zip(model.parameters(), old):
+    for p, q in zip(model.parameters(), old, strict=True):
         p.data = q
     optimizer.step()
     optimizer.zero_grad()

@@ -14,7 +14,7 @@ if __name__ == "__main__":
     model = torch.nn.Linear(3, 4)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     data = Data(torch.randn(12, 3), torch.arange(12) % 4)
-    for epoch in range(2):
+    for _ in range(2):
         for x, y in DataLoader(data, 6, num_workers=2, shuffle=True):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(x), y)

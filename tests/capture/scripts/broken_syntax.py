@@ -1,3 +1,0 @@
-print("never")
-def f(:
-    pass
