@@ -46,7 +46,8 @@ class Outcome:
     """What one step gave: outputs by name, gradients and mutations by the program's own names.
 
     `tangled` are the tensors that depend on others' gradients once the program has written to them. Of the mutations,
-    `made` are tensors that modules hold now and did not before, `left` gradients and the state of optimizers.
+    `made` are tensors that modules hold now and did not before, `left` gradients and the state of optimizers. `leaves`
+    are those of the result, with `Tensor` in the place of each tensor.
     """
 
     outputs: dict[str, Tensor]
@@ -55,6 +56,7 @@ class Outcome:
     tangled: frozenset[str] = frozenset()
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
+    leaves: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -482,6 +482,7 @@ def held_against_program(capture: Capture) -> Proof:
         captured = tried(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
         if captured and reads_tangents(capture):  # then with those that the backward was recorded with
             captured = tried(capture, Draw("captured", values, None, capture.seed), found)
+        captured = captured or capture.origin.differs()
         if captured:
             return Proof(tuple(found.values()), captured)
         if capture.origin.unheld:
