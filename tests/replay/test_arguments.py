@@ -1,4 +1,4 @@
-"""What a replay must share with the captured call: values, containers, strides, memory; and whose parameters it runs on."""
+"""What a replay must share with the captured call: values, containers, strides, memory; and whose weights it uses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Mode(enum.Enum):
     MUL = 2
 
 
-Pair = namedtuple("Pair", "a b")  # noqa: PYI024  # the class that pytree knows without being told
+Pair = namedtuple("Pair", "a b")
 
 
 def adder(n: int) -> Callable[[Tensor], Tensor]:
