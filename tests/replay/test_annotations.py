@@ -221,3 +221,13 @@ def test_show_says_where_a_sample_contradicts_itself(sample: Path, tmp_path: Pat
     file.write_text(text[: found.start("spec")] + "f64[9, 9]" + text[found.end("spec") :])
     shown = CliRunner().invoke(main, ["show", str(copy), "--summary"])
     assert "not as it was saved" in shown.output + str(shown.exception)
+
+
+def test_annotations_that_tracing_gets_wrong_are_put_right_at_save(tmp_path: Path) -> None:
+    """torch's own kernel without values says otherwise of a batch norm of bfloat16 than the kernel with values."""
+    capture = bp.capture(nn.BatchNorm1d(3).bfloat16(), torch.randn(4, 3, dtype=torch.bfloat16))
+    loaded = bp.load(capture.save(tmp_path / "sample"))
+    assert loaded.verify()[-1].verdict == "bitwise"
+    before, after = (each.pairs[0].forward for each in (capture, loaded))
+    assert [old for old, new in zip(before.steps, after.steps, strict=True) if old.spec != new.spec]
+    assert [step.target for step in before.steps] == [step.target for step in after.steps]
