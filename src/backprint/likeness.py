@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 Like = Any
@@ -179,7 +180,8 @@ def of_tensor(value: Tensor, state: Describing, argument: bool) -> Described:
         like["digest"] = digest(bytes_of(content))
     else:
         return of_live(value, state)
-    hung = {name: each for name, each in vars(value).items() if not name.startswith(OURS)}
+    own = {} if isinstance(value, FakeTensor) else vars(value)  # what hangs on a fake tensor is torch's
+    hung = {name: each for name, each in own.items() if not name.startswith(OURS)}
     found = {name: described(each, state, False) for name, each in sorted(hung.items())}
     if found:
         like["attributes"] = {name: each.like for name, each in found.items()}
