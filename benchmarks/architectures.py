@@ -1,11 +1,12 @@
-"""Sixty published architectures, built small, captured in training with their losses, and proved against autograd.
+"""Sixty published architectures and more mixtures of experts, built small: captured in training, saved, proved.
 
 The rows are Hugging Face `transformers` models with random weights, made from configurations: nothing is downloaded.
 They were chosen before any of them was captured, for their kinds; each trains (dropout on, labels given) and is proved
-on its own inputs and on redrawn ones (`verify`), and once more against autograd by this script itself.
+on its own inputs and on redrawn ones (`verify`), once more against autograd by this script itself (`autograd`), and
+once more from disk: it is saved as users save, and a process of its own proves the folder (`disk`).
 
     pip install 'backprint[models]'
-    python benchmarks/architectures.py [--engine auto] [--only NAME] [--markdown FILE] [--json FILE]
+    python benchmarks/architectures.py [--engine auto] [--only NAME] [--set sixty] [--markdown FILE] [--json FILE]
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import json
 import logging
 import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -78,9 +81,9 @@ def images(size: int = 32) -> Tensor:
     return torch.randn(BATCH, 3, size, size)
 
 
-def pictured() -> dict[str, Tensor]:
+def pictured(size: int = 32) -> dict[str, Tensor]:
     """Images, and a class for each."""
-    return {"pixel_values": images(), "labels": torch.randint(CLASSES, (BATCH,))}
+    return {"pixel_values": images(size), "labels": torch.randint(CLASSES, (BATCH,))}
 
 
 def segmented() -> dict[str, Tensor]:
@@ -277,8 +280,9 @@ ARCHITECTURES: tuple[Architecture, ...] = (
                  dict(IMAGE, use_relative_position_bias=True, drop_path_rate=0.1)),
     Architecture("resnet", VISION, "ResNetForImageClassification", pictured,
                  dict(embedding_size=16, hidden_sizes=[16, 32], depths=[1, 2], num_labels=CLASSES)),
-    Architecture("mobilevit", VISION, "MobileViTForImageClassification", pictured,
-                 dict(image_size=32, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 24, 32],
+    # an image of 32 would leave the last attention one place, and its queries and keys no gradient
+    Architecture("mobilevit", VISION, "MobileViTForImageClassification", lambda: pictured(64),
+                 dict(image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 24, 32],
                       num_attention_heads=4, hidden_dropout_prob=0.1, num_labels=CLASSES)),
     Architecture("segformer", VISION, "SegformerForSemanticSegmentation", segmented,
                  dict(num_encoder_blocks=2, depths=[1, 1], hidden_sizes=[16, 32], sr_ratios=[2, 1],
@@ -342,6 +346,60 @@ ARCHITECTURES: tuple[Architecture, ...] = (
 )  # fmt: skip
 
 
+EXPERT: dict[str, Any] = dict(GROUPED, moe_intermediate_size=32, num_experts_per_tok=2, output_router_logits=True)
+
+MIXTURES: tuple[Architecture, ...] = (
+    Architecture("qwen3_moe", EXPERTS, "Qwen3MoeForCausalLM", text, dict(EXPERT, num_experts=4, head_dim=8)),
+    Architecture("qwen3_next", EXPERTS, "Qwen3NextForCausalLM", text,
+                 dict(EXPERT, num_experts=4, head_dim=8, shared_expert_intermediate_size=32,
+                      linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8,
+                      layer_types=["linear_attention", "full_attention"])),
+    Architecture("deepseek_v2", EXPERTS, "DeepseekV2ForCausalLM", text,
+                 dict(GROUPED, num_key_value_heads=4, moe_intermediate_size=32, n_routed_experts=8,
+                      n_shared_experts=1, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1,
+                      topk_method="group_limited_greedy", kv_lora_rank=16, q_lora_rank=16, qk_rope_head_dim=8,
+                      qk_nope_head_dim=8, v_head_dim=8)),
+    Architecture("granitemoe", EXPERTS, "GraniteMoeForCausalLM", text,
+                 dict(GROUPED, num_local_experts=4, num_experts_per_tok=2, output_router_logits=True)),
+    Architecture("granitemoeshared", EXPERTS, "GraniteMoeSharedForCausalLM", text,
+                 dict(GROUPED, num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=32)),
+    Architecture("olmoe", EXPERTS, "OlmoeForCausalLM", text, dict(EXPERT, num_experts=4)),
+    Architecture("jetmoe", EXPERTS, "JetMoeForCausalLM", text,
+                 dict(GROUPED, num_key_value_heads=4, kv_channels=8, num_local_experts=4, num_experts_per_tok=2)),
+    Architecture("dbrx", EXPERTS, "DbrxForCausalLM", text,
+                 dict(d_model=32, n_heads=4, n_layers=2, max_seq_len=64, vocab_size=WORDS, resid_pdrop=0.1,
+                      attn_config=dict(kv_n_heads=2, attn_pdrop=0.1, clip_qkv=8, rope_theta=1e4),
+                      ffn_config=dict(ffn_hidden_size=64, moe_num_experts=4, moe_top_k=2, hidden_size=32),
+                      use_cache=False, pad_token_id=0)),
+    Architecture("phimoe", EXPERTS, "PhimoeForCausalLM", text,
+                 dict(GROUPED, num_local_experts=4, num_experts_per_tok=2, output_router_logits=True)),
+    Architecture("gpt_oss", EXPERTS, "GptOssForCausalLM", text,
+                 dict(GROUPED, num_local_experts=4, num_experts_per_tok=2, head_dim=8, sliding_window=8)),
+    Architecture("ernie4_5_moe", EXPERTS, "Ernie4_5_MoeForCausalLM", text,
+                 dict(EXPERT, moe_num_experts=4, moe_k=2, moe_layer_start_index=1, moe_num_shared_experts=1)),
+    Architecture("glm4_moe", EXPERTS, "Glm4MoeForCausalLM", text,
+                 dict(EXPERT, n_routed_experts=4, n_shared_experts=1, head_dim=8, first_k_dense_replace=1)),
+    Architecture("dots1", EXPERTS, "Dots1ForCausalLM", text,
+                 dict(EXPERT, n_routed_experts=4, n_shared_experts=1, head_dim=8, first_k_dense_replace=1, n_group=1,
+                      topk_group=1)),
+    Architecture("hunyuan_v1_moe", EXPERTS, "HunYuanMoEV1ForCausalLM", text,
+                 dict(GROUPED, num_experts=4, moe_topk=[2, 2], head_dim=8)),
+    Architecture("minimax", EXPERTS, "MiniMaxForCausalLM", text,
+                 dict(GROUPED, num_local_experts=4, num_experts_per_tok=2, head_dim=8, block_size=8)),
+    Architecture("lfm2_moe", EXPERTS, "Lfm2MoeForCausalLM", text,
+                 dict(EXPERT, num_experts=4, num_dense_layers=1, layer_types=["conv", "full_attention"])),
+    Architecture("llama4_text", EXPERTS, "Llama4ForCausalLM", text,
+                 dict(GROUPED, num_local_experts=4, num_experts_per_tok=1, head_dim=8, intermediate_size_mlp=64,
+                      attention_chunk_size=8)),
+    Architecture("nllb_moe", EXPERTS, "NllbMoeForConditionalGeneration", translated,
+                 dict(BOTH, num_experts=4, expert_capacity=8, encoder_sparse_step=2, decoder_sparse_step=2)),
+)  # fmt: skip
+"""Further mixtures of experts, as `transformers` 5.23 ships them."""
+
+SETS: dict[str, tuple[Architecture, ...]] = {"sixty": ARCHITECTURES, "mixtures": MIXTURES}
+EVERY = (*ARCHITECTURES, *MIXTURES)
+
+
 # ------------------------------------------------------------------ one of them
 
 
@@ -353,6 +411,7 @@ class Row:
     family: str
     verdict: str
     oracle: str = ""
+    disk: str = ""
     engine: str = ""
     why: tuple[str, ...] = ()
     pairs: int = 0
@@ -364,8 +423,8 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Whether both proofs hold."""
-        return {self.verdict, self.oracle} <= GOOD
+        """Whether all proofs hold."""
+        return {self.verdict, self.oracle, self.disk} <= GOOD
 
 
 GOOD = {"bitwise", "close"}
@@ -405,9 +464,11 @@ def measure(architecture: Architecture, engine: str) -> Row:
     seed_all(0)
     verdict = max(bp.verify(capture, ("captured", "recipe")), key=lambda one: ORDER.index(one.verdict))
     oracle, said = against_autograd(capture, model, inputs)
+    disk, told = from_disk(capture)
     return row(
         verdict=verdict.verdict,
         oracle=oracle,
+        disk=disk,
         engine=capture.engine,
         why=capture.why,
         pairs=len(capture.pairs),
@@ -415,8 +476,26 @@ def measure(architecture: Architecture, engine: str) -> Row:
         guards=len(capture.guards),
         took=taken(capture),
         seconds=seconds,
-        detail="; ".join(filter(None, (verdict.detail, said))),
+        detail="; ".join(filter(None, (verdict.detail, said, told))),
     )
+
+
+def from_disk(capture: bp.Capture) -> tuple[str, str]:
+    """What `backprint verify` says in a process of its own, which has the saved folder and nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "sample"
+        try:
+            bp.save(capture, place)
+        except bp.BackprintError as error:
+            return "not saved", f"{type(error).__name__}: {error}"
+        command = [sys.executable, "-m", "backprint", "verify", str(place), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        answer = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        return "failed", f"backprint verify ended with {done.returncode}: {done.stderr[-300:]}"
+    told = "" if answer["verdict"] == "bitwise" else f"from disk: {answer['detail']}"
+    return answer["verdict"] if answer["proof"] else f"{answer['verdict']}, no proof", told
 
 
 def taken(capture: bp.Capture) -> str:
@@ -483,7 +562,7 @@ def work(name: str, engine: str, answer: Any) -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)  # torch logs what it then raises
     torch.set_num_threads(1)
-    architecture = next(one for one in ARCHITECTURES if one.name == name)
+    architecture = next(one for one in EVERY if one.name == name)
     start = time.perf_counter()
     try:
         row = measure(architecture, engine)
@@ -518,15 +597,15 @@ def waited_for(architecture: Architecture, process: Any, answers: Any, limit: fl
     return found
 
 
-WIDTHS = (20, 18, 7, 2, 5, 34, 9, 9, 5)
-HEADS = ("architecture", "family", "engine", "pairs", "nodes", "took", "verify", "autograd", "seconds")
+WIDTHS = (20, 18, 7, 2, 5, 34, 9, 9, 9, 5)
+HEADS = ("architecture", "family", "engine", "pairs", "nodes", "took", "verify", "autograd", "disk", "seconds")
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row as text."""
     return (
         row.name, row.family, row.engine or "-", str(row.pairs), str(row.nodes), row.took or "-", row.verdict,
-        row.oracle or "-", f"{row.seconds:.1f}",
+        row.oracle or "-", row.disk or "-", f"{row.seconds:.1f}",
     )  # fmt: skip
 
 
@@ -539,14 +618,23 @@ def markdown(found: Sequence[Row]) -> str:
 
 def summary(found: Sequence[Row]) -> str:
     """How many of how many, and what the others are."""
-    counts = Counter(row.verdict if row.good or row.verdict not in GOOD else f"autograd {row.oracle}" for row in found)
-    said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-    return f"{sum(row.good for row in found)} of {len(found)} captured and proved: {said}."
+    counts = Counter(map(outcome, found))
+    said = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return f"{sum(row.good for row in found)} of {len(found)} captured, saved and proved: {said}."
+
+
+def outcome(row: Row) -> str:
+    """The worst of a row's proofs."""
+    for name, said in (("", row.verdict), ("autograd ", row.oracle), ("disk ", row.disk)):
+        if said not in GOOD:
+            return name + said
+    return "close" if "close" in (row.verdict, row.oracle, row.disk) else "bitwise"
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--engine", default="auto")
+    parser.add_argument("--set", choices=SETS, help="these alone; else all")
     parser.add_argument("--only", action="append", metavar="NAME", help="this architecture, or family; may be repeated")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for the docs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, with its details")
@@ -558,9 +646,10 @@ def main() -> int:
     given = options()
     if importlib.util.find_spec("transformers") is None:
         sys.exit("the architectures are those of transformers, which is not here: pip install 'backprint[models]'")
-    chosen = [one for one in ARCHITECTURES if not given.only or {one.name, one.family} & set(given.only)]
+    those = SETS[given.set] if given.set else EVERY
+    chosen = [one for one in those if not given.only or {one.name, one.family} & set(given.only)]
     if not chosen:
-        sys.exit(f"--only {' '.join(given.only)} is none of: {', '.join(one.name for one in ARCHITECTURES)}")
+        sys.exit(f"--only {' '.join(given.only)} is none of: {', '.join(one.name for one in those)}")
     found = []
     for row in rows(chosen, given.engine, given.limit):
         found.append(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ def capture(
     dynamic: bool | Mapping[str, Any] = False,
     fake: bool = False,
     order: int = 1,
+    allow: Sequence[str] = (),
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture:
@@ -31,7 +33,8 @@ def capture(
     `dynamic=True` keeps the sizes of the inputs symbolic, `dynamic={"x": {0: "batch"}}` those of chosen dimensions.
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
     gradients, buffers, random states, modes) is as it was afterwards. With `fake=True` nothing is computed and nothing
-    of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real.
+    of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real. A custom operator
+    with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its inputs along, and `mode` rewrites what a GraphNet sample has traced in inference.
@@ -39,7 +42,7 @@ def capture(
     options = dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
         requires_grad=requires_grad, specialise=specialise, functional=functional, dynamic=dynamic, fake=fake,
-        order=order, name=name,
+        order=order, allow=allow, name=name,
     )  # fmt: skip
     if isinstance(target, (str, os.PathLike)):
         from backprint.target import capture_place
@@ -69,13 +72,19 @@ def capture_made(
     """The Capture of a call; `made_by` are the recipes that its tensors were made by, where there are any."""
     from backprint.capture.entry import capture_call
 
-    return finished(capture_call(target, args, kwargs, check=_forward_check, **options), made_by)
+    return finished(capture_call(target, args, kwargs, check=_witnessed, **options), made_by)
 
 
-def _forward_check(made: Capture, outcome: Any) -> str:
-    from backprint.replay.verify import forward_differs
+def _witnessed(made: Capture) -> Any:
+    from backprint.replay.verify import held_against_program
 
-    return forward_differs(made, outcome)
+    return held_against_program(made)
+
+
+def release(capture: Capture) -> None:
+    """Let go of the captured program, its module and its arguments; the graphs and the recipes stay."""
+    if capture.origin is not None and hasattr(capture.origin, "release"):
+        capture.origin.release()
 
 
 def finished(made: Capture, made_by: Any = None) -> Capture:
@@ -94,28 +103,64 @@ def record(
     arguments: Sequence[str] = (),
     steps: tuple[int, int] = (1, 2),
     done: Callable[[int, Capture], None] | None = None,
+    *,
+    tell: Callable[[str], None] | None = None,
+    stay: bool = False,
 ) -> list[Capture]:
     """Run an unmodified training script, and capture its steps from `steps[0]` to before `steps[1]`, counted from 0.
 
     A step ends with an optimizer's step: forward, backward and update are linked Pairs. `done` is given each step's
-    number and Capture while the script still runs. What the script prints, raises and computes is its own.
+    number and Capture while the script still runs. What the script prints, raises and computes is its own: a step that
+    cannot be captured costs a warning with its cause, which `tell` is given where there is one. With `stay` the
+    script's `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
     """
-    from dataclasses import replace
+    from backprint.capture import script as home
 
-    from backprint.capture.recording import Recording, running_script
-    from backprint.sample.inputs import fit_inputs
-
+    home.check_script(script)
+    home.check_steps(steps)
     made: list[Capture] = []
+    said: list[str] = []
+    open_: list[Any] = []
+    telling = tell or said.append
 
     def keep(number: int, capture: Capture) -> None:
-        whole = replace(capture, recipes=fit_inputs(capture, capture.origin.values()))
+        whole = recorded_right(finished(capture))
         if done is None:
             made.append(whole)
         else:
             done(number, whole)
 
-    running_script(Recording(steps[0], steps[1], keep), script, arguments)
+    def begin() -> None:
+        from backprint.capture.recording import Recording
+
+        open_.append(Recording(steps, keep, telling))
+        open_[0].open()
+
+    name = os.path.basename(script)
+    process = os.getpid()
+    try:
+        with home.on_import("torch", home.harmless(begin, telling)):
+            home.run(script, arguments, stay)
+    finally:
+        if os.getpid() == process:  # a child that the script forked ends here too
+            for recording in open_:
+                recording.close()
+            for text in open_[0].missing(name) if open_ else [f"{name} made no step: it did not import torch"]:
+                telling(text)
+        for text in said:
+            warnings.warn(text, stacklevel=2)
     return made
+
+
+def recorded_right(capture: Capture) -> Capture:
+    """A recorded step whose replay gives what the script computed; any other raises."""
+    from backprint.errors import CaptureError
+    from backprint.replay.verify import verify as prove
+
+    for verdict in prove(capture, ("captured",)):
+        if verdict.verdict in ("wrong", "failed"):
+            raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}")
+    return capture
 
 
 def call_of(
@@ -145,7 +190,7 @@ def call_of(
 DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
     "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "fake": False, "order": 1,
-    "name": None,
+    "allow": (), "name": None,
 }  # fmt: skip
 
 
@@ -303,7 +348,8 @@ def save(
     from backprint.replay.annotations import settled
     from backprint.replay.verify import verdict_json
     from backprint.replay.verify import verify as prove
-    from backprint.sample.save import check_custom, check_data, check_place, write
+    from backprint.sample.place import check_place
+    from backprint.sample.save import check_custom, check_data, write
 
     check_save(capture, path)
     if layout not in ("backprint", "graphnet"):
@@ -464,5 +510,6 @@ def _to_fx(graph: Graph) -> Any:
 
 Graph.to_fx = _to_fx  # type: ignore[assignment,method-assign]  # the face binds verbs of higher floors to the nouns
 Capture.save = save  # type: ignore[assignment,method-assign]  # as above
+Capture.release = release  # type: ignore[assignment,method-assign]  # as above
 Capture.inputs = inputs  # type: ignore[assignment,method-assign]  # as above
 Capture.verify = verify  # type: ignore[assignment,method-assign]  # as above

@@ -180,13 +180,21 @@ def of_tensor(value: Tensor, state: Describing, argument: bool) -> Described:
         like["digest"] = digest(bytes_of(content))
     else:
         return of_live(value, state)
-    own = {} if isinstance(value, FakeTensor) else vars(value)  # what hangs on a fake tensor is torch's
+    own = {} if isinstance(value, FakeTensor) else vars(value)
     hung = {name: each for name, each in own.items() if not name.startswith(OURS)}
+    hung |= own_kind(value) if argument else {}
     found = {name: described(each, state, False) for name, each in sorted(hung.items())}
     if found:
         like["attributes"] = {name: each.like for name, each in found.items()}
     held = argument or any(each.held for each in found.values())
     return Described(like, 1 + sum(each.parts for each in found.values()), held)
+
+
+def own_kind(value: Tensor) -> dict[str, Any]:
+    """What a program can tell an argument from a plain tensor by: its class, and the hooks on its gradient."""
+    found: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
+    hooks = (value._backward_hooks or {}) if value.is_leaf else {}
+    return found | ({"its hooks": list(hooks.values())} if hooks else {})
 
 
 def bytes_of(content: Tensor) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import platform
 import random
 import sys
@@ -26,6 +27,10 @@ def _set_mkldnn(text: str) -> None:
 
 
 SETTINGS: Mapping[str, Setting] = {
+    "default_dtype": (
+        lambda: str(torch.get_default_dtype())[6:],
+        lambda text: torch.set_default_dtype(getattr(torch, text)),
+    ),
     "threads": (torch.get_num_threads, lambda text: torch.set_num_threads(int(text))),
     "deterministic": (
         torch.are_deterministic_algorithms_enabled,
@@ -50,7 +55,6 @@ FACTS: Mapping[str, Callable[[], object]] = {
     "python": platform.python_version,
     "machine": platform.machine,
     "cpu_capability": torch.backends.cpu.get_cpu_capability,
-    "default_dtype": lambda: str(torch.get_default_dtype())[6:],
     "autocast": lambda: torch.is_autocast_enabled("cpu"),
 }
 """What is as it is."""
@@ -125,3 +129,9 @@ def put_foreign(states: Mapping[str, Any]) -> None:
     random.setstate(states["random"])
     if "numpy.random" in states:
         sys.modules["numpy"].random.set_state(states["numpy.random"])
+
+
+def digest_of(state: tuple[Any, ...]) -> str:
+    """A random state in 16 hex digits; numpy's has an array in it."""
+    text = repr(tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ Private torch APIs of this module, tried on torch 2.13: `Tensor._indices`, `Tens
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -176,3 +176,18 @@ def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
         if memory.numel():
             groups.setdefault(memory.untyped_storage()._cdata, []).append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
+    "requires_grad": lambda tensor: tensor.requires_grad,
+    "is_leaf": lambda tensor: tensor.is_leaf,
+    "has a gradient": lambda tensor: tensor.is_leaf and tensor.grad is not None,
+    "has a grad_fn": lambda tensor: tensor.grad_fn is not None,
+    "version": lambda tensor: tensor._version,
+    "is a view": lambda tensor: tensor._is_view(),
+    "is conjugated": lambda tensor: tensor.is_conj(),
+    "is negated": lambda tensor: tensor.is_neg(),
+    "storage offset": lambda tensor: tensor.storage_offset(),
+    "bytes of storage": lambda tensor: tensor.untyped_storage().nbytes(),
+}
+"""What a program may ask of an argument beside its values, shape and strides."""

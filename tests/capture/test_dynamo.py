@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -349,16 +351,21 @@ class Fails(nn.Module):
 
 
 class Stop:
-    """Raises when it is called the second time, which is under Dynamo."""
+    """Raises when it is called the second time, which is under Dynamo; the count is where no capture puts it back."""
 
     def __init__(self, error: type[BaseException]) -> None:
-        self.error, self.calls = error, 0
+        self.error = error
+        COUNTS.calls = 0
 
     @torch._dynamo.disable
     def __call__(self) -> None:
-        self.calls += 1
-        if self.calls == 2:
+        counts = importlib.import_module(__name__).COUNTS
+        counts.calls += 1
+        if counts.calls == 2:
             raise self.error("on purpose")
+
+
+COUNTS = threading.local()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

@@ -39,6 +39,44 @@ def both(target: Any, *args: Any, **options: Any) -> tuple[bp.Capture, bp.Captur
 # ------------------------------------------------------------------ the same as a real capture
 
 
+class Language(nn.Module):
+    """A language model that takes its labels, as everyone calls one: with the words themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(11, 8), nn.Linear(8, 11)
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(self.head(self.words(input_ids)).flatten(0, 1), labels.flatten())
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_one_tensor_may_be_passed_twice(built: bool, tmp_path: Path) -> None:
+    twin, words = Language(), torch.randint(0, 11, (2, 5))
+    with bp.fake():
+        model, ids = Language(), torch.randint(0, 11, (2, 5))
+    ids = ids if built else words
+    capture = bp.capture(model, input_ids=ids, labels=ids, fake=True)
+    assert capture.signature.same == (("input_ids", "labels"),)
+    assert [v.verdict for v in bp.verify(capture, twin=(twin, (), {"input_ids": words, "labels": words}))] == [
+        "unproven",
+        "bitwise",
+    ]
+    for data in ("seed", "none"):
+        loaded = bp.load(capture.save(tmp_path / data, data))
+        assert loaded.signature == capture.signature
+        assert loaded.pairs[0].forward.hash() == capture.pairs[0].forward.hash()
+        assert bp.verify(loaded)[0].verdict == "unproven"
+        done = subprocess.run(
+            [sys.executable, "-m", "backprint", "show", str(tmp_path / data)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "labels" in done.stdout
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_fake_capture_is_the_real_one(name: str) -> None:
     target, args, kwargs = PROGRAMS[name]()
@@ -113,7 +151,7 @@ def test_a_random_value_is_refused() -> None:
 def test_an_operator_without_a_fake_kernel_is_refused_by_name() -> None:
     library = torch.library.Library("backprint_fake_test", "FRAGMENT")
     library.define("thrice(Tensor x) -> Tensor")
-    library.impl("thrice", lambda x: x * 3, "CPU")
+    library.impl("thrice", lambda x: torch.from_numpy(x.numpy() * 3), "CPU")
     with pytest.raises(bp.CaptureError, match=r"backprint_fake_test\.thrice.* has no fake kernel at .*test_fake\.py"):
         bp.capture(lambda x: torch.ops.backprint_fake_test.thrice(x), torch.ones(2), fake=True)
 
@@ -405,3 +443,46 @@ def test_of_a_real_model_nothing_is_allocated_again_nor_of_a_large_input() -> No
     before, more = map(int, run.stdout.split())
     assert before > 2**30
     assert more < 128 * 2**20
+
+
+# ------------------------------------------------------------------ where torch's own shape rule refuses what runs
+
+LAYOUTS = {
+    "2d 3d": ((8, 8), (3, 8, 16)),
+    "2d 2d": ((8, 16), (16, 8)),
+    "3d 2d": ((3, 8, 16), (16, 24)),
+    "3d 3d": ((3, 8, 16), (3, 16, 8)),
+}
+ENDS = {"2d 3d": [2, 5, 8], "2d 2d": [8, 8, 16], "3d 2d": [8, 16, 24], "3d 3d": None}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_grouped_product_has_the_shape_that_its_kernel_gives(layout: str, dtype: torch.dtype) -> None:
+    left, right = (torch.randn(shape).to(dtype) for shape in LAYOUTS[layout])
+    ends = ENDS[layout]
+    offsets = None if ends is None else torch.tensor(ends, dtype=torch.int32)
+    wanted = torch._grouped_mm(left, right, offsets)
+    capture = bp.capture(torch._grouped_mm, left, right, offsets, fake=True, requires_grad=False)
+    spec = capture.pairs[0].forward.outputs[0].spec
+    assert (spec.shape, spec.dtype) == (tuple(wanted.shape), str(dtype).removeprefix("torch."))
+    assert spec.stride in (None, tuple(wanted.stride()))
+
+
+def test_a_mixture_of_experts_is_one_pair_that_any_routing_fits() -> None:
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.route, self.up = nn.Linear(8, 3), nn.Parameter(torch.randn(3, 8, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            chosen = self.route(x).argmax(1)
+            order = chosen.argsort()
+            ends = (chosen.unsqueeze(1) == torch.arange(3)).sum(0).cumsum(0).to(torch.int32)
+            return torch._grouped_mm(x[order], self.up, ends).square().sum()
+
+    model, x = Experts(), torch.randn(12, 8)
+    capture = bp.capture(model, x, engine="aot", specialise=True)
+    assert bp.verify(capture)[-1].verdict == "bitwise"
+    other = torch.randn(12, 8)
+    assert torch.equal(bp.replay(capture, other).outputs, model(other))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
 import random
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -205,13 +208,19 @@ def test_threads_take_turns() -> None:
         assert set(pool.map(one, given)) == {"bitwise"}
 
 
-def test_a_capture_does_not_keep_its_module_alive() -> None:
-    model = nn.Linear(2, 2)
-    capture = bp.capture(model, torch.randn(1, 2))
-    watch = weakref.ref(model)
-    del model
-    assert watch() is None
-    assert capture.verify()[0].verdict == "bitwise"
+def test_a_capture_holds_its_program_until_it_is_released() -> None:
+    model, x = nn.Linear(2, 2), torch.randn(1, 2)
+    capture = bp.capture(model, x)
+    watches = weakref.ref(model), weakref.ref(x)
+    del model, x
+    gc.collect()
+    (verdict,) = capture.verify()
+    assert verdict.verdict == "bitwise"
+    assert {port.witness for port in verdict.ports} <= {"the program", "the program on redrawn inputs"}
+    capture.release()
+    gc.collect()
+    assert [watch() for watch in watches] == [None, None]
+    assert capture.verify()[0].verdict == "unproven"
 
 
 def test_buffers_never_ask_for_gradients() -> None:
@@ -539,3 +548,31 @@ def test_a_copy_of_a_module_made_inside_is_captured() -> None:
     capture = bp.capture(Twice(), torch.randn(2, 3))
     assert capture.engine == "eager"
     assert capture.verify()[0].verdict == "bitwise"
+
+
+@contextlib.contextmanager
+def entered() -> Iterator[None]:
+    yield
+
+
+@entered()
+def decorated(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def test_a_context_manager_that_decorates_a_function_is_no_iterator_that_is_used_up() -> None:
+    capture = bp.capture(lambda x: decorated(x).sum(), torch.randn(3))
+    assert bp.verify(capture)[-1].verdict == "bitwise"
+
+
+def test_a_counter_that_an_installed_package_keeps_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "counting-1.0.dist-info").mkdir()
+    (tmp_path / "counting.py").write_text(
+        "import itertools\nNUMBERS = itertools.count()\n"
+        "def double(x):\n    if x is None:\n        next(NUMBERS)\n    return x * 2\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from counting import double
+
+    capture = bp.capture(lambda x: double(x).sum(), torch.randn(3))
+    assert bp.verify(capture)[-1].verdict == "bitwise"

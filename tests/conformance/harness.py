@@ -6,6 +6,7 @@ for the same call, so that a fault that capture and `verify` share is seen.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -83,7 +84,9 @@ def any_sparse(capture: bp.Capture) -> bool:
 
 def against_autograd(capture: Any, target: Any, args: Any, kwargs: Any) -> tuple[str, str]:
     """A replay of the call under random tangents, against the call itself."""
-    wanted = eagerly(target, args, kwargs, capture.seed)
+    reads = any(name.startswith("tangent ") for guard in capture.guards for name in guard.inputs)
+    with ones_for_tangents() if reads else contextlib.nullcontext():  # a guard holds those it was recorded with
+        wanted = eagerly(target, args, kwargs, capture.seed)
     torch.manual_seed(capture.seed)
     found = bp.replay(capture, *args, tangents=wanted.tangents, **kwargs)
     twins = {right for _, right in capture.signature.same}
@@ -150,6 +153,19 @@ def copied(args: Any, kwargs: Any, own: Sequence[Tensor], behind: bool) -> Copie
     return Copies(args, kwargs, leaves, list(passed.values()))
 
 
+@contextlib.contextmanager
+def ones_for_tangents() -> Iterator[None]:
+    """Tangents are ones here."""
+    PULL.append(torch.ones_like)
+    try:
+        yield
+    finally:
+        PULL.pop()
+
+
+PULL: list[Any] = []
+
+
 def stepped(target: Any, given: Copies, parameters: list[Tensor], seed: int) -> Eager:
     """One forward and backward, with random tangents."""
     buffers = list(target.buffers()) if isinstance(target, nn.Module) else []
@@ -161,6 +177,7 @@ def stepped(target: Any, given: Copies, parameters: list[Tensor], seed: int) -> 
     roots = [output for output in outputs if output.requires_grad]
     other = torch.Generator().manual_seed(seed)  # the backward goes on with the program's own random numbers
     tangents = [torch.randn(root.shape, dtype=root.dtype, generator=other) for root in roots]
+    tangents = [PULL[-1](root) for root in roots] if PULL else tangents
     leaves = [*parameters, *given.leaves]
     gradients = pulled(roots, leaves, tangents) if roots and leaves else ()
     changed = [new.detach().clone() for old, new in zip(before, watched, strict=True) if apart(new, old)]

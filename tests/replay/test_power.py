@@ -25,7 +25,7 @@ keep: list[Any] = []
 
 
 def captured(model: Any, *args: Any, **options: Any) -> Capture:
-    keep.append(model)  # a Capture holds its module weakly
+    keep.append(model)
     return bp.capture(model, *args, **options)
 
 

@@ -151,7 +151,7 @@ def test_a_sample_gives_the_capture_back(made: Made) -> None:
     assert loaded == made.capture
     assert [field.name for field in fields(loaded) if field.compare] == [
         *("name", "engine", "pairs", "signature", "links", "breaks", "why"),
-        *("guards", "opaque", "environment", "requires", "seed", "fake"),
+        *("guards", "opaque", "environment", "requires", "seed", "fake", "pins"),
     ]
 
 
@@ -242,7 +242,7 @@ def test_no_data_keeps_nothing_and_proves_nothing(made: Made, tmp_path: Path) ->
 
 def test_no_data_keeps_nothing_of_a_program_that_is_gone(tmp_path: Path) -> None:
     capture = bp.capture(nn.Linear(2, 2), torch.randn(1, 2))
-    gc.collect()
+    capture.release()
     assert not capture.origin.alive
     rows = content(capture.save(tmp_path / "none", "none"))["recipes"].values()
     assert {row["kind"] for row in rows} == {"none"}
@@ -510,7 +510,7 @@ def test_what_a_guard_hangs_on_is_kept_exact(tmp_path: Path) -> None:
 
 
 def test_a_custom_operator_is_kept_only_when_allowed_by_name(tmp_path: Path) -> None:
-    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4))
+    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4), allow=("bpsample::twice",))
     assert bp.verify(capture)[0].verdict == "bitwise"
     with pytest.raises(bp.RefusedError, match=r"custom operator bpsample\.twice\.default.*allow=\('bpsample\.twice"):
         capture.save(tmp_path / "sample")
@@ -525,14 +525,15 @@ def test_a_custom_operator_is_kept_only_when_allowed_by_name(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["bpsample::twice", "bpsample.twice", "bpsample.twice.default"])
 def test_an_operator_is_allowed_by_any_of_its_names(name: str, tmp_path: Path) -> None:
-    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4))
+    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4), allow=(name,))
+    assert capture.requires == ("torch.ops.bpsample.twice.default",)
     path = capture.save(tmp_path / "sample", allow=(name,))
     assert bp.load(path, allow=(name,)) == capture
     assert verdict_of(path, allow=(name,)).verdict == "bitwise"
 
 
 def test_a_custom_operator_that_is_not_among_the_requirements_is_refused_all_the_same(tmp_path: Path) -> None:
-    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4))
+    capture = bp.capture(lambda x: twice(x.sin()).sum(), torch.randn(4), allow=("bpsample::twice",))
     path = capture.save(tmp_path / "sample", allow=("bpsample::twice",))
     altered(path, tmp_path / "forged", lambda said: said.update(requires=[]))
     with pytest.raises(bp.RefusedError, match="not among the sample's requirements"):
@@ -542,24 +543,24 @@ def test_a_custom_operator_that_is_not_among_the_requirements_is_refused_all_the
 # ------------------------------------------------------------------ without the program
 
 
-def test_a_capture_whose_model_is_gone_is_proved_by_autograd_of_its_forward() -> None:
+def test_a_released_capture_has_autograd_of_its_forward_for_gradients_and_nothing_for_outputs() -> None:
     torch.manual_seed(0)
-    model = Net()
-    capture = bp.capture(model, torch.randn(2, 2, 5, 5))
-    del model
-    gc.collect()
+    capture = bp.capture(Net(), torch.randn(2, 2, 5, 5))
+    capture.release()
     (verdict,) = capture.verify()
-    assert verdict.verdict == "bitwise"
+    assert verdict.verdict == "unproven"
     assert "the program is gone" in verdict.detail
-    assert {port.role for port in verdict.ports} == {"gradient"}
+    found = {(port.role, port.verdict, port.witness) for port in verdict.ports}
+    assert ("gradient", "bitwise", "autograd of the forward") in found
+    assert ("output", "unproven", "") in found
+    assert not {port for port in found if port[0] != "gradient" and port[1] != "unproven"}
 
 
 def test_a_capture_with_an_opaque_edge_whose_model_is_gone_is_unproven() -> None:
     model = Edged()
     capture = bp.capture(model, torch.randn(3))
     assert capture.verify()[0].verdict == "bitwise"
-    del model
-    gc.collect()
+    capture.release()
     (verdict,) = capture.verify()
     assert verdict.verdict == "unproven"
     assert "no oracle" in verdict.detail

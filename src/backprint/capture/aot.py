@@ -34,19 +34,38 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames, symbolic
 from backprint.capture.convert import pin_dtypes
-from backprint.capture.fake import UNKNOWN_VALUES, World, absent, dispatching, fake_like, on_present_devices
+from backprint.capture.custom import is_composite, taken_apart, through
+from backprint.capture.fake import (
+    UNKNOWN_VALUES,
+    World,
+    absent,
+    dispatching,
+    fake_like,
+    on_present_devices,
+    shapes_of,
+)
+from backprint.capture.keep import kept
 from backprint.capture.program import (
     Program,
     Substitute,
     modes_reach_backward,
     named_outputs,
     placed,
-    quiet_state,
-    replaced,
     result_of,
     shielded,
 )
-from backprint.capture.scout import Reading, Sighting, module_paths, reads_values, rewritten, unknown
+from backprint.capture.reach import tensors_of
+from backprint.capture.scout import (
+    CHECK,
+    CHECKS,
+    SEED,
+    Reading,
+    Sighting,
+    module_paths,
+    reads_values,
+    rewritten,
+    unknown,
+)
 from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.nouns import Source
 
@@ -90,7 +109,7 @@ class Recorded:
         self.unforeseen: list[str] = []
         self.world = world
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
-        self.plain = functools.partial(FakeTensorMode.dispatch, self.mode) if world is None else world.dispatch
+        self.plain = shapes_of(self.mode) if world is None else world.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -148,8 +167,10 @@ class Told(TorchDispatchMode):
         self.used = bool(self.waiting)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not reads_values(func):
+        if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return func(*args, **(kwargs or {}))
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         self.used = True
         if self.fake.world is not None:
             inner = pytree.tree_map_only(Tensor, from_fun, (args, kwargs or {}))
@@ -191,6 +212,10 @@ class Told(TorchDispatchMode):
     def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
         """Go on with what the scouting run read: as a guard, where it hangs on an input."""
         if not reading.inputs:
+            return
+        if func in CHECKS:
+            bad = values[0] != 0 if func is CHECK else values[0] == 0
+            self.guards.append((mark(bad.any()), replace(reading, result=False)))
             return
         if not self.specialise:
             raise DataDependentError(refusal(reading))
@@ -235,7 +260,7 @@ class Lines(TorchFunctionMode):
         if self.fake:
             func, args, kwargs = on_present_devices(func, args, kwargs)
         with noted(frames.here(self.paths)):
-            return func(*args, **kwargs)
+            return through(self, func, args, kwargs)
 
 
 @contextlib.contextmanager
@@ -391,11 +416,12 @@ def trace_once(
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
-        stack.enter_context(quiet_state(program.target()))
+        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+        stack.enter_context(kept(program.target()))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
-        if program.outside:
+        if program.outside or program.world is None:
             stack.enter_context(Substitute(run.table))
         stack.callback(lambda: run.open.close())
         try:
@@ -484,11 +510,14 @@ class _Run:
         program = self.program
         given = dict(zip(self.names, flat, strict=True))
         told = Told(self.readings, self.fake, self.specialise, self.paths)
+        if self.fake.reals is not None:
+            torch.manual_seed(SEED)  # what a backward reads beside the trace is what the program's own run drew
         ready = assemble(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
-        self.open.enter_context(quiet_state(program.target()))  # AOTAutograd runs the program more than once
+        self.open.enter_context(kept(program.target()))  # AOTAutograd runs the program more than once
         self.open.enter_context(placed(program, ready, self.table))
+        reached = dict(tensors_of(program.target()))
         modes = Lines(self.paths, program.world is not None), told if self.told else contextlib.nullcontext()
         with modes[0], modes[1], symbolic.noting(self.sizes):
             result = result_of(program, ready)
@@ -499,8 +528,10 @@ class _Run:
         for name, version in versions.items():
             if ready[name]._version != version:
                 produced.append((name, "mutation", mark(ready[name].detach())))
-        for name, tensor in replaced(program, ready).items():
-            produced.append((name, "mutation", mark(tensor.detach())))
+        own = {id(tensor): name for name, tensor in {**program.own(), **ready}.items()}
+        for name, tensor in tensors_of(program.target()):
+            if (before := reached.get(name)) is not tensor:
+                produced.append((own.get(id(before), name), "mutation", mark(tensor.detach())))
         for tensor, _ in told.guards:
             produced.append(("guard", "guard", mark(tensor.detach())))
         self.guards = [reading for _, reading in told.guards]

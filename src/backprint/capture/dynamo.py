@@ -7,8 +7,7 @@ whether an output of one asks for a gradient is for the later ones to say.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,23 +19,19 @@ from torch.utils import _pytree as pytree
 from backprint.capture import aot, frames, frontend
 from backprint.capture.build import build
 from backprint.capture.frontend import Ambient, Ran, Read, Record
-from backprint.capture.made import Made, Options, Part, unforeseen
+from backprint.capture.made import Made, Options, Part
 from backprint.capture.program import (
     Named,
     Program,
-    call_arguments,
     check_loss,
     free_name,
     is_slot,
-    leaf_values,
-    placed,
-    quiet_state,
-    replaced,
+    own_arguments,
     same_chance,
-    shielded,
     slot,
 )
-from backprint.capture.scout import SEED, Sighting, compiled_parts, module_paths, no_seeding, scout
+from backprint.capture.scout import SEED, Sighting, compiled_parts, flag_guards, module_paths, no_seeding, scout
+from backprint.capture.witness import staged
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Graph, Guard, Link, Pair, Source
 from backprint.settings import quiet_random
@@ -72,7 +67,7 @@ def by_dynamo(program: Program, options: Options) -> Made:
         tree=tree,
         leaves=leaves,
         constants=constants,
-        guards=guards,
+        guards=(*guards, *flag_guards(program, seen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
         links=needed_links(book, outputs),
@@ -100,20 +95,18 @@ def check_program(program: Program, seen: Sighting) -> None:
 
 
 def run(program: Program, paths: Mapping[int, str]) -> tuple[Record, dict[str, Tensor]]:
-    """The program's own forward under Dynamo, on copies of its values; the tensors it was given, by name."""
-    given = program.current()
-    leaves = leaf_values(program, {name: given[name] for name in given if name not in program.outside})
-    ready = shielded(program, {**leaves, **program.outside}, lambda tensor: tensor.clone())
+    """The program's own forward under Dynamo, on its own tensors; these, by name."""
     if outside := sorted(set(program.outside) & program.shields):
         raise CaptureError(
             f"{outside[0]} comes from outside and is changed or hooked: engine 'dynamo' does not follow it"
         )
-    with quiet_state(program.target()), quiet_random(), kept(program), placed(program, ready, {}):
+    with quiet_random(), staged(program) as stage:
         torch.manual_seed(SEED)
-        args, kwargs = call_arguments(program, ready)
+        args, kwargs = own_arguments(program, stage.ready)
         with no_seeding(program), same_chance(program.chance):
             record = frontend.run(program.target(), args, kwargs, program.loss, paths)
-        put = sorted(replaced(program, ready))
+        put = sorted({**stage.made(), **stage.left()})
+        ready = {**stage.ready, **program.outside}
     if put:
         raise CaptureError(
             f"{program.title} puts another tensor in the place of {put[0]}, which engine 'dynamo' does not follow: "
@@ -122,23 +115,6 @@ def run(program: Program, paths: Mapping[int, str]) -> tuple[Record, dict[str, T
     if program.loss is not None:
         check_loss(record.loss)
     return record, ready
-
-
-@contextlib.contextmanager
-def kept(program: Program) -> Iterator[None]:
-    """Tensors from outside as they were, should the program write to them."""
-    changed = program.changed or ()
-    written = [tensor for name, tensor in program.outside.items() if name in changed]
-    before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in written]
-    asking = {id(tensor): tensor.requires_grad for tensor in written}
-    try:
-        yield
-    finally:
-        for tensor, version, content in before:
-            tensor.detach().copy_(content)
-            if tensor.grad_fn is not None and not asking[id(tensor)]:
-                (tensor._base if tensor._is_view() else tensor).detach_()
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 # ------------------------------------------------------------------ which tensor is which
@@ -461,6 +437,11 @@ def traced(
             options.partition,
             options.decompose,
         )
+        if made.unforeseen:
+            raise CaptureError(
+                f"{made.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
+                "step that could check them: engine 'eager' keeps them as a guard"
+            )
         made = replace(
             made,
             outputs=tuple((numbered.get(name, name), role) for name, role in made.outputs),
@@ -472,8 +453,6 @@ def traced(
         pairs[index] = pair
         parts[index] = Part(renamed_parts(part, table), tuple(names))
         constants |= {table[name]: tensor for name, tensor in own.items()}
-        inputs = tuple(named.name for named in part.tensors if named.role in ("input", "constant"))
-        taken = (*taken, *unforeseen(inputs, made.unforeseen))
         guards.insert(0, tuple(replace(guard, inputs=origins(book, index, guard.inputs, table)) for guard in taken))
     order = range(len(book.entries))
     flat = tuple(guard for each in guards for guard in each)

@@ -14,25 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.capture import frames
 from backprint.capture.convert import tensor_spec
 from backprint.capture.functional import Draft, Writer, needed, spec_of
 from backprint.capture.made import Made, Options
-from backprint.capture.program import (
-    Program,
-    effects,
-    free_name,
-    leaf_values,
-    named_outputs,
-    placed,
-    pull_back,
-    quiet_state,
-    replaced,
-    result_of,
-    shielded,
-)
+from backprint.capture.program import Program, free_name, named_outputs, pull_back, result_of
 from backprint.capture.reach import kept_gradients
-from backprint.capture.scout import RANDOM, SEED, Opener, module_paths, seeing_threads, with_outside
+from backprint.capture.scout import RANDOM, SEED, Opener, flag_guards, module_paths, seeing_threads, with_outside
 from backprint.capture.tape import Place, Recorder
+from backprint.capture.witness import staged
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import Dict, Graph, Guard, List, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
 from backprint.settings import quiet_random, uncollected
@@ -64,7 +54,7 @@ def by_eager(program: Program, options: Options) -> Made:
     if options.decompose:
         raise CaptureError("engine 'eager' keeps the operators that ran: decompose= takes engine 'aot'")
     with uncollected():
-        found = made(recorded(replace(program, shields=frozenset(program.hooks))), options)
+        found = made(recorded(program), options)
     if options.specialise is False and found.guards:
         raise DataDependentError(refusal(found.guards[0]))
     return found
@@ -89,9 +79,9 @@ def recorded(program: Program) -> Run:
         run = run_once(program)
     except RuntimeError as error:
         asking = frozenset(named.name for named in program.tensors if named.requires_grad)
-        if "leaf Variable" not in str(error) or asking <= program.shields:
+        if "leaf Variable" not in str(error) or asking <= program.cloned:
             raise
-        return recorded(replace(program, shields=program.shields | asking))
+        return recorded(replace(program, shields=program.shields | asking, cloned=program.cloned | asking))
     own = run.program.tensors[: len(program.tensors)]
     if program.defaulted and own != program.tensors:
         return recorded(replace(program, tensors=own, defaulted=False))  # a tensor from outside asks, so no input does
@@ -106,7 +96,8 @@ def run_once(program: Program) -> Run:
         torch.clear_autocast_cache()
         recorder = Recorder(paths)
         try:
-            with torch.compiler.set_stance("force_eager"), seeing_threads(recorder.seen, paths):
+            stance = torch.compiler.set_stance("force_eager")
+            with stance, seeing_threads(recorder.seen, paths), frames.seeing_prints():
                 return stepped(program, recorder, Opener(recorder.seen, paths, rewrite=False))
         finally:
             recorder.restore()
@@ -114,31 +105,27 @@ def run_once(program: Program) -> Run:
 
 def stepped(program: Program, recorder: Recorder, opener: Opener) -> Run:
     """Forward, then backward, both under the recorder. Function modes see the program alone: they cost."""
-    leaves = leaf_values(replace(program, changed=frozenset()), program.current())
-    with torch.enable_grad():
-        ready = shielded(program, leaves, lambda tensor: tensor.clone())
-    parameters = {named.name for named in program.tensors if named.role == "parameter"}
-    recorder.know(ready, parameters)
-    versions = {name: tensor._version for name, tensor in ready.items()}
-    with quiet_state(program.target()), torch.enable_grad(), placed(program, ready):
-        with effects(program) as found, opener, recorder:
+    with staged(replace(program, changed=frozenset())) as stage:
+        leaves, ready = dict(stage.leaves), stage.ready
+        recorder.know(ready, tuple(ready))
+        with torch.enable_grad(), opener, recorder:
             result = result_of(program, ready)
         named, tree = named_outputs(program, result)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
         recorder.judge_outputs(tensors)
+        recorder.note_written()
         live = dict(
             zip((f"outside {i}" for i in range(len(recorder.seen.outside))), recorder.seen.outside, strict=True)
         )
         whole = with_outside(program, recorder.seen)
         names = [each.name for each in whole.tensors[len(program.tensors) :]]
         outside = dict(zip(names, live.values(), strict=True))
-        put = replaced(program, ready)
-        changed = {name for name, tensor in ready.items() if name not in put and tensor._version != versions[name]}
-        before = {id(tensor): version for tensor, version in recorder.versions}
-        changed |= {name for name, tensor in outside.items() if tensor._version != before[id(tensor)]}
-        begun = {id(tensor): gradient for tensor, gradient, _ in recorder.grads}
-        left = found.made(ready | outside, begun)
-        after = {**ready, **outside, **put, **left}
+        by_id = {id(tensor): name for name, tensor in outside.items()}
+        left = {by_id.get(id(stage.reached.get(name)), name): each for name, each in stage.made().items()}
+        left |= stage.left({name: tensor for name, tensor in outside.items() if not recorder.had_gradient(tensor)})
+        changed = stage.changed(left)
+        changed |= {name for name, tensor in outside.items() if id(tensor) in recorder.seen.written}
+        after = {**ready, **outside, **left}
         outputs = [(name, recorder.place(tensor)) for name, tensor in tensors.items()]
         mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
         asking = {named.name for named in whole.tensors if named.requires_grad}
@@ -146,14 +133,9 @@ def stepped(program: Program, recorder: Recorder, opener: Opener) -> Run:
         whole = replace(whole, accumulates=recorder.seen.reentrant)
         grads, tangents = backward(whole, recorder, opener, leaves, tensors)
     keys = {**{name: name for name in ready}, **dict(zip(live, names, strict=True))}
-    whole = replace(
-        whole,
-        shields=program.shields | frozenset(name for name in whole.hooks if name in outside),
-        silent=recorder.seen.silent,
-        outside=outside,
-    )
+    whole = replace(whole, silent=recorder.seen.silent, outside=outside)
     return Run(
-        whole, recorder, keys, outputs, mutations, frozenset(changed | set(put) | set(left)), grads, tangents,
+        whole, recorder, keys, outputs, mutations, frozenset(changed | set(left)), grads, tangents,
         tree, tuple(Tensor if isinstance(leaf, Tensor) else leaf for _, leaf in named),
     )  # fmt: skip
 
@@ -211,7 +193,7 @@ def made(run: Run, options: Options) -> Made:
         program=replace(
             program,
             changed=frozenset(mutations),
-            assembled=tuple(group for group in alias_groups(program.values) if set(group) & set(mutations)),
+            assembled=tuple(group for group in alias_groups(program.own()) if set(group) & set(mutations)),
         ),
         pairs=(pair,),
         outputs=tuple(name for name, _ in run.outputs),
@@ -219,7 +201,7 @@ def made(run: Run, options: Options) -> Made:
         tree=run.tree,
         leaves=run.leaves,
         constants=constants,
-        guards=guards,
+        guards=(*guards, *flag_guards(program, run.recorder.seen)),
         tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
         opaque=tuple(dict.fromkeys(run.recorder.seen.opaque))
         + tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,17 +13,20 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from backprint import settings
-from backprint.capture import aot
+from backprint.capture import aot, derivatives
 from backprint.capture.build import build
+from backprint.capture.custom import with_bodies
 from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
-from backprint.capture.made import Made, Options, unforeseen
-from backprint.capture.program import Outcome, Program, is_slot, read_call, refuse_sparse, second_order, step
-from backprint.capture.scout import SEED, scout
+from backprint.capture.made import Made, Options
+from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call, refuse_sparse
+from backprint.capture.scout import SEED, flag_guards, plain_own, scout, unheld
+from backprint.capture.witness import second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.memory import Meeting, meetings, places
 from backprint.settings import quiet_random
+from backprint.tree import alias_groups, copy_values
 
 MODES = (None, "train", "eval")
 
@@ -44,15 +48,11 @@ def by_aot(program: Program, options: Options) -> Made:
         tree=traced.tree,
         leaves=traced.leaves,
         constants=constants,
-        guards=(*guards, *unforeseen(loose(program), traced.unforeseen)),
+        guards=(*guards, *flag_guards(program, seen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
+        unheld=() if options.fake else unheld(seen, traced.unforeseen),
     )
-
-
-def loose(program: Program) -> tuple[str, ...]:
-    """The tensors that a redraw may change most freely: inputs and constants."""
-    return tuple(named.name for named in program.tensors if named.role in ("input", "constant"))
 
 
 ENGINES: dict[str, Callable[[Program, Options], Made]] = {
@@ -67,34 +67,31 @@ FAKE = ("aot",)
 """The engines that need no values."""
 
 
-Check = Callable[[Capture, Outcome], str]
-"""What is wrong with a Capture's forward, against what the program gave on the same values; '' where nothing is."""
+Check = Callable[[Capture], Any]
+"""Holds a Capture against the untouched program: a Proof, which says what differs on captured and on other values."""
 
 
-def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made, tuple[str, ...]]:
+def by_auto(program: Program, options: Options, check: Check, named: Callable[..., Capture]) -> Capture:
     """The first engine that captures the whole program, and why those before it would not do.
 
     Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. What an
-    engine traced must give what the program gave in the scouting run: tracing does not see everything.
+    engine traced must give what the untouched program gives, on its own values and on others: tracing does not see
+    everything.
     """
-    causes: dict[str, CaptureError] = {}
+    causes: dict[str, Exception] = {}
     if not options.fake:
         options = replace(options, specialise=options.specialise is not False)
-    able = {name: engine for name, engine in ENGINES.items() if not options.fake or name in FAKE}
-    for name, engine in able.items():
+    able = [name for name in ENGINES if not options.fake or name in FAKE]
+    for name in able:
+        why = tuple(f"{each}: {error}" for each, error in causes.items())
         try:
-            made = engine(program, options)
-            if made.outcome is not None and not options.fake:
-                wrong = check(capture_of(made, name), made.outcome)
-                if wrong:
-                    raise CaptureError(f"what it traced is not what the program does: {wrong}")
-            return name, made, tuple(f"{name}: {error}" for name, error in causes.items())
+            return proved(named(ENGINES[name](program, options), name, why), check, pin=name == able[-1])
         except UsageError:
             raise
         except CaptureError as error:
             causes[name] = error
         except Exception as error:  # a defect of that engine, or the program's own: then the last engine raises it too
-            if name == list(able)[-1]:
+            if name == able[-1]:
                 raise
             causes[name] = CaptureError(f"{type(error).__name__}: {error}")
             causes[name].__cause__ = error
@@ -103,6 +100,44 @@ def by_auto(program: Program, options: Options, check: Check) -> tuple[str, Made
     raise type(last)(f"no engine captures {program.title}: {said}") from last
 
 
+def proved(made: Capture, check: Check, pin: bool) -> Capture:
+    """A Capture with its Proof; refused where it is not what the program does.
+
+    Where it differs on other inputs alone, the program reads them as nothing here sees: another engine may see more;
+    with `pin`, the inputs are pinned to what they were.
+    """
+    if made.fake:
+        return made
+    if made.origin.unheld and not pin:
+        raise CaptureError(
+            f"{made.origin.unheld[0]}: engine {made.engine!r} has no step that could check it; engine 'eager' keeps it "
+            "as a guard"
+        )
+    proof = check(made)
+    if proof is None:
+        return made
+    made.origin.proof = proof
+    if proof.captured:
+        raise CaptureError(f"what it traced is not what the program does: {proof.captured}")
+    if not proof.redrawn:
+        return made
+    if not pin:
+        raise CaptureError(f"what it traced is not what the program does on other inputs: {proof.redrawn}")
+    made.origin.proof = replace(proof, ports=tuple(port for port in proof.ports if port.verdict not in BAD))
+    return pinned(made, proof.redrawn, proof.pins)
+
+
+BAD = ("wrong", "failed")
+
+
+def pinned(made: Capture, why: str, pins: tuple[tuple[str, str], ...]) -> Capture:
+    """A Capture that runs on these inputs' captured values alone, and says why."""
+    names = [name for name, _ in pins]
+    guard = Guard("pinned", f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} pinned: {why}", tuple(names))
+    return replace(made, pins=(*made.pins, *pins), guards=(*made.guards, guard))
+
+
+@with_bodies
 def capture_call(
     target: Any,
     args: Sequence[Any],
@@ -114,7 +149,7 @@ def capture_call(
     requires_grad: Any = None,
     order: int = 1,
     name: str | None = None,
-    check: Check = lambda capture, outcome: "",
+    check: Check = lambda capture: None,
     **asked: Any,
 ) -> Capture:
     """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
@@ -123,14 +158,13 @@ def capture_call(
     check_fake(engine, options)
     specialise = bool(options.specialise)
     program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
-    with quiet_random(), outside_modes():
+    with quiet_random(), outside_modes(), protected(program), derivatives.named(lambda: program):
         if order == 2:
             program = second_order(program)
         if engine == "auto":
-            engine, made, why = by_auto(program, options, check)
+            capture = by_auto(program, options, check, functools.partial(capture_of, name=name))
         else:
-            made, why = ENGINES[engine](program, options), ()
-    capture = capture_of(made, engine, why, name)
+            capture = proved(capture_of(ENGINES[engine](program, options), engine, (), name), check, pin=True)
     capture.origin.asked = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}
     return capture
 
@@ -237,6 +271,28 @@ class Origin:
         self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
         self.parts = made.parts
         self.asked: dict[str, Any] = {}
+        self.joint = joint(made.program)
+        self.proof: Any = None
+        self.unheld = made.unheld
+
+    def release(self) -> None:
+        """Let go of the program and of its arguments."""
+        if isinstance(self.program.target, Held):
+            self.program.target.release()
+        else:
+            self.program.target = _nothing
+        self.program.outside.clear()
+        self.parts = ()
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """While the program runs, everything that it reaches is remembered once, and put back at the end."""
+        with outside_modes():
+            if self.alive:
+                with protected(self.program):
+                    yield
+            else:
+                yield
 
     @property
     def alive(self) -> bool:
@@ -244,7 +300,14 @@ class Origin:
         return self.program.alive
 
     def values(self) -> dict[str, Tensor]:
-        """Every named tensor that has values: live state, inputs as captured, constants."""
+        """Every named tensor that has values: live state, inputs as captured, constants.
+
+        What shares memory with an argument is as captured too, and shares it with that.
+        """
+        return self.live() | self.joint
+
+    def live(self) -> dict[str, Tensor]:
+        """The same, with all that is no argument as it is now."""
         found = {name: tensor.detach() for name, tensor in self.program.known().items()}
         found |= self.constants
         for named in self.program.tensors:
@@ -263,6 +326,17 @@ class Origin:
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
         return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
+
+
+def _nothing() -> None:
+    """The target of a program that is gone."""
+
+
+def joint(program: Program) -> dict[str, Tensor]:
+    """Copies of the tensors that share memory with an argument and are no arguments themselves, sharing it again."""
+    own = plain_own(program)
+    groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]
+    return copy_values({name: own[name] for group in groups for name in group})
 
 
 def aliases_of(program: Program, same: Sequence[tuple[str, str]]) -> tuple[Meeting, ...] | None:

@@ -4,7 +4,8 @@ A World is a FakeTensorMode that also remembers the values of small tensors made
 `torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read them; what is random or large has none.
 All models and inputs built under `fake()` live in one World, so they fit together. A device that this machine has not
 stands for the CPU there. Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensorMode`,
-`torch.utils._python_dispatch._disable_current_modes`, `torch.nn.init._no_grad_trunc_normal_`.
+`torch.utils._python_dispatch._disable_current_modes`, `torch.nn.init._no_grad_trunc_normal_`,
+`torch._meta_registrations._create_grouped_mm_output_tensor`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._meta_registrations import _create_grouped_mm_output_tensor
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -30,6 +33,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from backprint import settings
 from backprint.capture import frames
+from backprint.capture.custom import through
 from backprint.errors import CaptureError, DataDependentError
 from backprint.tree import copy_values, plain_leaves
 
@@ -76,7 +80,7 @@ class World:
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
-        self.plain = functools.partial(FakeTensorMode.dispatch, mode)
+        self.plain = shapes_of(mode)
         self.lives: weakref.WeakValueDictionary[int, Life] = weakref.WeakValueDictionary()
 
     @contextlib.contextmanager
@@ -85,11 +89,26 @@ class World:
         with dispatching(self.mode, self.dispatch), Building(), self.mode:
             yield
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """A program may run: what it reads of values that nobody knows is refused with its line."""
+        try:
+            with self.entered():
+                yield
+        except UNKNOWN_VALUES as error:
+            where = frames.place(frames.raised(error, {}))
+            raise DataDependentError(
+                f"{error.func} reads values, which a fake capture does not have{where}. Pass small real inputs and "
+                "specialise=True to take their values and keep them as guards, or capture without fake=True"
+            ) from error
+
     # -------------------------------------------------------------- constants keep their values
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """One operator, without values; and with them, where they are known and small."""
         kwargs = {**kwargs, "device": present(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return self.plain(func, types, args, kwargs)
         able = self.able(func, plain_leaves(args, kwargs))
         try:
             result = self.plain(func, types, args, kwargs)
@@ -200,6 +219,31 @@ class World:
         return made.detach().requires_grad_(tensor.requires_grad)
 
 
+def shapes_of(mode: FakeTensorMode) -> Callable[..., Any]:
+    """How a mode finds the shape of an operator's result, where torch's own rule refuses what its kernel takes too."""
+
+    def dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        rule = RULES.get(func)
+        if rule is None or any(isinstance(leaf, Tensor) and not mode.is_our_fake(leaf) for leaf in args):
+            return FakeTensorMode.dispatch(mode, func, types, args, kwargs or {})
+        with mode:
+            return rule(*args, **(kwargs or {}))
+
+    return dispatch
+
+
+def grouped_mm(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
+    """The shape of `_grouped_mm`: torch 2.13 has a rule for bfloat16 alone, and kernels for these three."""
+    kinds = (torch.bfloat16, torch.float16, torch.float32)
+    if left.dtype != right.dtype or left.dtype not in kinds:
+        raise RuntimeError(f"_grouped_mm takes two matrices of {kinds}, not {left.dtype} and {right.dtype}")
+    made: Tensor = _create_grouped_mm_output_tensor(left, right, offs, out_dtype)
+    return made
+
+
+RULES: dict[Any, Callable[..., Tensor]] = {torch.ops.aten._grouped_mm.default: grouped_mm}
+
+
 @contextlib.contextmanager
 def dispatching(mode: FakeTensorMode, dispatch: Callable[..., Any]) -> Iterator[None]:
     """A mode with another `dispatch`, which may meet real tensors; and as it was afterwards."""
@@ -282,7 +326,7 @@ class Building(TorchFunctionMode):
         if func is Tensor.__deepcopy__ and isinstance(args[0], FakeTensor):
             return copied(*args)
         func, args, kwargs = on_present_devices(func, args, kwargs or {})
-        return func(*args, **kwargs)
+        return through(self, func, args, kwargs)
 
 
 def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:

@@ -6,12 +6,15 @@ torch APIs of this module, tried on torch 2.13: `torch.fx.traceback.current_meta
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import linecache
+import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -83,11 +86,11 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     frame = frame or sys._getframe(1)
     module, user = None, None
     library: Place | None = None
-    while frame is not None and (user is None or module is None):
+    while frame is not None and (user is None or (module is None and paths)):
         code = frame.f_code
         if code.co_filename.startswith(_OURS) and code.co_name in ("call", "_pulled"):
             break
-        if module is None and code.co_argcount and code.co_varnames[0] == "self":
+        if module is None and paths and code.co_argcount and code.co_varnames[0] == "self":
             module = paths.get(id(frame.f_locals.get("self")))
         if user is None:
             if is_users(code.co_filename):
@@ -102,11 +105,50 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     return source(*found, module or "") if found else None
 
 
+_SHOWN = (torch._tensor_str.__file__, logging.__file__)
+
+_prints = threading.local()
+
+
+@contextlib.contextmanager
+def seeing_prints() -> Iterator[None]:
+    """While this runs, it is known whether `print` is at work: what it shows does not reach the program."""
+    before = builtins.print
+
+    @functools.wraps(before)
+    def shown(*values: Any, **options: Any) -> None:
+        _prints.depth = getattr(_prints, "depth", 0) + (options.get("file") in (None, sys.stdout, sys.stderr))
+        try:
+            before(*values, **options)
+        finally:
+            _prints.depth = max(0, _prints.depth - 1)
+
+    builtins.print = shown
+    try:
+        yield
+    finally:
+        builtins.print = before
+
+
+def called_by_user() -> bool:
+    """Whether the user's own code, and neither torch's nor ours, has called the function that a mode is shown."""
+    frame = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename in _TENSOR or frame.f_code.co_name in _HANDLERS):
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
+    return frame is not None and is_users(frame.f_code.co_filename)
+
+
+_HANDLERS = ("__torch_function__", "unseen_reads", "called_by_user")
+_TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "storage.py", "_ops.py"))
+
+
 def printing() -> bool:
-    """Whether a tensor is being shown as text: nothing that is computed for that reaches the program."""
+    """Whether a tensor is being shown, printed or logged: nothing that is computed for that reaches the program."""
+    if getattr(_prints, "depth", 0):
+        return True
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename == torch._tensor_str.__file__:
+        if frame.f_code.co_filename in _SHOWN:
             return True
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     return False

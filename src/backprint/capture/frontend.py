@@ -36,6 +36,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.capture import frames
+from backprint.capture.custom import closed
 from backprint.capture.scout import SILENT_WRITERS
 from backprint.errors import BackprintError, CaptureError
 from backprint.graph.nouns import Source
@@ -171,7 +172,7 @@ def run(
 
         return ran
 
-    with quiet_dynamo(backend), warnings.catch_warnings():
+    with closed(), quiet_dynamo(backend), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dynamo's own; the program's were heard in the scouting run
         compiled = torch._dynamo.optimize(backend, dynamic=False, isolate_recompiles=True)
         before = len(graph_break_reasons)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from backprint.capture.convert import Names, Side, target_name
-from backprint.capture.scout import SILENT_WRITERS, reads_values
+from backprint.capture.scout import CHECKS, SILENT_WRITERS, reads_values
 from backprint.capture.tape import Call, Place, Root, Tape, flat
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Echo, List, Ref, ScalarSpec, Source, Spec, TensorSpec, Value, refs
@@ -47,7 +47,6 @@ class Draft:
     echo: Echo | None = None
     writes: tuple[str, ...] = ()
     keep: bool = False
-    shown: bool = False
     inner: bool = False
 
     @property
@@ -515,7 +514,7 @@ class Writer:
         packed = tuple([self.value(v) for v in args if not isinstance(v, torch.Generator)])
         values = tuple((key, self.value(value)) for key, value in named.items())
         spec = spec_of(call.result) if func is call.func else None
-        draft = Draft(name, target_name(func), packed, values, spec)
+        draft = Draft(name, target_name(func), packed, values, spec, keep=func in CHECKS)
         if call.state is None:
             self.put(draft)
             return name
@@ -786,18 +785,19 @@ class Writer:
         args = self.packed(call.args)
         kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
         found = gapless(self.foreseen(func, args, kwargs))
-        if call.state is not None and any(lie(found) != lie(place) for place in written[:1]):
+        given = flat_places(found)[-len(written) :]
+        if call.state is not None and any(lie(one) != lie(place) for one, place in zip(given, written, strict=False)):
             raise NoPlainForm(f"{func} would draw in another order of memory")
         name = self.step(call, func, args, kwargs)
         lain = self.places.get(args[0].name) if func is aten.copy.default else None  # a copy lies as what it is over
         self.drafts[-1].spec = spec_of(found if lain is None else lain)
         fresh = [place for place in flat_places(call.result) if place not in written]
         values = self.spread(name, found)
-        given = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
+        taken = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
         for place, (value, _) in zip(fresh, values, strict=False):
             if value:
                 self.places[value] = place
-                self.enter(value, place, given, functools.partial(View, given[0], None, ()))
+                self.enter(value, place, taken, functools.partial(View, taken[0], None, ()))
         updates = [pair for pair in values[len(fresh) :] if pair[0]]
         if len(updates) != len(written):
             raise NoPlainForm(f"{func} gives {len(updates)} tensors for the {len(written)} that {call.func} changes")
@@ -923,13 +923,9 @@ class Writer:
                 value = self.read(item)
                 self.put(Draft("guard_0", "assert_shape", (value, tuple(item.shape))))
         elif isinstance(result, float) and math.isnan(result):
-            self.put(Draft("guard_0", "assert_nan", (Ref(name),), shown=self.is_shown(result)))
+            self.put(Draft("guard_0", "assert_nan", (Ref(name),)))
         elif isinstance(result, (bool, int, float, complex)):
-            self.put(Draft("guard_0", "assert_equal", (Ref(name), result), shown=self.is_shown(result)))
-
-    def is_shown(self, result: Any) -> bool:
-        """Whether the user's own code read a real number, as one does to show it; library code reads to compute."""
-        return isinstance(result, float) and self.call is not None and self.call.shown
+            self.put(Draft("guard_0", "assert_equal", (Ref(name), result)))
 
     def echo(self, call: Call) -> Echo | None:
         """What a call of the backward answers to in the forward."""

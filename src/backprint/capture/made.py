@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from backprint.capture.program import Outcome, Program, step
+from backprint.capture.program import Outcome, Program
+from backprint.capture.witness import step
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 
 
@@ -22,6 +23,7 @@ class Options:
     functional: bool = True
     dynamic: bool | Mapping[str, Any] = False
     fake: bool = False
+    allow: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Made:
 
     `outputs` are the names of the result's tensors in order, `differentiable` those that take tangents; `tree` and
     `leaves` are the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each
-    sparse output that takes one: where its values are, no spec says.
+    sparse output that takes one: where its values are, no spec says. `unheld` are reads of values that no guard holds.
     """
 
     program: Program
@@ -47,6 +49,7 @@ class Made:
     breaks: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     outcome: Outcome | None = None
+    unheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,3 @@ class Part:
         outcome = step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)
         outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
         return replace(outcome, outputs=outputs)
-
-
-def unforeseen(inputs: Sequence[str], operators: Sequence[str]) -> list[Guard]:
-    """Values that operators read where no step of the graph can check them: a guard on every input."""
-    said = "{} read values inside an operator or its backward"
-    return [Guard("value", said.format(operator), tuple(inputs)) for operator in operators]

@@ -1,17 +1,15 @@
-"""The program as the user has it: a callable, its named tensors, and one eager step of it.
+"""The program as the user has it: a callable, its named tensors, and how it is called.
 
-A Program is what every engine traces and what every proof compares with. It knows each tensor by the program's own
-name, can run a step on other values without touching the caller's, and says what a run took from outside. It holds a
-module weakly, so that a Capture does not keep a model alive.
+A Program is what every engine traces and what every proof compares with (`witness` runs it). It knows each tensor by
+the program's own name, and holds the callable and the call's own arguments until it is released.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
-import weakref
-from collections import OrderedDict, deque
+import operator
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,12 +21,14 @@ from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from backprint.capture.custom import through
 from backprint.capture.fake import World, kept_inputs, world_of
 from backprint.capture.given import Given, read_given
-from backprint.capture.reach import keepers, state_of_optimizer
+from backprint.capture.keep import GLOBALS, SWITCHES, Picture, kept
+from backprint.capture.reach import roots
 from backprint.errors import CaptureError, ReplayError, UsageError
-from backprint.settings import foreign_states, put_foreign, quiet_random
-from backprint.tree import bind, copy_values, name_of, ones_like, outputs_of, parts
+from backprint.settings import digest_of, foreign_states, put_foreign
+from backprint.tree import bind, copy_values, name_of, ones_like, outputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,16 @@ class Named:
 class Outcome:
     """What one step gave: outputs by name, gradients and mutations by the program's own names.
 
-    `tangled` are the tensors that hang on others' gradients once the program has written to them.
+    `tangled` are the tensors that depend on others' gradients once the program has written to them. Of the mutations,
+    `made` are tensors that modules hold now and did not before, `left` gradients and the state of optimizers.
     """
 
     outputs: dict[str, Tensor]
     gradients: dict[str, Tensor | None]
     mutations: dict[str, Tensor]
     tangled: frozenset[str] = frozenset()
+    made: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -66,10 +69,86 @@ class Chance:
 
 
 @dataclass(slots=True, eq=False)
+class Held:
+    """The callable and the caller's own arguments; what is to be put back while a capture or a proof goes on.
+
+    `own` are the arguments' tensors by name; `under` what held for the process at capture, `training` which modules
+    were in train mode; `reached` the tensors, by identity, that the callable leads to without its arguments. After
+    `release` nothing of it is left.
+    """
+
+    target: Any
+    call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    own: dict[str, Tensor] = field(default_factory=dict)
+    under: dict[str, Any] = field(default_factory=dict)
+    training: tuple[tuple[nn.Module, bool], ...] = ()
+    loss: Callable[[Any], Any] | None = None
+    picture: Picture | None = None
+    reached: frozenset[int] = frozenset()
+
+    def __call__(self) -> Any:
+        return self.target
+
+    def release(self) -> None:
+        """Let go of everything."""
+        self.target, self.call, self.own, self.training, self.loss = None, ((), {}), {}, (), None
+
+
+@contextlib.contextmanager
+def protected(program: Program) -> Iterator[None]:
+    """Everything that the program reaches as it was, whatever happens inside: remembered once, put back at the end."""
+    held = program.target
+    if not isinstance(held, Held) or held.picture is not None or held.target is None:
+        yield
+        return
+    with kept(held.target, held.loss, dict(program.outside)) as picture:
+        held.reached = frozenset(picture.by_id)
+        picture.go_on([("", held.call)])
+        picture.refuse_iterators(program.title)
+        held.picture = picture
+        try:
+            yield
+        finally:
+            held.picture = None
+
+
+@contextlib.contextmanager
+def as_captured(program: Program) -> Iterator[None]:
+    """What held at capture for the process (autocast, default dtype, …) and for the modules (train or eval mode)."""
+    held = program.target
+    if not isinstance(held, Held):
+        yield
+        return
+    before = {name: GLOBALS[name][0]() for name in SWITCHES}
+    flags = [(module, module.training) for module, _ in held.training]
+    for module, training in held.training:
+        if module.training != training:
+            module.training = training
+    _put_globals(held.under)
+    torch.clear_autocast_cache()  # it goes by a tensor's identity, and what is in the tensor may be another now
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
+        _put_globals(before)
+        for module, training in flags:
+            if module.training != training:
+                module.training = training
+
+
+def _put_globals(wanted: Mapping[str, Any]) -> None:
+    for name, value in wanted.items():
+        read, put = GLOBALS[name]
+        if read() != value:
+            put(value)
+
+
+@dataclass(slots=True, eq=False)
 class Program:
     """A callable with its named tensors. `values` are the inputs as captured; a module's state is live.
 
-    With a `world`, the program runs on fake tensors of that world.
+    With a `world`, the program runs on fake tensors of that world. `shields` have a copy in front of them while the
+    program is traced, `cloned` when it runs: arguments that require grad and are written to.
     """
 
     target: Callable[[], Any]
@@ -81,6 +160,7 @@ class Program:
     values: dict[str, Tensor]
     outside: dict[str, Tensor] = field(default_factory=dict)
     shields: frozenset[str] = frozenset()
+    cloned: frozenset[str] = frozenset()
     hooks: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     mode: str | None = None
     loss: Callable[[Any], Any] | None = None
@@ -105,8 +185,14 @@ class Program:
         """The live parameters and buffers, by name."""
         target = self.target()
         if target is None:
-            raise ReplayError("the captured module is gone: pass `state`, or keep the module alive")
+            raise ReplayError("the captured program is gone (released): pass `state`, or capture again")
         return state_of(target) if isinstance(target, nn.Module) else {}
+
+    def own(self) -> dict[str, Tensor]:
+        """The caller's own tensors by name; of a program that has none, its values."""
+        held = self.target.own if isinstance(self.target, Held) else {}
+        found = {**self.state(), **self.outside, **self.values, **held}
+        return {named.name: found[named.name] for named in self.tensors if named.name in found}
 
     def current(self, keep: bool = True) -> dict[str, Tensor]:
         """Every named tensor as it is now: live state, outside tensors, and the inputs as captured.
@@ -173,9 +259,19 @@ def read_call(
         leaves.append(Slot(name))
         tensors.append(Named(name, "input", leaf.requires_grad))
         called[name] = values[name] = leaf
+    refuse_inference({**state, **values})
     chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
+    modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
+    held = Held(
+        target,
+        (tuple(args), dict(kwargs)),
+        dict(values),
+        {name: GLOBALS[name][0]() for name in SWITCHES},
+        tuple((module, module.training) for module in modules.values()),
+        loss,
+    )
     return Program(
-        target=weakref.ref(target) if isinstance(target, nn.Module) else (lambda: target),
+        target=(lambda: target) if fake else held,
         arguments=arguments,
         structure=structure,
         leaves=tuple(leaves),
@@ -228,6 +324,15 @@ def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
         raise CaptureError(f"input {name!r} is a {kind}: tensor subclasses are not captured; pass plain tensors")
     if tensor.layout not in LAYOUTS:
         raise CaptureError(f"input {name!r} is {str(tensor.layout)[6:]}, which no engine takes; pass it dense")
+
+
+def refuse_inference(values: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that were made in inference mode: they cannot be asked for gradients, nor put back."""
+    for name, tensor in values.items():
+        if tensor.is_inference():
+            raise CaptureError(
+                f"{name!r} was made in inference mode, so autograd cannot follow it: make it outside, or pass .clone()"
+            )
 
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -319,7 +424,7 @@ class Substitute(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         swap = functools.partial(_swapped, self.table)
-        return func(*_mapped(swap, args), **_mapped(swap, kwargs or {}))
+        return through(self, func, _mapped(swap, args), _mapped(swap, kwargs or {}))
 
 
 def _swapped(table: Mapping[int, Tensor], value: Any) -> Any:
@@ -359,7 +464,7 @@ def placed(program: Program, values: Mapping[str, Tensor], table: dict[int, Tens
     Substitute mode on it already.
     """
     target = program.target()
-    swapped = {id(tensor): values[name] for name, tensor in program.outside.items() if name in values}
+    swapped = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
     with contextlib.ExitStack() as stack:
         stack.enter_context(training_mode(target, program.mode))
         if isinstance(target, nn.Module):
@@ -380,8 +485,8 @@ def modes_reach_backward() -> Iterator[None]:
 
     `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles one.
     """
-    before = torch.autograd.has_torch_function
-    torch.autograd.has_torch_function = lambda _: False
+    before, ours = torch.autograd.has_torch_function, threading.get_ident()
+    torch.autograd.has_torch_function = lambda given: threading.get_ident() != ours and before(given)
     try:
         yield
     finally:
@@ -391,9 +496,20 @@ def modes_reach_backward() -> Iterator[None]:
 def call(program: Program, values: Mapping[str, Tensor]) -> Any:
     """The program's result on these values, once they are `placed`."""
     target = program.target()
-    args, kwargs = call_arguments(program, values)
+    args, kwargs = own_arguments(program, values)
     with same_chance(program.chance):
         return target(*args, **kwargs)
+
+
+def own_arguments(program: Program, values: Mapping[str, Tensor]) -> Any:
+    """The call's own containers, if what is in them are these very tensors; else new ones."""
+    held = program.target
+    if isinstance(held, Held):
+        found, structure = pytree.tree_flatten(held.call)
+        wanted = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
+        if structure == program.structure and len(found) == len(wanted) and all(map(operator.is_, found, wanted)):
+            return held.call
+    return call_arguments(program, values)
 
 
 def call_arguments(program: Program, values: Mapping[str, Tensor]) -> Any:
@@ -486,85 +602,25 @@ def leaf_values(program: Program, values: Mapping[str, Tensor]) -> dict[str, Ten
     return leaves
 
 
-def step(
-    program: Program,
-    values: Mapping[str, Tensor],
-    tangents: Mapping[str, Tensor] | None = None,
-    watch: Callable[[dict[str, Tensor]], Any] | None = None,
-) -> Outcome:
-    """One eager step on copies of these values: the oracle of every proof. The caller's tensors stay as they are.
-
-    `watch` is given the leaves and returns a mode in which the forward runs; it sees the outputs before their backward.
-    """
-    leaves = leaf_values(program, values)
-    with torch.enable_grad():
-        ready = shielded(program, leaves, lambda tensor: tensor.clone())
-    versions = {name: tensor._version for name, tensor in ready.items()}
-    silent = {named.name for named in program.tensors if program.silent and not named.requires_grad}
-    before = {name: tensor.detach().clone() for name, tensor in ready.items() if name in silent}
-    given = give_gradients(ready)
-    mode: Any = watch(ready) if watch else contextlib.nullcontext()
-    with quiet_state(program.target()), torch.enable_grad(), placed(program, ready):
-        with effects(program) as left, mode:
-            result = result_of(program, ready)
-        named, _ = named_outputs(program, result)
-        put = replaced(program, ready) | left.made(ready, given)
-        ready |= put
-        known = (program.changed or frozenset()) & set(ready)  # some kernels write without a trace in the version
-        changed = (
-            set(put)
-            | known
-            | {
-                name
-                for name, tensor in ready.items()
-                if name not in put
-                if tensor._version != versions[name] or (name in before and not _identical(before[name], tensor))
-            }
-        )
-        changed |= {name for group in program.assembled if changed & set(group) for name in group}
-        mutated = {name: ready[name].detach().clone() for name in ready if name in changed}
-        tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
-        if watch:
-            mode.judge_outputs(tensors)
-        gradients = {} if watch else pull_back(program, leaves, tensors, tangents)
-    outputs = {name: tensor.detach() for name, tensor in tensors.items()}
-    tangled = frozenset(name for name in changed if ready[name].requires_grad)
-    return Outcome(outputs, gradients, mutated, tangled)
-
-
-def _identical(left: Tensor, right: Tensor) -> bool:
-    if left.shape != right.shape or left.layout is not right.layout:
-        return False
-    if left.layout is not torch.strided:
-        return all(map(_identical, parts(left), parts(right)))
-    return bool(((left == right) | ((left != left) & (right != right))).all())
-
-
-def replaced(program: Program, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The parameters and buffers that the program put other tensors in the place of, as `self.ema = …` does."""
-    target = program.target()
-    if not isinstance(target, nn.Module):
-        return {}
-    now = state_of(target)
-    return {name: tensor for name, tensor in now.items() if name in given and tensor is not given[name]}
-
-
 def pull_back(
     program: Program, leaves: Mapping[str, Tensor], outputs: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None
 ) -> dict[str, Tensor | None]:
     """Autograd's own gradients of the outputs that have any, with these tangents (None: ones)."""
-    wanted = [named for named in program.tensors if named.requires_grad]
+    asking = [named for named in program.tensors if named.requires_grad]
+    wanted = [named for named in asking if leaves[named.name].requires_grad]  # a program may freeze its own parameters
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     if not roots or not wanted:
         return {}
     known = tangents or {}
-    given = [known[name] if name in known else ones_like(tensor) for name, tensor in roots.items()]
+    pulls = [known[name] if name in known else ones_like(tensor) for name, tensor in roots.items()]
     with modes_reach_backward():
-        found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], given)
+        found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], pulls)
     if found is None:
         return {}
+    given = dict(zip((named.name for named in wanted), found, strict=True))
     gradients = {}
-    for named, gradient in zip(wanted, found, strict=True):
+    for named in asking:
+        gradient = given.get(named.name)
         for name in (named.name, *named.same):
             gradients[name] = gradient.detach() if gradient is not None else None
     return gradients
@@ -591,136 +647,7 @@ def _pulled(
         raise
 
 
-def give_gradients(ready: Mapping[str, Tensor]) -> dict[int, Tensor]:
-    """Leaves take over the `.grad` that stands among the program's tensors under their name; those, by identity."""
-    given = {}
-    for name, tensor in ready.items():
-        gradient = ready.get(f"{name}.grad")
-        if gradient is not None and tensor.is_leaf and tensor.shape == gradient.shape:
-            tensor.grad = gradient
-            given[id(tensor)] = gradient
-    return given
-
-
-@dataclass(slots=True)
-class Left:
-    """What a run left beside its results: new gradients of leaves, new state of optimizers."""
-
-    states: dict[str, Tensor] = field(default_factory=dict)
-
-    def made(self, tensors: Mapping[str, Tensor], before: Mapping[int, Tensor | None]) -> dict[str, Tensor]:
-        """The tensors that were not there before."""
-        found = dict(self.states)
-        for name, tensor in tensors.items():
-            if tensor.is_leaf and tensor.grad is not None and tensor.grad is not before.get(id(tensor)):
-                found[f"{name}.grad"] = tensor.grad
-        return found
-
-
-@contextlib.contextmanager
-def effects(program: Program) -> Iterator[Left]:
-    """Notes what a run makes in optimizers' state, and puts the state of all that it reaches back."""
-    left = Left()
-    kept = keepers(program.target()) if not isinstance(program.target(), nn.Module) else {}
-    optimizers = {name: each for name, each in kept.items() if isinstance(each, torch.optim.Optimizer)}
-    held = {id(tensor) for each in optimizers.values() for tensor in state_of_optimizer(each).values()}
-    with contextlib.ExitStack() as stack:
-        for each in kept.values():
-            stack.enter_context(quiet_state(each) if isinstance(each, nn.Module) else quiet_keeper(each))
-        try:
-            yield left
-        finally:
-            for name, each in optimizers.items():
-                for key, tensor in state_of_optimizer(each).items():
-                    if id(tensor) not in held:
-                        left.states[f"{name}.state.{key}"] = tensor
-
-
-def copied(value: Any, depth: int = 3) -> Any:
-    """Containers copied, what they hold itself."""
-    if depth and isinstance(value, dict):
-        made = copy.copy(value)
-        made.update({key: copied(item, depth - 1) for key, item in value.items()})
-        return made
-    return [copied(item, depth - 1) for item in value] if depth and type(value) is list else value
-
-
-@contextlib.contextmanager
-def quiet_keeper(keeper: Any) -> Iterator[None]:
-    """An optimizer's, a scheduler's or a scaler's state as it was; tensors in it are the caller of this to put back."""
-    before = {key: copied(value) for key, value in vars(keeper).items()}
-    state = {key: dict(value) for key, value in keeper.state.items()} if hasattr(keeper, "state") else {}
-    groups = [dict(group) for group in getattr(keeper, "param_groups", ())]
-    try:
-        yield
-    finally:
-        vars(keeper).clear()
-        vars(keeper).update(before)
-        if hasattr(keeper, "state"):
-            keeper.state.clear()
-            keeper.state.update(state)
-        for group, content in zip(getattr(keeper, "param_groups", ()), groups, strict=False):
-            group.clear()
-            group.update(content)
-
-
-def second_order(program: Program) -> Program:
-    """The program that gives its gradients too: its outputs' tangents are inputs of its own."""
-    leaves = leaf_values(replace(program, changed=frozenset()), program.current())
-    with torch.enable_grad():
-        ready = shielded(program, leaves, lambda tensor: tensor.clone())
-    kept = {name: tensor.detach().clone() for name, tensor in ready.items()}
-    with quiet_random(), quiet_state(program.target()), effects(program), torch.enable_grad(), placed(program, ready):
-        named, _ = named_outputs(program, with_loss(program, call(program, ready)))
-    with torch.no_grad():
-        for name, tensor in kept.items():
-            leaves[name].copy_(tensor)  # parameters lie in the caller's memory
-    roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
-    if not roots:
-        raise CaptureError(f"order=2 needs gradients, and no output of {program.title} asks for one")
-    values = {f"tangent.{name}": torch.ones_like(tensor).detach() for name, tensor in roots.items()}
-    return replace(
-        program,
-        tensors=(*program.tensors, *(Named(name, "input", True) for name in values)),
-        values=program.values | values,
-        tangents=tuple(roots),
-        defaulted=False,
-    )
-
-
-# ------------------------------------------------------------------ leaving all as it was
-
-
-@contextlib.contextmanager
-def quiet_state(target: Any) -> Iterator[None]:
-    """Every attribute of every submodule as it was, lists and dictionaries among them with their content."""
-    modules = list(target.modules()) if isinstance(target, nn.Module) else []
-    before = [(module, dict(module.__dict__)) for module in modules]
-    held = [(box, box.copy()) for _, attributes in before for box in attributes.values() if type(box) in _BOXES]
-    try:
-        yield
-    finally:
-        for module, attributes in before:
-            module.__dict__.clear()
-            module.__dict__.update(attributes)
-        for box, content in held:
-            box.clear()
-            _BOXES[type(box)](box, content)
-
-
-_BOXES: dict[type, Callable[[Any, Any], None]] = {
-    dict: lambda box, content: box.update(content),
-    OrderedDict: lambda box, content: box.update(content),
-    list: lambda box, content: box.extend(content),
-    set: lambda box, content: box.update(content),
-    deque: lambda box, content: box.extend(content),
-}
-"""How a container that a module holds gets its content back."""
-
-
-def plain(state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A random state that can be compared: numpy's has an array in it."""
-    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state)
+# ------------------------------------------------------------------ random numbers that are not torch's
 
 
 @contextlib.contextmanager
@@ -731,6 +658,6 @@ def same_chance(chance: Chance) -> Iterator[None]:
     try:
         yield
         now = foreign_states()
-        chance.drawn.update(name for name, state in chance.states.items() if plain(state) != plain(now[name]))
+        chance.drawn.update(name for name, state in chance.states.items() if digest_of(state) != digest_of(now[name]))
     finally:
         put_foreign(callers)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
+import types
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -12,14 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint.capture.keep import PLAIN, class_of, is_library, left_alone, names_in, slots_of
+
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
     """What a callable can reach by a name: itself, its closure, the globals it mentions, its defaults."""
     while isinstance(target, functools.partial):
         yield from target.keywords.items()
+        yield from ((f"args.{index}", each) for index, each in enumerate(target.args))
         target = target.func
     if isinstance(target, nn.Module):
         yield "", target
+        yield from mentioned(type(target).forward)
         return
     if inspect.ismethod(target):
         yield ("" if isinstance(target.__self__, nn.Module) else "self"), target.__self__
@@ -32,10 +39,19 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:
             continue
-    for name in target.__code__.co_names:
-        if name in target.__globals__:
-            yield name, target.__globals__[name]
+    yield from mentioned(target)
     yield from (target.__kwdefaults__ or {}).items()
+    named = target.__code__.co_varnames[: target.__code__.co_argcount]
+    yield from zip(reversed(named), reversed(target.__defaults__ or ()), strict=False)
+
+
+def mentioned(function: Any) -> Iterator[tuple[str, Any]]:
+    """The globals that a function's code mentions, that of the functions in it too."""
+    if not inspect.isfunction(function) or is_library(function):
+        return
+    for name in names_in(function.__code__):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
 
 
 def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
@@ -82,20 +98,26 @@ def children(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
         return
     if isinstance(value, nn.Module):
-        yield from value.named_parameters()
-        yield from value.named_buffers()
+        yield from value.named_parameters(remove_duplicate=False)
+        yield from value.named_buffers(remove_duplicate=False)
         for path, module in value.named_modules():
             for key, child in module.__dict__.items():
-                if not key.startswith("_") and isinstance(child, (Tensor, list, tuple, dict)):
+                if not key.startswith("_") and type(child) not in PLAIN and not isinstance(child, nn.Module):
                     yield ".".join(part for part in (path, key) if part), child
-    elif isinstance(value, (list, tuple)):
-        yield from ((str(index), child) for index, child in enumerate(value[:1000]))
+    elif isinstance(value, (list, tuple, deque)):
+        yield from ((str(index), child) for index, child in enumerate(itertools.islice(value, 1000)))
     elif isinstance(value, dict):
-        yield from ((str(key), child) for key, child in list(value.items())[:1000])
-    elif inspect.isfunction(value):
+        items = list(value.items())[:1000]
+        yield from ((key if isinstance(key, str) else str(index), child) for index, (key, child) in enumerate(items))
+    elif inspect.isfunction(value) or isinstance(value, (types.MethodType, functools.partial)):
         yield from roots(value)
-    elif hasattr(value, "__dict__") and not inspect.ismodule(value) and not inspect.isclass(value):
-        yield from vars(value).items()
+    elif isinstance(value, weakref.ref):
+        yield "", value()
+    elif not inspect.ismodule(value) and not inspect.isclass(value) and not left_alone(class_of(value)):
+        yield from getattr(value, "__dict__", {}).items()
+        for owner, slot in slots_of(class_of(value)):
+            with contextlib.suppress(AttributeError):
+                yield slot, owner.__get__(value)
 
 
 def state_of_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -114,12 +136,21 @@ KEEPERS = (nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRSchedule
 
 
 def keepers(target: Any) -> dict[str, Any]:
-    """The keepers of state that a callable reaches by name, itself or one attribute further."""
+    """The keepers of state that a callable reaches by name, itself or one attribute further; those of modules too."""
     found: dict[str, Any] = {}
     for name, value in roots(target):
-        inner = vars(value).items() if hasattr(value, "__dict__") and not inspect.ismodule(value) else ()
-        inner = () if isinstance(value, (*KEEPERS, type)) or inspect.isfunction(value) else inner
-        for key, each in ((name, value), *((f"{name}.{key}", item) for key, item in list(inner))):
+        for key, each in ((name, value), *attributes(name, value)):
             if isinstance(each, KEEPERS) and not any(each is other for other in found.values()):
                 found[key] = each
     return found
+
+
+def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object has as attributes; a module what its submodules have, but for these themselves."""
+    if isinstance(value, nn.Module):
+        for path, module in value.named_modules():
+            for key, item in list(vars(module).items()):
+                if not key.startswith("_") and isinstance(item, KEEPERS):
+                    yield ".".join(part for part in (name, path, key) if part), item
+    elif hasattr(value, "__dict__") and not isinstance(value, (*KEEPERS, type, types.ModuleType, types.FunctionType)):
+        yield from ((f"{name}.{key}" if name else key, item) for key, item in list(vars(value).items()))

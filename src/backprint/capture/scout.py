@@ -7,10 +7,11 @@ run comes from outside (a closure, a global, a plain attribute); if the program 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,13 +26,16 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from backprint.capture import frames
+from backprint.capture.custom import is_composite, listed, taken_apart, through
 from backprint.capture.fake import UNKNOWN_VALUES, World
-from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of, step
-from backprint.capture.reach import kept_gradients, names_of_outside, roots
+from backprint.capture.keep import put_bytes
+from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of
+from backprint.capture.reach import kept_gradients, names_of_outside, roots, tensors_of
+from backprint.capture.witness import step
 from backprint.errors import CaptureError, DataDependentError
-from backprint.graph.nouns import OpaqueEdge, Source
+from backprint.graph.nouns import Guard, OpaqueEdge, Source
 from backprint.settings import quiet_random
-from backprint.tree import alias_groups, parts, plain_leaves
+from backprint.tree import FLAGS, alias_groups, parts, plain_leaves
 
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
@@ -74,6 +78,9 @@ class Sighting:
     casts: int = 0
     outcome: Outcome | None = None
     packs: list[Source | None] = field(default_factory=list)
+    raised: list[tuple[str, Source | None]] = field(default_factory=list)
+    given: dict[int, str] = field(default_factory=dict)
+    flags: dict[tuple[str, str], tuple[Any, Source | None]] = field(default_factory=dict)
 
 
 SET_DATA = Tensor.data.__set__
@@ -103,14 +110,34 @@ class Watch(TorchDispatchMode):
         self.undo: dict[int, Any] = {}
         self.versions: list[tuple[Tensor, int]] = []
         self.grads: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
+        self.spans: dict[int, tuple[int, int]] = {}
 
     def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
         """These are the program's own tensors; those in `callers` lie in the caller's own memory."""
+        self.seen.given = {id(tensor): name for name, tensor in named.items()}
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
             if name in callers:
                 self.callers |= {storage._cdata: storage for storage in storages(tensor)}
+                self.widen(tensor)
         return self
+
+    def widen(self, tensor: Tensor) -> None:
+        """This part of the caller's memory is known to be the program's."""
+        if tensor.layout is torch.strided and (key := tensor.untyped_storage()._cdata) in self.callers:
+            low, high = span(tensor)
+            known = self.spans.get(key, (low, high))
+            self.spans[key] = min(low, known[0]), max(high, known[1])
+
+    def beyond(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in the caller's memory and reaches further than what is known of it.
+
+        An argument may be a view of a tensor that the program takes from outside.
+        """
+        if tensor.layout is not torch.strided or (key := tensor.untyped_storage()._cdata) not in self.spans:
+            return False
+        low, high = span(tensor)
+        return low < high and (low < self.spans[key][0] or high > self.spans[key][1])
 
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
         """Remember a tensor's memory, and the inputs it hangs on."""
@@ -122,6 +149,8 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         if is_number_read(func, args):
             return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
@@ -139,7 +168,8 @@ class Watch(TorchDispatchMode):
         self.judge(func, given)
         self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
         node = torch._C._current_autograd_node()
-        self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
+        adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
+        self.seen.accumulates |= adds and func.namespace != "prim"  # autograd asks a fake tensor for its device there
         if self.world is not None and any(id(tensor) in self.met for tensor in given):
             args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
         try:
@@ -153,10 +183,15 @@ class Watch(TorchDispatchMode):
                 f"{func} has no fake kernel{place}, so it cannot run without values: "
                 "register one with torch.library.register_fake, or capture without fake=True"
             ) from error
+        except RuntimeError:
+            self.seen.raised.append((str(func), frames.here(self.paths)))
+            raise
         count_writes(func, args)
         for leaf in plain_leaves(result):
+            refuse_nested(func, leaf, self.paths)
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
+                self.widen(leaf)
             elif isinstance(leaf, Tensor):
                 raise CaptureError(self.sparse(func, leaf, "gives"))
         if reads_values(func):
@@ -200,8 +235,9 @@ class Watch(TorchDispatchMode):
         key = storage._cdata
         if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
             self.learn(tensor, frozenset())  # what torch.tensor([...]) made just now
-        if key not in self.taint:
+        if key not in self.taint or self.beyond(tensor):
             self.callers[key] = storage
+            self.widen(tensor)
             self.seen.outside.append(tensor)
             self.seen.asking[id(tensor)] = asks(tensor)
             self.met.add(id(tensor))
@@ -237,11 +273,14 @@ class Watch(TorchDispatchMode):
             if isinstance(node, torch.autograd.function.BackwardCFunction):
                 self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
 
+    def note_written(self) -> None:
+        """Which tensors from outside the run has written to."""
+        self.seen.written = {id(tensor) for tensor, version in self.versions if tensor._version != version}
+
     def restore(self) -> None:
         """Put back the bytes of the caller's memory that the run wrote to, and the gradients of outside tensors."""
-        self.seen.written = {id(tensor) for tensor, version in self.versions if tensor._version != version}
         for key, before in self.undo.items():
-            self.callers[key].copy_(before)
+            put_bytes(self.callers[key], before)
         for tensor, version in self.versions:
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         for tensor in self.seen.outside:
@@ -267,11 +306,17 @@ class HookWatch(TorchFunctionMode):
             self.seen.assigned.append(frames.here(self.paths))
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
-        if func in UNSEEN and not frames.printing():
+        if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
+            with torch._C.DisableTorchFunction():
+                value = FLAGS[ASKED[func]](args[0])
+            self.seen.flags.setdefault((self.seen.given[id(args[0])], ASKED[func]), (value, frames.here(self.paths)))
+        if unseen_reads(func, args, kwargs):
             self.seen.unseen.append((func.__name__, frames.here(self.paths)))
+        if func is Tensor.__deepcopy__:
+            return copied_deeply(*args)
         if self.rewrite:
             func, args, kwargs = rewritten(func, args, kwargs)
-        return func(*args, **(kwargs or {}))
+        return through(self, func, args, kwargs or {})
 
 
 class Opener(HookWatch):
@@ -283,31 +328,56 @@ class Opener(HookWatch):
             body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
         if func is Tensor.tolist:
             func = listed
-        elif func in UNSEEN and not frames.printing():
-            if torch._C._current_autograd_node() is not None:
-                raise CaptureError(
-                    f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which no "
-                    "graph holds: write it with torch, or as a custom operator (torch.library)"
-                )
-            with torch.no_grad():
-                with _disable_current_modes():
-                    read = args[0].detach().clone()
-                torch.equal(args[0], read)  # what is read is taken for granted, all of it
+        else:
+            for tensor in unseen_reads(func, args, kwargs):
+                self.hold(func, tensor)
         if body is None:
             return super().__torch_function__(func, types, args, kwargs)
         with unaware(), self:
             return body(*args, **(kwargs or {}))
 
+    def hold(self, func: Any, tensor: Tensor) -> None:
+        """What is read is taken for granted, all of it: a step of the graph compares it."""
+        if torch._C._current_autograd_node() is not None and func in TO_NUMPY:
+            raise CaptureError(
+                f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which no "
+                "graph holds: write it with torch, or as a custom operator (torch.library)"
+            )
+        with torch.no_grad():
+            with _disable_current_modes():
+                read = tensor.detach().clone()
+            torch.equal(tensor.detach(), read)
+
+
+def copied_deeply(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """`copy.deepcopy` of a tensor by operators, which a graph can hold."""
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if (
+        not tensor.is_leaf
+        or type(tensor) not in (Tensor, nn.Parameter, nn.Buffer)
+        or tensor.layout is not torch.strided
+    ):
+        return Tensor.__deepcopy__(tensor, memo)
+    made = tensor.detach().clone()
+    made = nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
+    made.requires_grad_(tensor.requires_grad)
+    made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+    if tensor.grad is not None:
+        made.grad = copied_deeply(tensor.grad, memo)
+    memo[id(tensor)] = made
+    return made
+
 
 @contextlib.contextmanager
 def unaware() -> Iterator[None]:
     """Higher-order operators' eager forms refuse to run under a mode; here they do not see that there is one."""
-    name = "_get_current_dispatch_mode"
+    name, ours = "_get_current_dispatch_mode", threading.get_ident()
     heads = ("torch._higher_order_ops", "torch.utils._python_dispatch")
     rooms = [room for key, room in list(sys.modules.items()) if key.startswith(heads)]
     before = [(room, getattr(room, name)) for room in rooms if hasattr(room, name)]
-    for room, _ in before:
-        setattr(room, name, lambda: None)
+    for room, function in before:
+        setattr(room, name, lambda plain=function: None if threading.get_ident() == ours else plain())
     try:
         yield
     finally:
@@ -315,8 +385,62 @@ def unaware() -> Iterator[None]:
             setattr(room, name, function)
 
 
-UNSEEN = (Tensor.tolist, Tensor.numpy, Tensor.__array__)
+ASKED: dict[Any, str] = {
+    Tensor.requires_grad.__get__: "requires_grad",
+    Tensor.is_leaf.__get__: "is_leaf",
+    Tensor.grad.__get__: "has a gradient",
+    Tensor.grad_fn.__get__: "has a grad_fn",
+    Tensor._version.__get__: "version",
+    Tensor._base.__get__: "is a view",
+    Tensor._is_view: "is a view",
+    Tensor.is_conj: "is conjugated",
+    Tensor.is_neg: "is negated",
+    Tensor.storage_offset: "storage offset",
+    Tensor.untyped_storage: "bytes of storage",
+    Tensor.storage: "bytes of storage",
+}
+"""What a program asks of an argument by these functions, as FLAGS calls it."""
+
+
+def flag_guards(program: Program, seen: Sighting) -> tuple[Guard, ...]:
+    """What the user's code asked of its arguments, beside their values, shapes and strides, as guards."""
+    return tuple(
+        Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
+        for (name, key), (value, source) in seen.flags.items()
+        if name in program.values
+    )
+
+
+TO_NUMPY = (Tensor.numpy, Tensor.__array__)
+"""What gives a tensor's values to numpy."""
+
+UNSEEN = (Tensor.tolist, *TO_NUMPY, Tensor.__repr__, Tensor.__reduce_ex__, Tensor.__dlpack__)
 """What reads a tensor's values without running an operator."""
+
+ADDRESSED = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
+"""What lets the user's own code read a tensor's memory; torch's own asks for it all the time."""
+
+MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
+"""What reads the tensors in a list below all modes."""
+
+INSIDE = (
+    torch.tensor_split, Tensor.tensor_split, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu,
+    torch._pack_padded_sequence, torch._pad_packed_sequence, torch.hsplit, torch.vsplit, torch.dsplit,
+)  # fmt: skip
+"""What reads whole numbers among its tensors (lengths, places, batch sizes) inside of a kernel."""
+
+
+def unseen_reads(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensors whose values a function reads where no operator shows it."""
+    if func in UNSEEN or (func in ADDRESSED and frames.called_by_user()):
+        return [] if frames.printing() else [args[0]]
+    if func in MAKERS:
+        nested = args[1:2] if func is Tensor.new_tensor else args[:1]
+        return [leaf for leaf in plain_leaves(*nested) if isinstance(leaf, Tensor) and leaf is not nested[0]]
+    if func in INSIDE:
+        leaves = plain_leaves(args, kwargs or {})
+        return [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_floating_point()]
+    return []
 
 
 def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
@@ -339,11 +463,6 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     return func, tuple(made), kwargs
 
 
-def listed(tensor: Tensor) -> Any:
-    """`Tensor.tolist`, one number after the other."""
-    return [listed(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
-
-
 def unknown(reading: Reading) -> str:
     """Why a program that reads values is not captured without values, where it does, and what to do."""
     hangs = f" (it hangs on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
@@ -355,6 +474,15 @@ def unknown(reading: Reading) -> str:
 
 
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
+
+
+def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
+    """Refuse an operator that gives a nested tensor, where it does so."""
+    if isinstance(result, Tensor) and result.is_nested and result.layout is torch.strided:
+        raise CaptureError(
+            f"{func} gives a nested tensor{frames.place(frames.here(paths))}, which no engine takes: pad it, or keep "
+            "that part outside"
+        )
 
 
 def count_writes(func: Any, args: Any) -> None:
@@ -376,6 +504,14 @@ def storages(tensor: Tensor) -> list[Any]:
     return [part.untyped_storage() for part in parts(tensor)]
 
 
+def span(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of its storage that a tensor lies in: the first, and one past the last."""
+    size = tensor.element_size()
+    reach = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
+    first = tensor.storage_offset() * size
+    return first, first + (reach + 1) * size if tensor.numel() else first
+
+
 def _dense(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided
 
@@ -390,10 +526,17 @@ def is_number_read(func: Any, args: Any) -> bool:
     return func is torch.ops.aten._local_scalar_dense.default and not isinstance(args[0], Tensor)
 
 
+CHECK = torch.ops.aten._linalg_check_errors.default
+"""The operator that raises where a decomposition has not come through."""
+
+CHECKS = frozenset({CHECK, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})
+"""Operators that give nothing, and raise where a value is not as it should be."""
+
+
 @functools.cache
 def reads_values(func: Any) -> bool:
-    """Whether an operator's result is not known from its arguments' shapes."""
-    return torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
+    """Whether an operator's result, or whether it raises, is not known from its arguments' shapes."""
+    return func in CHECKS or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
 
 
 def scout(program: Program) -> tuple[Program, Sighting]:
@@ -408,11 +551,11 @@ def scout(program: Program) -> tuple[Program, Sighting]:
             ) from error
         if "leaf Variable" not in str(error):
             raise
-        watch, outcome = watched(
-            replace(program, shields=frozenset(n.name for n in program.tensors if n.requires_grad))
-        )
+        asking = frozenset(named.name for named in program.tensors if named.requires_grad)
+        watch, outcome = watched(replace(program, shields=asking, cloned=asking))
     found = with_outside(program, watch.seen)
-    refuse_effects(program, watch.seen, {*outcome.mutations} - {named.name for named in program.tensors})
+    refuse_effects(program, watch.seen, outcome.left)
+    refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
     called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
     watch.seen.readings = [
@@ -420,17 +563,24 @@ def scout(program: Program) -> tuple[Program, Sighting]:
         for reading in watch.seen.readings
     ]
     watch.seen.opaque += [OpaqueEdge("hook", f"{name} has a gradient hook") for name in found.hooks]
-    asking = {named.name for named in found.tensors if named.requires_grad}
-    shared = {name for group in alias_groups(program.values) if set(group) & set(outcome.mutations) for name in group}
-    if shared & asking:
+    wanted = {named.name for named in found.tensors if named.requires_grad}
+    groups = [group for group in alias_groups(plain_own(found)) if set(group) & set(outcome.mutations)]
+    shared = {name for group in groups for name in group}
+    if strangers := sorted(shared - set(program.values)):
+        raise CaptureError(
+            f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is no "
+            "argument, so engine 'aot' would take them apart: engine 'eager' keeps them together, or pass copies"
+        )
+    if shared & wanted:
         raise CaptureError(
             f"inputs {', '.join(sorted(shared))} share memory, one is changed in place and one asks for a gradient: "
             "pass copies, or leave requires_grad off for them"
         )
-    changed = frozenset(name for name in outcome.mutations if name in asking)
+    changed = frozenset(name for name in outcome.mutations if name in wanted)
     found = replace(
         found,
         shields=changed | outcome.tangled | frozenset(found.hooks),
+        cloned=changed | outcome.tangled,
         silent=watch.seen.silent,
         accumulates=watch.seen.reentrant,
         changed=frozenset(outcome.mutations)
@@ -441,35 +591,69 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     return found, watch.seen
 
 
+def unheld(seen: Sighting, unforeseen: Sequence[str]) -> tuple[str, ...]:
+    """The reads of values that engine 'aot' has no step to check by, in words; a `tolist` is rewritten into steps."""
+    said = [
+        f"Tensor.{function} reads values{frames.place(source)} where no operator shows it"
+        for function, source in seen.unseen
+        if function != "tolist"
+    ]
+    return (*said, *(f"{operator} reads values inside an operator or its backward" for operator in unforeseen))
+
+
+def refuse_aliases(program: Program, outcome: Outcome) -> None:
+    """Refuse a program that writes to a tensor which it also holds as a view, or under another name."""
+    reached = dict(tensors_of(program.target())) if outcome.made else {}
+    found = {name: tensor for name, tensor in reached.items() if name in outcome.made and _dense(tensor)}
+    memories = {storage._cdata for tensor in plain_own(program).values() for storage in storages(tensor)}
+    for name in sorted(name for name, tensor in found.items() if tensor.untyped_storage()._cdata in memories):
+        raise CaptureError(
+            f"{program.title} writes to memory that it also holds as {name}: engine 'aot' would lose that; engine "
+            "'eager' keeps it"
+        )
+
+
+def plain_own(program: Program) -> dict[str, Tensor]:
+    """The program's own tensors that lie in memory."""
+    return {name: tensor for name, tensor in program.own().items() if not isinstance(tensor, FakeTensor)}
+
+
 def watched(program: Program) -> tuple[Watch, Outcome]:
     """One watched run, and the outside tensors as they were."""
     with kept_gradients(program.target()):
         return run_watched(program)
 
 
-def run_watched(program: Program) -> tuple[Watch, Outcome]:
-    """The run itself."""
+def run_watched(program: Program, kind: Callable[..., Watch] | None = None) -> tuple[Watch, Outcome]:
+    """The run itself, under a Watch or one of a `kind`."""
     paths = module_paths(program)
     compiled = any(compiled_parts(program))
-    watch = Watch(paths, not compiled, program.world)
-    inside: Any = contextlib.nullcontext() if program.world is None else program.world.entered()
-    stance: Any = torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
+    watch = (kind or Watch)(paths, not compiled, program.world)
+    still = replace(program, changed=frozenset())
+    values = None if program.world is None else program.current()
     try:
-        with (
-            quiet_random(),
-            HookWatch(watch.seen, paths),
-            seeing_packs(watch.seen, paths),
-            seeing_threads(watch.seen, paths),
-            stance,
-            inside,
-        ):
+        with quiet_random():
             torch.manual_seed(SEED)
-            parameters = {named.name for named in program.tensors if named.role == "parameter"}
-            still = replace(program, changed=frozenset())
-            with no_seeding(program):
-                return watch, step(still, program.current(), watch=lambda ready: watch.know(ready, parameters))
+            around = functools.partial(watching, program, watch.seen, paths, compiled)
+            return watch, step(still, values, None, lambda ready: watch.know(ready, tuple(ready)), around)
     finally:
         watch.restore()
+
+
+@contextlib.contextmanager
+def watching(program: Program, seen: Sighting, paths: Mapping[int, str], compiled: bool) -> Iterator[None]:
+    """What is in force around a program that is watched, beside the watch itself."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(frames.seeing_prints())
+        stack.enter_context(HookWatch(seen, paths))
+        stack.enter_context(seeing_packs(seen, paths))
+        stack.enter_context(seeing_threads(seen, paths))
+        if compiled:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if program.world is not None:
+            stack.enter_context(program.world.entered())
+        stack.enter_context(no_seeding(program))
+        yield
 
 
 def refuse_strangers(program: Program, seen: Sighting, tensor: Tensor, names: Mapping[int, str]) -> None:
@@ -479,6 +663,11 @@ def refuse_strangers(program: Program, seen: Sighting, tensor: Tensor, names: Ma
             f"{program.title} starts a thread{frames.place(seen.threads[0])} and goes on with a tensor of it, whose "
             "making no engine sees: run that part in the thread that calls it"
         )
+    if id(tensor) not in names and (shares := by_address(program, tensor)):
+        raise CaptureError(
+            f"{program.title} takes a tensor that lies in the memory of {shares} and is none of its views (made "
+            "through dlpack, numpy or an address), so nothing follows it: use .detach() or a view"
+        )
     if id(tensor) not in names and tensor.grad_fn is not None and seen.asking.get(id(tensor)):
         raise CaptureError(
             f"{program.title} takes a tensor of shape {list(tensor.shape)} that asks for a gradient from nowhere that "
@@ -486,13 +675,27 @@ def refuse_strangers(program: Program, seen: Sighting, tensor: Tensor, names: Ma
         )
 
 
+def by_address(program: Program, tensor: Tensor) -> str:
+    """The name of one of the program's tensors in whose memory a tensor of another storage lies; '' where in none's."""
+    if not _dense(tensor) or isinstance(tensor, FakeTensor) or tensor.is_meta:
+        return ""
+    storage = tensor.untyped_storage()
+    for name, own in plain_own(program).items():
+        for other in storages(own) if not own.is_meta else ():
+            begin = storage.data_ptr() - other.data_ptr()
+            if storage._cdata != other._cdata and -storage.nbytes() < begin < other.nbytes() and other.nbytes():
+                return name
+    return ""
+
+
 @contextlib.contextmanager
 def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
     """Notes where a program starts threads."""
-    before = threading.Thread.start
+    before, ours = threading.Thread.start, threading.get_ident()
 
     def start(self: threading.Thread) -> None:
-        seen.threads.append(frames.here(paths))
+        if threading.get_ident() == ours:
+            seen.threads.append(frames.here(paths))
         before(self)
 
     threading.Thread.start = start  # type: ignore[method-assign]  # put back below
@@ -506,10 +709,10 @@ def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
 def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
     """Notes where a program hooks what autograd saves; a checkpoint does so too, and is known otherwise."""
     kind = torch.autograd.graph.saved_tensors_hooks
-    before = kind.__enter__
+    before, ours = kind.__enter__, threading.get_ident()
 
     def enter(self: Any) -> Any:
-        if not type(self).__module__.startswith("torch.utils.checkpoint"):
+        if threading.get_ident() == ours and not type(self).__module__.startswith("torch.utils.checkpoint"):
             seen.packs.append(frames.here(paths))
         return before(self)
 
@@ -520,7 +723,7 @@ def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
         kind.__enter__ = before
 
 
-def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
+def refuse_effects(program: Program, seen: Sighting, made: Collection[str]) -> None:
     """Refuse a program that puts other data into tensors, hooks what is saved, leaves gradients or new state."""
     if seen.assigned:
         raise CaptureError(
@@ -531,6 +734,12 @@ def refuse_effects(program: Program, seen: Sighting, made: set[str]) -> None:
         raise CaptureError(
             f"{program.title} hooks the tensors that autograd saves{frames.place(seen.packs[0])}: engine 'aot' would "
             "lose what the hooks do; engine 'eager' keeps it"
+        )
+    if seen.raised:
+        operator, source = seen.raised[0]
+        raise CaptureError(
+            f"{operator} raises{frames.place(source)} and {program.title} goes on: engine 'aot' would lose what that "
+            "depends on; engine 'eager' keeps it as a guard"
         )
     if seen.accumulates or made:
         left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
@@ -559,18 +768,31 @@ def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
 def no_seeding(program: Program) -> Iterator[None]:
     """Refuse a program that seeds random numbers itself: its graph draws from the caller's seed."""
 
-    def refuse(seed: int) -> None:
+    before = torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed
+    ours = threading.get_ident()
+
+    def refuse(seed: int) -> Any:
+        if threading.get_ident() != ours:
+            return before[0](seed)
         raise CaptureError(
             f"{program.title} calls torch.manual_seed({seed}) while it runs: a graph draws from its caller's seed. "
             "Seed outside of the captured call"
         )
 
-    before = torch.manual_seed, torch.random.manual_seed
+    def refuse_read() -> int:
+        if threading.get_ident() != ours:
+            return before[2]()
+        raise CaptureError(
+            f"{program.title} reads torch.initial_seed() while it runs: a graph draws from its caller's seed, and "
+            "does not know it. Pass the number as an argument"
+        )
+
     torch.manual_seed = torch.random.manual_seed = refuse
+    torch.initial_seed = torch.random.initial_seed = refuse_read
     try:
         yield
     finally:
-        torch.manual_seed, torch.random.manual_seed = before
+        torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed = before
 
 
 def _groups(program: Program, names: set[str]) -> tuple[tuple[str, ...], ...]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,10 +21,18 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
-from backprint.capture.scout import SILENT_WRITERS, Watch, count_writes, is_number_read, reads_values, storages
+from backprint.capture.custom import is_composite, taken_apart
+from backprint.capture.scout import (
+    SILENT_WRITERS,
+    Watch,
+    count_writes,
+    is_number_read,
+    refuse_nested,
+    storages,
+)
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
-from backprint.tree import parts
+from backprint.tree import parts, plain_leaves
 
 
 class Place(NamedTuple):
@@ -53,7 +60,7 @@ STRIDED, EAGER = torch.strided, (False, False)
 class Call(NamedTuple):
     """One operator that ran. Tensors stand as Places; `node` is the autograd node whose backward it is part of.
 
-    `sums` says that autograd adds to a leaf's gradient, `shown` that the user's own code reads a value.
+    `sums` says that autograd adds to a leaf's gradient.
     `state` is the generator's state before a random draw, `after` the one after it; `own` says that the generator was
     the program's own. `seq` numbers the autograd node that this call makes, where it makes one.
     """
@@ -69,7 +76,6 @@ class Call(NamedTuple):
     after: bytes | None = None
     own: bool = False
     sums: bool = False
-    shown: bool = False
 
 
 @dataclass(slots=True)
@@ -165,44 +171,67 @@ class Recorder(Watch):
             return NotImplemented
         if is_number_read(func, args):
             return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
+        about = self.before(func, args, kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except RuntimeError:
+            self.hold_all([leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+            raise
+        if about is not None:
+            self.after(about, args, kwargs, result)
+        return result
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> Call | None:
+        """What is known of a call before it runs, its result open; None where it counts for nothing."""
         facts = facts_of(func)
         if not facts.counts:
-            return func(*args, **kwargs)
+            return None
         taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes))
-        state, generator = None, None
-        if facts.draws:
-            generator = kwargs.get("generator") or next((a for a in args if isinstance(a, torch.Generator)), None)
-            state = state_of_generator(generator)
+        generator = generator_of(args, kwargs) if facts.draws else None
+        state = state_of_generator(generator) if facts.draws else None
         if self.tape.boundary is None and (facts.silent or not torch.is_grad_enabled()):
             self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
         node = torch._C._current_autograd_node()
         source = frames.here(self.paths)
-        seq = torch._C._autograd._get_sequence_nr()
-        result = func(*args, **kwargs)
-        if facts.writes:
-            count_writes(func, args)
-        self.tape.calls.append(
-            Call(
-                func,
-                taken,
-                named,
-                packed(result, self.place),
-                source,
-                seq,
-                None if node is None else node._sequence_nr(),
-                state,
-                None if state is None else state_of_generator(generator),
-                generator is not None,
-                node is not None and node.name() == "torch::autograd::AccumulateGrad",
-                reads_values(func) and frames.is_users(sys._getframe(1).f_code.co_filename),
-            )
+        return Call(
+            func,
+            taken,
+            named,
+            None,
+            source,
+            torch._C._autograd._get_sequence_nr(),
+            None if node is None else node._sequence_nr(),
+            state,
+            None,
+            generator is not None,
+            node is not None and node.name() == "torch::autograd::AccumulateGrad",
         )
-        return result
+
+    def after(self, about: Call, args: Any, kwargs: Any, result: Any) -> None:
+        """Put a call that has run on the tape."""
+        for leaf in plain_leaves(result):
+            if isinstance(leaf, Tensor):
+                refuse_nested(about.func, leaf, self.paths)
+                self.widen(leaf)
+        if facts_of(about.func).writes:
+            count_writes(about.func, args)
+        state = None if about.state is None else state_of_generator(generator_of(args, kwargs))
+        self.tape.calls.append(about._replace(result=packed(result, self.place), after=state))
+
+    def hold_all(self, given: list[Tensor]) -> None:
+        """An operator raises, and the program may go on: that it does depends on all that it was given."""
+        for tensor in given:
+            if tensor.layout is torch.strided:
+                read = tensor.detach().clone()
+                self.constant(read)
+                self.written_down(torch.ops.aten.equal.default, (), (tensor, read), {})
 
     def taken(self, func: Any, tensor: Tensor, writes: bool) -> Place:
         """The Place of an argument; one of unknown memory comes from outside."""
         keys = [storage._cdata for storage in storages(tensor)]
-        if keys[-1] not in self.taint:
+        if keys[-1] not in self.taint or self.beyond(tensor):
             self.encounter(func, tensor, writes)
         for part, key in zip(parts(tensor), keys, strict=True):
             if key not in self.taint:
@@ -247,6 +276,10 @@ class Recorder(Watch):
         if tensor.is_leaf:
             self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
 
+    def had_gradient(self, tensor: Tensor) -> bool:
+        """Whether a tensor from outside has the gradient that it had when it was met."""
+        return any(each is tensor and tensor.is_leaf and gradient is tensor.grad for each, gradient, _ in self.grads)
+
     def restore(self) -> None:
         for tensor, before in self.shells:
             if self.place(tensor) != self.place(before):
@@ -282,6 +315,11 @@ def facts_of(func: Any) -> Facts:
 
 
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
+
+
+def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
+    """The generator that a draw is given."""
+    return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
 
 
 def state_of_generator(generator: torch.Generator | None) -> bytes:
@@ -323,4 +361,4 @@ def flat(*values: Any) -> Iterator[Any]:
             yield value
 
 
-__all__ = ["Call", "Place", "Recorder", "Root", "Tape", "flat", "reads_values"]
+__all__ = ["Call", "Place", "Recorder", "Root", "Tape", "flat"]

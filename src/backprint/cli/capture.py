@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from backprint.graph.verdicts import has_proof, standing, told
+
 LOSSES = ("sum", "mean")
 
 
@@ -71,7 +73,7 @@ def command(
     kwargs); or the folder of a GraphNet sample, which is parsed and not executed; or the folder of one of our samples,
     whose forward is captured again.
     """
-    from backprint.sample.save import check_place
+    from backprint.sample.place import check_place
     from backprint.target import capture_target, read_target
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
@@ -82,6 +84,7 @@ def command(
     import backprint as bp
 
     order = int(rest.pop("order"))
+    rest["allow"] = allow
     made = capture_target(found, loss=loss_of(loss), order=order, **rest)
     if layout == "graphnet":
         trees(made, output, found, target, rest, allow, overwrite, as_json)
@@ -89,6 +92,7 @@ def command(
     path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
     stored = bp.load(path, allow=allow)
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
+    answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet":
         answer |= {"asks": found.asks, "notes": found.notes}
     if as_json:
@@ -108,10 +112,10 @@ def tell(answer: dict[str, Any], made: Any) -> None:
         click.echo(f"{answer['sample']}: {name}, {steps}")
     click.echo(f"engine: {made.engine}")
     for text in made.why:
-        click.echo(f"not by {text}")
+        click.echo(text if "::" in text.partition(":")[0] else f"not by {text}")
     for text in made.breaks:
         click.echo(f"break: {text}")
-    click.echo(f"verdict: {answer['verdict']}" + (f" ({answer['detail']})" if answer["detail"] else ""))
+    click.echo(f"verdict: {told(answer)}" + (f" ({answer['detail']})" if answer["detail"] else ""))
     for guard in made.guards:
         click.echo(f"guard: {guard.text}")
     for text in answer.get("notes", ()):

@@ -15,6 +15,9 @@ import click
 if TYPE_CHECKING:
     from backprint.corpus.run import Plan
 
+NAMED = 5
+"""How many samples without power are named at the end."""
+
 OTHERS: tuple[str, ...] = ("report", "dedup", "split")
 """Verbs that have a file of their own, `corpus_NAME.py`."""
 
@@ -206,12 +209,19 @@ def carry_out(
 def closing(plan: Plan, verdicts: dict[str, int]) -> Iterator[str]:
     """What is said at the end."""
     from backprint.corpus.ledger import NAME, VERDICTS, Ledger
+    from backprint.corpus.progress import powerless
 
     counts = ", ".join(f"{verdicts[name]} {name}" for name in VERDICTS if name in verdicts)
     yield f"{sum(verdicts.values())} samples: {counts}"
     with Ledger.reading(plan.out / NAME) as ledger:
         for cause, count in ledger.counts("cause", "cause != ''").items():
             yield f"{count:6} {cause}"
+        found = ledger.proofs()
+        if found.ports or (found.without and plan.options.get("power") == "none"):
+            yield f"proved: {found.told()}"
+            yield from (powerless(id, ports) for id, ports in found.without[:NAMED])
+            if len(found.without) > NAMED:
+                yield f"and {len(found.without) - NAMED:,} samples more: corpus report names them"
 
 
 @command.command("status")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from backprint.cli.verify import captured, found, listed
+from backprint.graph.verdicts import GOOD, has_proof, ports_without
 
 
 @click.command("power")
@@ -40,8 +41,9 @@ def command(
     """Measure what a check of these samples can see: how far each result moves when inputs are drawn again.
 
     Figures are in tolerances: below 1, a check of that port would not notice that the input is another. A SAMPLE is a
-    folder that holds capture.json, a GraphNet sample, which is captured first, or a folder with samples below. Exit
-    code 1 unless a check sees everything that results depend on.
+    folder that holds capture.json, a GraphNet sample, which is captured first, or a folder with samples below. Each is
+    verified too: it has a proof where all compares equal and every port has power, as `verify` says. Exit code 1 unless
+    each has a proof, and a check sees everything that results depend on.
     """
     rows = []
     for place in found(samples):
@@ -51,7 +53,7 @@ def command(
             click.echo(json.dumps(row))
         else:
             tell(row)
-    if not rows or not all(row.get("reacts") for row in rows):
+    if not rows or not all(row.get("reacts") and row.get("proof") for row in rows):
         raise SystemExit(1)
 
 
@@ -69,6 +71,7 @@ def measured(place: Path, inputs: str, seconds: float | None, read: Callable[[],
 
     try:
         capture = read()
+        verdict = bp.verify(capture)[-1]
         power = bp.power(capture, inputs, seconds=seconds)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         return {"sample": str(place), "name": place.name, "error": f"{type(error).__name__}: {error}"}
@@ -78,8 +81,11 @@ def measured(place: Path, inputs: str, seconds: float | None, read: Callable[[],
     return {
         "sample": str(place),
         "name": capture.name,
+        "verdict": verdict.verdict,
+        "proof": has_proof(verdict.verdict, value, power.vacuous),
         "reacts": power.reacts,
         "power": value if value is None or math.isfinite(value) else str(value),
+        "vacuous": list(power.vacuous),
         "hidden": list(power.hidden),
         "dead_ports": list(power.dead_ports),
         **power_json(power),
@@ -118,13 +124,13 @@ def cells(one: dict[str, Any]) -> tuple[str, ...]:
 
 def verdict(row: dict[str, Any]) -> str:
     """What the numbers come to."""
-    if row["reacts"]:
-        return "a check sees all that results depend on"
+    sees = "a check sees all that results depend on" if row["reacts"] else ""
+    hidden = f"hidden is {listed(row['hidden'])}" if row["hidden"] else ""
+    if row["proof"]:
+        return "; ".join(filter(None, (sees or "every port has power", hidden)))
+    why = [f"it is {row['verdict']}" if row["verdict"] not in GOOD else ""]
     if row["power"] is None:
-        return "no result has floating-point numbers: nothing to measure"
-    parts = []
-    if row["dead_ports"]:
-        parts.append(f"nothing moves {listed(row['dead_ports'])}")
-    if row["hidden"]:
-        parts.append(f"hidden is {listed(row['hidden'])}")
-    return "no proof: " + "; ".join(parts or ["no result depends on an input"])
+        why.append("no result could move: nothing to measure")
+    if row["vacuous"]:
+        why.append(f"nothing moves {listed(row['vacuous'])} ({ports_without(len(row['vacuous']))})")
+    return "no proof: " + "; ".join(filter(None, (*why, hidden)))

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from backprint.graph.verdicts import has_proof, standing, told
+
 
 @click.command("show")
 @click.argument("sample", type=click.Path(path_type=Path))
@@ -71,6 +73,7 @@ def numbers(capture: Any, sample: Path) -> dict[str, Any]:
         row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
         pairs.append(row)
     facts = {"sample": str(sample), "name": capture.name, "engine": capture.engine, "verdict": capture.verdict}
+    facts["proof"] = has_proof(*standing(capture.verdict))
     guards = [guard.text for guard in capture.guards]
     links = [[link.source, link.port, link.target, link.name] for link in capture.links]
     told = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}
@@ -104,9 +107,8 @@ def tell(capture: Any, index: int, pair: Any) -> None:
 
     summary = summarise(pair)
     console = Console(highlight=False)
-    verdict = capture.verdict or {}
     title, engine = escape(f"{capture.name} · {pair.name}"), escape(capture.engine)
-    console.print(f"[bold]{title}[/bold] · engine {engine} · verdict {verdict.get('verdict', 'none')}")
+    console.print(f"[bold]{title}[/bold] · engine {engine} · verdict {escape(told(capture.verdict))}")
     facts = Table(box=None, show_header=False, pad_edge=False)
     steps = f"{len(pair.forward.steps)} forward" + (
         f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward"

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from backprint.graph.verdicts import GOOD, ports_without
+
 STYLES = {
     "bitwise": "green",
     "close": "cyan",
@@ -56,7 +58,7 @@ def command(
                 click.echo(json.dumps(row))
     if not as_json:
         table(rows)
-    good = {"bitwise", "close", "undifferentiable", *(["unproven"] if allow_unproven else [])}
+    good = GOOD | ({"unproven"} if allow_unproven else set())
     if not rows or any(row["verdict"] not in good for row in rows):
         raise SystemExit(1)
 
@@ -105,11 +107,12 @@ def judged(
         return
     hidden = unseen(capture.verdict)
     for verdict in verdicts:
-        parts = [verdict.detail]
-        if verdict.vacuous:
-            parts.append(f"vacuous, no proof: redrawn inputs do not move {listed(verdict.vacuous)}")
-        if hidden and verdict is verdicts[-1]:
-            parts.append(f"no proof of {listed(hidden)}: hidden when it was saved")
+        last = hidden and verdict is verdicts[-1]
+        parts = [
+            verdict.detail,
+            missing(verdict),
+            f"no proof of {listed(hidden)}: hidden when it was saved" if last else "",
+        ]
         power = verdict.power if verdict.power is None or verdict.power < float("inf") else "inf"
         yield {
             "sample": str(place),
@@ -118,8 +121,18 @@ def judged(
             "detail": "; ".join(filter(None, parts)),
             "power": power,
             "vacuous": list(verdict.vacuous),
-            "proof": verdict.proof and not hidden,
+            "proof": verdict.proof,
         }
+
+
+def missing(verdict: Any) -> str:
+    """Why a good Verdict is no proof, with the ports; '' where it is one, or is not good."""
+    if not verdict.good or verdict.proof:
+        return ""
+    if not verdict.vacuous:
+        return "no proof: no result could move"
+    of = f"{len(verdict.vacuous)} of {len(verdict.ports)} ports without power"
+    return f"vacuous, no proof: {of}, redrawn inputs do not move {listed(verdict.vacuous)}"
 
 
 def unseen(verdict: Any) -> tuple[str, ...]:
@@ -152,6 +165,7 @@ def table(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
     said = ", ".join(f"{count} {name}" for name, count in counts.items())
-    empty = sum(bool(row["vacuous"]) for row in rows)
-    said += f"; {empty} of them vacuous, which is no proof" if empty else ""
+    good = [row for row in rows if row["verdict"] in GOOD]
+    empty, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
+    said += f"; {empty} of them vacuous, which is no proof ({ports_without(ports)})" if empty else ""
     console.print(f"{len(rows)} checked: {said}", highlight=False)

@@ -33,6 +33,7 @@ from backprint.corpus.run import RESULT, WORK, locked
 from backprint.corpus.task import one_line
 from backprint.corpus.verbs import nbytes, together
 from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.graph.verdicts import standing, without_power
 
 if TYPE_CHECKING:
     from backprint.sample.graphnet.code import Program
@@ -184,7 +185,12 @@ def of_ledger(source: Path, by: str) -> Iterator[Member]:
                 why = "no graphs to compare" if by == "exact" else "the ledger has no hash of its graphs without sizes"
             key = () if why else ("graphs", row[forward], row[backward] or "")
             size = row["input_bytes"] or row["disk_bytes"] or 0
-            yield Member(row["id"], key, row["verdict"] or "", bool(row["vacuous"]), size, one_line(why))
+            yield Member(row["id"], key, row["verdict"] or "", powerless(row), size, one_line(why))
+
+
+def powerless(said: Mapping[str, Any]) -> bool:
+    """Whether what a row or a stored verdict says compared equal, and is no proof."""
+    return bool(without_power(*standing(said)))
 
 
 def of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
@@ -259,7 +265,7 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
     hashes = [together([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
     inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
     said = capture.verdict or {}
-    return Member(name, ("graphs", *hashes), str(said.get("verdict", "")), bool(said.get("vacuous")), inputs)
+    return Member(name, ("graphs", *hashes), str(said.get("verdict", "")), powerless(said), inputs)
 
 
 def of_graphnet(folder: Path, name: str, by: str) -> Member:

@@ -18,6 +18,8 @@ from typing import Any
 
 from backprint.corpus.find import Job, unescape
 from backprint.errors import SampleError, UsageError
+from backprint.graph.verdicts import GOOD as GOOD
+from backprint.graph.verdicts import Proofs, proofs
 
 NAME = "ledger.sqlite"
 FORMAT = 1
@@ -69,7 +71,6 @@ GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
 STATES = ("todo", "running", "done")
 
 VERDICTS = ("bitwise", "close", "undifferentiable", "unproven", "wrong", "failed")
-GOOD = frozenset({"bitwise", "close", "undifferentiable"})
 
 SAME = ("format", "verb", "source", "options")
 """Facts of a run that a resume has to share."""
@@ -203,6 +204,13 @@ class Ledger:
         with named(self.path):
             for row in self.connection.execute(query, values):
                 yield decoded(row)
+
+    def proofs(self) -> Proofs:
+        """How many of the samples that are done have a proof, and which ports of the others are without power."""
+        query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
+        with named(self.path):
+            rows = self.connection.execute(query).fetchall()
+        return proofs((id, verdict, power, json.loads(still or "[]")) for id, verdict, power, still in rows)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
         """How many samples have each value of a column, the most frequent first."""

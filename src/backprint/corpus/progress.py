@@ -6,13 +6,15 @@ import json
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from backprint.corpus.ledger import GOOD, VERDICTS, finite
+from backprint.corpus.ledger import VERDICTS, finite
 from backprint.corpus.pool import Stage
 from backprint.corpus.run import Begun, Written
+from backprint.corpus.task import one_line
+from backprint.graph.verdicts import GOOD, has_proof, ports_without
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,6 +27,9 @@ STYLES: Mapping[str, str] = {
     "wrong": "red",
     "failed": "red",
 }
+
+NAMED = 5
+"""How many ports of a sample are named in a line; `--json` and the sample have all."""
 
 EVERY = 15.0
 """Seconds between two lines where there is no terminal."""
@@ -41,6 +46,8 @@ class Tally:
     before: int = 0
     started: float = field(default_factory=time.monotonic)
     verdicts: Counter[str] = field(default_factory=Counter)
+    without: int = 0
+    ports: int = 0
     bad: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=5))
     working: dict[str, tuple[str, str, float]] = field(default_factory=dict)
 
@@ -56,6 +63,8 @@ class Tally:
                 self.working.pop(row.get("worker") or "", None)
                 if row["verdict"] not in GOOD:
                     self.bad.append(row)
+                elif row.get("vacuous"):
+                    self.without, self.ports = self.without + 1, self.ports + len(row["vacuous"])
 
     @property
     def done(self) -> int:
@@ -77,6 +86,7 @@ def line(tally: Tally) -> str:
     """A run in one line."""
     counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
     left = f", {duration(tally.left)} left" if tally.left is not None and tally.done < tally.total else ""
+    counts += f"; no proof of {tally.without}: {ports_without(tally.ports)}" if tally.without else ""
     return f"{tally.done}/{tally.total} samples, {speed(tally.rate)}{left}" + (f": {counts}" if counts else "")
 
 
@@ -102,13 +112,19 @@ def said(row: Mapping[str, Any]) -> str:
     return f"{row.get('sample') or row['id']}: {row['verdict']}" + (f" ({why})" if why else "")
 
 
+def powerless(id: str, ports: Sequence[str]) -> str:
+    """Which ports of a sample that compared equal are without power, in one line."""
+    named = f": {', '.join(map(one_line, ports[:NAMED]))}" + (" …" if len(ports) > NAMED else "")
+    return f"{id}: no proof, " + (ports_without(len(ports)) + named if ports else "its power was not measured")
+
+
 # ------------------------------------------------------------------ the ways to show it
 
 Show = Callable[["Begun | Written | Stage"], None]
 
 
 class Lines:
-    """A line for each sample that is not good, and one about all of them every so often."""
+    """A line for each sample that is not good or has no power, and one about all of them every so often."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
         self.tally, self.file, self.last = Tally(), file or sys.stderr, 0.0
@@ -125,6 +141,8 @@ class Lines:
         self.tally.take(event)
         if isinstance(event, Written) and event.row["verdict"] not in GOOD:
             print(said(event.row), file=self.file, flush=True)
+        elif isinstance(event, Written) and event.row.get("vacuous"):
+            print(powerless(event.row["id"], event.row["vacuous"]), file=self.file, flush=True)
         if time.monotonic() - self.last >= EVERY and not isinstance(event, Stage):
             self.last = time.monotonic()
             print(line(self.tally), file=self.file, flush=True)
@@ -147,7 +165,8 @@ class Objects:
 
 def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as `--json` shows it."""
-    shown: dict[str, Any] = finite({"sample": row["id"], **{name: row.get(name) for name in SHOWN}})
+    sound = has_proof(str(row.get("verdict")), row.get("power"), row.get("vacuous") or ())
+    shown: dict[str, Any] = finite({"sample": row["id"], **{name: row.get(name) for name in SHOWN}, "proof": sound})
     return shown
 
 

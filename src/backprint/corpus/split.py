@@ -404,7 +404,9 @@ def derived(forward: Graph, edge: Border, part: Part, share: Sought, title: str)
         tracked = isinstance(value, Tensor) and port.local in share.gradients
         values.append(value.detach().clone().requires_grad_(tracked) if isinstance(value, Tensor) else value)
     asks = any(port.local in share.gradients for port in graph.inputs)
-    taken = api.capture(again, args=tuple(values), engine="auto", requires_grad=None if asks else [], name="part")
+    asking: list[str] | None = None if asks else []
+    whole = tuple(target for _, target in custom_operators(graph))
+    taken = api.capture(again, args=tuple(values), engine="auto", requires_grad=asking, allow=whole, name="part")
     return renamed(taken.pairs[0], graph, title)
 
 

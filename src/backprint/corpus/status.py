@@ -8,9 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from backprint.corpus.ledger import GOOD, Ledger, finite
-from backprint.corpus.progress import as_object, duration, said, speed
+from backprint.corpus.ledger import Ledger, finite
+from backprint.corpus.progress import as_object, duration, powerless, said, speed
 from backprint.corpus.run import WORK, log_of
+from backprint.graph.verdicts import GOOD
+
+FIRST = 10
+"""How many samples without power are named."""
 
 WINDOW = 600.0
 """The rate is that of the last this many seconds in which something was done."""
@@ -30,12 +34,28 @@ def state(out: Path) -> dict[str, Any]:
             "at_work": at_work(out),
             "states": ledger.counts("state"),
             "verdicts": ledger.counts("verdict", "verdict is not null"),
+            "proofs": proofs(ledger),
             "causes": ledger.counts("cause", "cause != ''"),
             "rate": rate(ledger),
             "running": [{"sample": row["id"], "seconds": time.time() - row["started"]} for row in running(ledger)],
             "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
             "failures": [finite(as_object(row)) | {"log": log(out, row["id"])} for row in failures],
         }
+
+
+def proofs(ledger: Ledger) -> dict[str, Any]:
+    """Which samples have a proof, as the report counts them, and which ports of the first of the others are without."""
+    found = ledger.proofs()
+    return {
+        "proved": found.proved,
+        "of": found.of,
+        "forwards": found.forwards,
+        "of_forwards": found.of_forwards,
+        "without_power": len(found.without),
+        "ports_without_power": found.ports,
+        "first": [{"sample": id, "ports": list(ports)} for id, ports in found.without[:FIRST]],
+        "told": found.told(),
+    }
 
 
 def running(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
@@ -81,6 +101,10 @@ def told(answer: Mapping[str, Any]) -> Iterator[str]:
     for name in ("verdicts", "causes"):
         if answer[name]:
             yield f"{name}: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer[name].items())
+    if any(answer["verdicts"].get(word) for word in GOOD):
+        yield f"proved: {answer['proofs']['told']}"
+    for row in answer["proofs"]["first"]:
+        yield powerless(row["sample"], row["ports"])
     if answer["at_work"]:
         yield from (f"running: {row['sample']}, {duration(row['seconds'])}" for row in answer["running"])
     yield from (f"slowest: {row['sample']}, {duration(row['seconds'])}" for row in answer["slowest"] if row["seconds"])

@@ -181,7 +181,8 @@ def absent_files(task: Task) -> Iterator[None]:
 def verify(task: Task, options: Options, staging: Path) -> Row:
     """Prove a sample of ours again, in this fresh process, from its files alone.
 
-    It is run on the recipe's inputs, of which the program's results are known; its power is the one of its save.
+    It is run on the recipe's inputs, of which the program's results are known; its power is the one of its save, or is
+    measured where that was left for later.
     """
     import backprint as bp
     from backprint.replay.verify import verdict_json
@@ -189,8 +190,9 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
     with stage("read"):
         capture = bp.load(task.path, allow=tuple(options["allow"]))
         row, saved = described(capture), capture.verdict or {}
+    draws = ("captured", "recipe", "resized", *(() if saved.get("power") is not None else ("fresh",)))
     with stage("verify"):
-        found = verdict_json(bp.verify(capture, ("captured", "recipe", "resized"))[-1])
+        found = verdict_json(bp.verify(capture, draws)[-1])
     known = {"power": saved.get("power"), "vacuous": saved.get("vacuous") or ()}
     return row | judged(found | (known if found["power"] is None else {}))
 

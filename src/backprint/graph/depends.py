@@ -37,6 +37,17 @@ def dependence(capture: Capture) -> dict[str, frozenset[str]]:
     return {key: walk.named(found) for key, found in walk.results().items()}
 
 
+def dependence_of_parts(capture: Capture) -> tuple[dict[str, frozenset[str]], ...]:
+    """The same for each of several Pairs: its own results, and the inputs of the whole that they hang on."""
+    if len(capture.pairs) == 1:
+        return ()
+    walk = Walk(capture)
+    return tuple(
+        {key: walk.named(found) for key, found in {**walk.forward(index), **walk.backward(index)}.items()}
+        for index in range(len(capture.pairs))
+    )
+
+
 class Walk:
     """A Capture's graphs, gone through once each, in the order in which they need each other."""
 

@@ -107,3 +107,11 @@ def check_links(links: tuple[Link, ...], count: int) -> None:
     twice = [key for key in dict.fromkeys(plain) if plain.count(key) > 1]
     if twice:
         raise SampleError(f"links: {twice[0][1]!r:.80} of {twice[0][0]} is fed from two places")
+
+
+def held_exact(capture: Capture) -> set[str]:
+    """The names that a redraw must not touch: lifted constants, and what a guard hangs on."""
+    kinds = ("value", "shape", "pinned")
+    guarded = {name for guard in capture.guards if guard.kind in kinds for name in guard.inputs}
+    lifted = capture.origin.constants if capture.origin is not None else {}
+    return guarded | set(lifted)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import keyword
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -446,8 +446,9 @@ class Pair:
 class Guard:
     """What a capture took for granted.
 
-    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`; `inputs` are what it hangs on. The text of a
-    `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay checks it before it runs.
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `pinned`; `inputs` are what
+    it depends on. The text of a `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay
+    checks it before it runs.
     """
 
     kind: str
@@ -531,6 +532,7 @@ class Capture:
     requires: tuple[str, ...] = ()
     seed: int = 0
     fake: bool = False
+    pins: tuple[tuple[str, str], ...] = ()
     claims: Any = field(default=None, compare=False, repr=False)
     recipes: Any = field(default=None, compare=False, repr=False)
     witness: Any = field(default=None, compare=False, repr=False)
@@ -544,6 +546,9 @@ class Capture:
 
         def save(self, path: Any, data: str = "seed", **options: Any) -> Any:
             """Write the Capture as a sample."""
+
+        def release(self) -> None:
+            """Let go of the captured program and its arguments."""
 
         def verify(self, **options: Any) -> list[Any]:
             """Prove every Pair against the original program."""
@@ -646,6 +651,12 @@ def operators() -> Mapping[str, str]:
 def is_custom(target: str) -> bool:
     """Whether a target is an operator that a library registers, which PyTorch alone does not have."""
     return target.startswith("torch.ops.") and target not in HIGHER
+
+
+def allowed(target: str, allow: Sequence[str]) -> bool:
+    """Whether a custom operator was allowed: as `ns.op.overload`, `ns.op` or `ns::op`."""
+    name = target.removeprefix("torch.ops.")
+    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
 
 
 def check_target(target: str) -> None:

@@ -22,7 +22,7 @@ from backprint.likeness import Describing, Like, described, differences, lives_i
 from backprint.memory import meetings, places
 from backprint.replay.run import sizes_of
 from backprint.replay.strides import laid_as, lies, strides
-from backprint.tree import name_of, positional
+from backprint.tree import FLAGS, name_of, positional
 
 State = Mapping[str, Tensor] | str | None
 """Parameters, buffers and constants: by name, `"recipe"`, or None for the live module's."""
@@ -41,6 +41,7 @@ def values_of(
     if not args and not kwargs:
         return own_values(capture, state)
     given = arguments(capture, args, kwargs)
+    hold_flags(capture, given)
     values = with_state(capture, given, state)
     check_strides(capture, {name: values[name] for name in inputs_of(capture) if name in values}, values)
     check_same(capture, given, values)
@@ -196,6 +197,25 @@ def inputs_of(capture: Capture) -> list[str]:
     return [port.name for port in free_ports(capture) if port.role == "input"]
 
 
+# ------------------------------------------------------------------ what the program asked of its arguments
+
+
+def hold_flags(capture: Capture, given: Mapping[str, Tensor]) -> None:
+    """Raise unless arguments answer what the program asked of them as those of the capture did."""
+    for guard in capture.guards:
+        name, _, rest = guard.text.partition(": ")
+        key, _, wanted = rest.partition(" == ")
+        if guard.kind != "flag" or name not in given or key not in FLAGS:
+            continue
+        found = repr(FLAGS[key](given[name]))
+        if found != wanted:
+            where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
+            raise GuardError(
+                f"the program asks whether its argument {name!r} {key}{where}: {wanted} at capture, {found} here. "
+                "Capture again on arguments like these"
+            )
+
+
 # ------------------------------------------------------------------ state
 
 
@@ -313,7 +333,8 @@ def is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
 
 def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
     """Parameters, buffers and constants of the live module. Of a fake capture, those wanted, from recipes."""
-    found: dict[str, Tensor] = capture.origin.values()
+    live = getattr(capture.origin, "live", capture.origin.values)
+    found: dict[str, Tensor] = live()
     if capture.fake:
         missing = [name for name in wanted if name in capture.recipes.recipes and name not in found]
         found |= capture.recipes.make(names=missing)

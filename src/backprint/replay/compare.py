@@ -10,12 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from backprint.graph.verdicts import GOOD as GOOD
+from backprint.graph.verdicts import WORST as WORST
+from backprint.graph.verdicts import has_proof
 from backprint.tree import parts
 
-WORST = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
-"""Verdicts from best to worst."""
-
-GOOD = frozenset({"bitwise", "close", "undifferentiable"})
+PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
+DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
+"""The witnesses that a port can have; '' is none, and such a port is `unproven`."""
 
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
 """How far a port may be from its oracle, relative to its largest value, and still be `close`."""
@@ -23,7 +25,10 @@ TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 
 
 @dataclass(frozen=True, slots=True)
 class PortVerdict:
-    """One output, mutation or gradient against its oracle. `power` is how far it moves, in tolerances, on a redraw."""
+    """One output, mutation or gradient against its witness, which it names: what it was compared with.
+
+    `power` is how far the port moves, in tolerances, when inputs are drawn again.
+    """
 
     name: str
     role: str
@@ -31,11 +36,16 @@ class PortVerdict:
     detail: str = ""
     error: float = 0.0
     power: float | None = None
+    witness: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of checking one Pair: the worst of its ports. `vacuous` are ports that redrawn inputs do not move."""
+    """The outcome of checking one Pair: the worst of its ports.
+
+    `power` is that of the port that moved least when inputs were drawn again; None where nothing was measured, or
+    nothing can move. `vacuous` are the ports without power: those that nothing drawn again moved by a tolerance.
+    """
 
     verdict: str
     name: str
@@ -51,8 +61,8 @@ class Verdict:
 
     @property
     def proof(self) -> bool:
-        """Whether the Verdict is good and says something: a check of ports that nothing moves proves nothing."""
-        return self.good and not self.vacuous
+        """Whether the Verdict is good and every port has power: a check of a port that nothing moves proves nothing."""
+        return has_proof(self.verdict, self.power, self.vacuous)
 
 
 def worst(verdicts: list[str]) -> str:
@@ -112,7 +122,7 @@ def distance(left: Tensor, right: Tensor) -> float:
     if not (left.is_floating_point() or left.is_complex()):
         return 0.0 if torch.equal(left, right) else float("inf")
     if left.is_complex():
-        left, right = torch.view_as_real(left), torch.view_as_real(right)
+        left, right = (torch.view_as_real(each.resolve_conj().resolve_neg()) for each in (left, right))
     left, right = left.double(), right.double()
     odd = ~(torch.isfinite(left) & torch.isfinite(right))
     if odd.any():
@@ -124,21 +134,3 @@ def distance(left: Tensor, right: Tensor) -> float:
             return 0.0
     scale = max(float(right.abs().max()), 1e-30)
     return float((left - right).abs().max()) / scale
-
-
-SAMPLE = 65536
-"""How many elements of a tensor the power looks at."""
-
-
-def movement(first: Tensor | None, second: Tensor | None) -> float | None:
-    """How far a port moved between two draws, in tolerances; None where it has no floating-point values to move."""
-    if first is None or second is None or not (first.is_floating_point() or first.is_complex()):
-        return None
-    first, second = parts(first)[-1], parts(second)[-1]
-    if first.numel() == 0:
-        return None
-    if first.shape != second.shape:
-        return float("inf")
-    stride = max(1, first.numel() // SAMPLE)
-    first, second = first.detach().reshape(-1)[::stride], second.detach().reshape(-1)[::stride]
-    return distance(second, first) / TOLERANCE.get(str(first.dtype)[6:], 1.0)

@@ -8,14 +8,19 @@ float64, at a neutral point, where weights keep the scale of what they take and 
 stands still there too, to NULL of its size, it does not depend on that input mathematically, and is not asked to react.
 If it moves there, it is this sample's own values that hide the input: weak.
 
-Ports of whole numbers and bools are left out, because they need not move; the same for inputs that a guard holds.
+**A port's power** is how far it moved at most in the standard redraws: the program's inputs and the tangents at once,
+and while some port stands still, more of them: parameters, buffers, everything, small steps that keep a guard, one
+input alone. They are the same for `save`, `verify` and `power`, by number and never by time, so these tell one number.
+Where no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them, what moves
+these ports otherwise does not count. A port of whole numbers or bools has power where any number changes. The trials of
+`own` and `all` are about inputs: what could be ignored, and a check would not see it.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,12 +29,13 @@ import torch
 from torch import Tensor
 
 from backprint import settings
-from backprint.errors import BackprintError, ReplayError, UsageError
-from backprint.graph.depends import dependence
+from backprint.errors import BackprintError, GuardError, ReplayError, UsageError
+from backprint.graph.depends import dependence, dependence_of_parts
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Atom, Capture, Dict, Graph, List, Pair, Port, Slice, Step, TensorSpec, Value
 from backprint.graph.sizes import at_hints
-from backprint.replay.compare import TOLERANCE
+from backprint.replay.compare import TOLERANCE, PortVerdict
+from backprint.replay.linked import Played
 from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.redraws import another, neutral, units
 from backprint.tree import parts
@@ -45,6 +51,9 @@ STATE = ("parameter", "buffer", "constant")
 
 EVERYTHING, TOGETHER = "everything", "inputs"
 BROKE = "does not run on it"
+HELD = ("value", "shape", "pinned")
+"""The kinds of guards whose inputs are not drawn again."""
+
 NULL = 1e-9
 """The share of its size below which a port in float64 stands still."""
 
@@ -52,10 +61,24 @@ WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "comp
 MOST_BYTES = 2**31
 """Of inputs and what is saved: above, nothing is tried at a neutral point, and a port that stands still is weak."""
 
-QUICK_SECONDS = 1.0
-"""What a run may take for `quick` to try a neutral point, which takes about ten such runs."""
+NUDGE, LITTLE = 2**-6, 2**-10
+"""The shares of its size by which a float moves where a draw breaks the program, or a guard holds it."""
+
+FURTHER, ALONE = 10, 4
+"""How many redraws a port that stands still is worth, and how many of these are of one input alone."""
 
 Ports = dict[str, "Tensor | None"]
+Sides = tuple[Ports, ...]
+"""What a run gave: the whole, then each of several linked Pairs, by `role name`."""
+
+Way = tuple[bool, "float | None"]
+"""How inputs are drawn again: only floats, and by which step; None is a draw of their own."""
+
+WAYS: tuple[Way, ...] = ((False, None), (True, None), (True, NUDGE))
+"""The first on which the program runs counts."""
+
+GUARDED: tuple[Way, ...] = ((False, NUDGE), (False, LITTLE))
+"""How what a guard holds is drawn again: by little, which a guard on it may allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +111,7 @@ class Trial:
         """The sides with ports that depend on it none of which moved by a tolerance."""
         most: dict[str, float] = {}
         for port, by in self.moved:
-            side = "backward" if port.startswith("gradient ") else "forward"
+            side = side_of(port)
             most[side] = max(by, most.get(side, 0.0))
         return tuple(side for side, by in most.items() if by < 1)
 
@@ -107,13 +130,15 @@ class Trial:
 class Power:
     """What a Capture's ports showed: the trials, how many single inputs were drawn again, and of how many.
 
-    `most` is how far each port moved at most, whether it depends on what was drawn again or has a path from it alone.
+    `most` is each port's power: how far it moved at most in the standard redraws. `parts` is the same of each of
+    several linked Pairs. A port that is None, has no elements, or hangs on no input is not in it.
     """
 
     trials: tuple[Trial, ...]
     tried: int = 0
     of: int = 0
     most: tuple[tuple[str, float], ...] = ()
+    parts: tuple[tuple[tuple[str, float], ...], ...] = ()
 
     @property
     def value(self) -> float | None:
@@ -122,7 +147,7 @@ class Power:
 
     @property
     def vacuous(self) -> tuple[str, ...]:
-        """The ports that nothing moves, be it that nothing could: a check of them proves nothing."""
+        """The ports without power: nothing moves them, be it that nothing could. A check of them proves nothing."""
         return tuple(port for port, by in self.most if by < 1)
 
     @property
@@ -133,8 +158,10 @@ class Power:
     @property
     def dead_ports(self) -> tuple[str, ...]:
         """The ports that depend on inputs, and that none of these moves."""
-        bound = {port for trial in self.trials for port, _ in trial.moved}
-        return tuple(port for port in self.vacuous if port in bound)
+        bound: dict[str, float] = {}
+        for trial in self.trials:
+            bound |= {port: max(by, bound.get(port, 0.0)) for port, by in trial.moved}
+        return tuple(port for port, by in bound.items() if by < 1)
 
     @property
     def weak(self) -> tuple[tuple[str, str], ...]:
@@ -157,10 +184,11 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """One run that others are held against: the inputs, tangents as `tangent y`, and what came out."""
+    """One run that others are held against: the inputs, tangents as `tangent y`, what came out, of each Pair too."""
 
     values: Mapping[str, Tensor]
     ports: Ports
+    parts: Sides = ()
 
 
 def power_of(
@@ -177,11 +205,11 @@ def power_of(
 ) -> Power:
     """The power of a Capture on its recipes' inputs.
 
-    `inputs="quick"` draws the program's inputs and the tangents again once, together; `"own"` each of the program's
-    inputs alone, all parameters, all buffers, and everything at once; `"all"` each parameter and buffer alone too.
-    `seconds` and `count` end it early; then what was tried of `"all"` is a random part, the program's inputs first.
+    `inputs="quick"` is the standard redraws alone; `"own"` draws each of the program's inputs again alone, all
+    parameters, all buffers, and everything at once; `"all"` each parameter and buffer alone too.
+    `seconds` and `count` end these early; then what was tried of `"all"` is a random part, the program's inputs first.
     `recipes` (with their data, as `sample.inputs` has them) stand in for the Capture's own, and `fresh` for what they
-    would draw the next time; `only` names what is drawn again alone.
+    would draw the next time; `only` names what is drawn again alone. `base` is a run that is there already.
     """
     if inputs not in CHOICES:
         raise UsageError(f"inputs={inputs!r} is none of {', '.join(CHOICES)}")
@@ -189,36 +217,75 @@ def power_of(
     if capture.fake or made is None or made.missing:
         raise ReplayError(f"{capture.name} has inputs without values, so nothing can be drawn again")
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
-        values = dict(base.values if base is not None else made.make())
-        ports = base.ports if base is not None else run(capture, values)
-        study = Study(capture, made.recipes, Base(values, ports), dict(fresh or {}), seed, inputs == "quick")
+        if base is None:
+            values = made.make()
+            ports, *parts = run(capture, values)
+            base = Base(values, ports, tuple(parts))
+        study = Study(capture, made.recipes, base, dict(fresh or {}), seed)
         single = study.singles(inputs, only, seconds is not None or count is not None)
         return study.power(study.groups(inputs), single, seconds, count)
+
+
+def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
+    """A port's verdict with its power, of a Power's `most` or one of its `parts`."""
+    return replace(port, power=powers.get(f"{port.role} {port.name}"))
+
+
+def unseen(power: Power) -> list[str]:
+    """Why ports are without power where it is that the program does not run on other inputs."""
+    broke = [trial for trial in power.trials[:1] if trial.untried.startswith(BROKE)] if power.vacuous else []
+    return [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]
+
+
+def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEED) -> dict[str, Tensor]:
+    """Other values for all that a program may be asked with: not for constants, nor for what a guard holds."""
+    recipes = capture.recipes.recipes
+    roles = {port.name: port.role for port in free_ports(capture)}
+    held = held_by_guards(capture)
+    found: dict[str, Tensor] = {}
+    for names in units(recipes).values():
+        if all(each in values and each not in held and roles.get(each) != "constant" for each in names):
+            found |= another(names, recipes, values, seed) or {}
+    return found
+
+
+def held_by_guards(capture: Capture) -> frozenset[str]:
+    """What a guard hangs on."""
+    return frozenset(name for guard in capture.guards if guard.kind in HELD for name in guard.inputs)
 
 
 class Study:
     """A Capture while its power is measured."""
 
     def __init__(
-        self,
-        capture: Capture,
-        recipes: Mapping[str, Any],
-        base: Base,
-        fresh: dict[str, Tensor],
-        seed: int,
-        quick: bool = False,
+        self, capture: Capture, recipes: Mapping[str, Any], base: Base, fresh: dict[str, Tensor], seed: int
     ) -> None:
-        self.quick = quick
         self.capture, self.recipes, self.base, self.fresh, self.seed = capture, recipes, base, fresh, seed
         self.roles = {port.name: port.role for port in free_ports(capture)}
-        self.hangs = dependence(capture)
+        self.hangs = (dependence(capture), *dependence_of_parts(capture))
         self.units = {name: names for name, names in units(recipes).items() if self.reached(names)}
+        self.held = held_by_guards(capture)
+        pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
+        self.pinned = pinned | {name for name in self.held if self.equals(name)}
         self.point: Base | str | None = None
-        self.most: dict[str, float] = {}
+        self.most = [
+            {key: 0.0 for key, value in ports.items() if moves(value) and hangs.get(key)}
+            for hangs, ports in zip(self.hangs, (base.ports, *base.parts), strict=False)
+        ]
+        self.capped: dict[str, float] = {}
 
     def reached(self, names: Collection[str]) -> bool:
         """Whether any result hangs on one of these."""
-        return any(not found.isdisjoint(names) for found in self.hangs.values())
+        return any(not found.isdisjoint(names) for hangs in self.hangs for found in hangs.values())
+
+    def equals(self, name: str) -> bool:
+        """Whether a guard says what the one number of an input is."""
+        value = self.base.values.get(name)
+        return (
+            isinstance(value, Tensor)
+            and value.numel() == 1
+            and any(guard.inputs == (name,) and " == " in guard.text for guard in self.capture.guards)
+        )
 
     def singles(self, inputs: str, only: Collection[str] | None, part: bool) -> list[str]:
         """The inputs to draw again alone, in the order in which that is done."""
@@ -234,7 +301,11 @@ class Study:
     def power(
         self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
     ) -> Power:
-        """The trials, until time or number are spent."""
+        """The standard trials; then, where groups are named, those and single inputs until time or number are spent."""
+        standard = self.standard()
+        most, *parts = (self.measured(index) for index in range(len(self.most)))
+        if not groups and not single:
+            return Power(tuple(standard), 0, 0, most, tuple(parts))
         started = time.monotonic()
         done: list[Trial] = []
         for name, together in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
@@ -243,61 +314,146 @@ class Study:
                 break
             done.append(self.trial(name, together))
         tried = sum(not trial.untried for trial in done[len(groups) :])
-        return Power(tuple(done), tried, len(single), tuple(self.most.items()))
+        return Power(tuple(done), tried, len(single), most, tuple(parts))
+
+    def measured(self, side: int) -> tuple[tuple[str, float], ...]:
+        """The power of each port; one that hangs on what guards pin alone is what it is wherever the sample runs."""
+        capped = {} if side else self.capped
+        rows = {key: min(by, capped.get(key, by)) for key, by in self.most[side].items()}
+        return tuple((key, by) for key, by in rows.items() if by >= 1 or not self.hangs[side][key] <= self.pinned)
 
     def role(self, name: str) -> str:
         """What an input is for."""
         return "tangent" if name.startswith("tangent ") else self.roles.get(name, "constant")
 
+    def of_roles(self, *roles: str) -> tuple[str, ...]:
+        """The inputs of some roles."""
+        return tuple(name for name in self.units if self.role(name) in roles)
+
     def groups(self, inputs: str) -> list[tuple[str, tuple[str, ...]]]:
-        """What is drawn again at once."""
-        roles = {name: self.role(name) for name in self.units}
+        """What `own` and `all` draw again at once."""
         if inputs == "quick":
-            rows = [(TOGETHER, tuple(name for name, role in roles.items() if role in ("input", "tangent")))]
-        else:
-            rows = [(EVERYTHING, tuple(roles))]
-            rows += [(said, tuple(name for name in roles if roles[name] == role)) for role, said in GROUPS.items()]
+            return []
+        rows = [(EVERYTHING, tuple(self.units)), *((said, self.of_roles(role)) for role, said in GROUPS.items())]
         return [(said, names) for said, names in rows if names]
 
-    def trial(self, name: str, together: Collection[str]) -> Trial:
-        """These inputs drawn again, at once, and what moved."""
-        held = self.held()
-        free = [each for each in together if each not in held]
+    # -------------------------------------------------------------- the standard redraws
+
+    def standard(self) -> list[Trial]:
+        """The redraws that say how much power each port has: until none stands still that could move."""
+        own = self.of_roles("input", "tangent")
+        done = [self.first(own)] if own else []
+        for name, names, ways in self.further(own):
+            still = self.still()
+            if not still or len(done) > FURTHER:
+                break
+            if still & frozenset(names):
+                done.append(self.trial(name, names, ways, standard=True))
+        return done
+
+    def further(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
+        """What is drawn again while some port stands still, and how."""
+        for role, said in GROUPS.items():
+            yield said, self.of_roles(role), WAYS
+        yield EVERYTHING, tuple(self.units), WAYS
+        yield f"{TOGETHER}, a little", tuple(name for name in own if name not in self.held), ((True, NUDGE),)
+        guarded = tuple(name for name in self.units if name in self.held - self.pinned)
+        yield "what guards hold, a little", guarded, GUARDED
+        for name in guarded[:ALONE] if len(guarded) > 1 else ():
+            yield f"{name}, which a guard holds, a little", (name,), GUARDED
+        for name in self.of_roles("input")[:ALONE]:
+            yield f"input {name}", (name,), WAYS
+
+    def still(self) -> frozenset[str]:
+        """What the ports hang on that have not moved yet, and for which it would count."""
+        found: set[str] = set()
+        for side, (hangs, most) in enumerate(zip(self.hangs, self.most, strict=False)):
+            for key, by in most.items():
+                if by < 1 and (side or key not in self.capped):
+                    found |= hangs[key]
+        return frozenset(found) - self.pinned
+
+    def first(self, own: tuple[str, ...]) -> Trial:
+        """The program's inputs and the tangents at once; with them buffers that nothing but updates hang on."""
+        idle = self.idle()
+        trial = self.trial(TOGETHER, (*own, *idle), standard=True, idle=frozenset(idle))
+        for side in trial.silent:
+            self.capped |= {key: by for key, by in trial.moved if side_of(key) == side}
+        return trial
+
+    def idle(self) -> tuple[str, ...]:
+        """The buffers that only updates of tensors hang on, as running statistics in training."""
+        busy: set[str] = set()
+        for key, found in self.hangs[0].items():
+            busy |= set() if key.startswith("mutation ") else found
+        return tuple(name for name in self.of_roles("buffer") if name not in busy)
+
+    # -------------------------------------------------------------- one trial
+
+    def trial(
+        self,
+        name: str,
+        together: Collection[str],
+        ways: tuple[Way, ...] = WAYS,
+        *,
+        standard: bool = False,
+        idle: frozenset[str] = frozenset(),
+    ) -> Trial:
+        """These inputs drawn again, at once, and what moved: of what hangs on nothing `idle`."""
+        free = tuple(each for each in together if each not in self.held or ways is GUARDED)
         if not free:
             return Trial(name, tuple(together), untried="a guard holds it")
-        given: dict[str, Tensor] = {}
-        for each in free:
-            given |= self.another(each)
-        if not given:
-            return Trial(name, tuple(together), untried="its dtype has no other values that could be drawn")
-        started = time.monotonic()
-        try:
-            ports = run(self.capture, {**self.base.values, **given})
-        except BackprintError as error:
-            return Trial(name, tuple(together), untried=f"{BROKE}: {str(error)[:160]}")
-        names = frozenset(given)
-        bound = {key: moved(self.base.ports.get(key), ports.get(key)) for key in ports if self.hangs[key] & names}
-        found = {key: by for key, by in bound.items() if by is not None}
-        del ports
-        slow = time.monotonic() - started > QUICK_SECONDS
-        self.most |= {key: max(by, self.most.get(key, 0.0)) for key, by in found.items()}
+        drawn = self.drawn(free, ways)
+        if isinstance(drawn, str):
+            return Trial(name, tuple(together), untried=drawn)
+        given, sides = drawn
+        names, shown = frozenset(given), tuple(each for each in free if each not in idle)
+        if standard:
+            self.count(names, sides)
+        hangs = self.hangs[0]
+        bound = [key for key in sides[0] if hangs[key] & names and not hangs[key] & idle]
+        found = {key: by for key in bound if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None}
+        del drawn, sides
         still = [key for key, by in found.items() if by < 1]
-        if self.quick and still and (slow or not Trial(name, tuple(free), tuple(found.items())).hidden):
+        if standard and still and not Trial(name, shown, tuple(found.items())).hidden:
             rows = tuple((key, by) for key, by in found.items() if by >= 1)
-            return Trial(name, tuple(free), rows, open=tuple(still))
-        null = self.null(still, given) if still else frozenset()
+            return Trial(name, shown, rows, open=tuple(still))
+        null = self.null(still, {each: value for each, value in given.items() if each not in idle}) if still else ()
         rows = tuple((key, by) for key, by in found.items() if key not in null)
-        return Trial(name, tuple(free), rows, tuple(key for key in found if key in null))
+        return Trial(name, shown, rows, tuple(key for key in found if key in null))
 
-    def held(self) -> frozenset[str]:
-        """What a guard hangs on."""
-        return frozenset(
-            name for guard in self.capture.guards if guard.kind in ("value", "shape") for name in guard.inputs
-        )
+    def drawn(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
+        """Other values of these inputs, and what a run on them gave; or why there are none."""
+        why, guarded = "", False
+        before: tuple[set[str], float | None] = (set(), 0.0)
+        for floats, step in ways:
+            given: dict[str, Tensor] = {}
+            for each in names:
+                if not floats or floating(self.base.values[each]):
+                    given |= self.another(each, step)
+            if not given or before == (set(given), step):
+                continue
+            before = (set(given), step)
+            try:
+                return given, run(self.capture, {**self.base.values, **given})
+            except BackprintError as error:
+                why = why or f"{BROKE}: {str(error)[:160]}"
+                guarded = isinstance(error, GuardError)
+        self.pinned |= set(names) if guarded and ways is GUARDED and len(names) == 1 else set()
+        return why or "its dtype has no other values that could be drawn"
 
-    def another(self, name: str) -> dict[str, Tensor]:
+    def count(self, names: frozenset[str], sides: Sides) -> None:
+        """Add a standard trial to the power of what hangs on these names."""
+        rows = zip(self.most, self.hangs, (self.base.ports, *self.base.parts), sides, strict=False)
+        for most, hangs, ports, others in rows:
+            for key, by in most.items():
+                if hangs[key] & names:
+                    most[key] = max(by, strength(ports[key], others.get(key)))
+
+    def another(self, name: str, step: float | None = None) -> dict[str, Tensor]:
         """Other values of an input, and of the views of it; none where it knows no other."""
-        return another(self.units[name], self.recipes, self.base.values, self.seed, self.fresh.get(name)) or {}
+        fresh = self.fresh.get(name)
+        return another(self.units[name], self.recipes, self.base.values, self.seed, fresh, step) or {}
 
     # -------------------------------------------------------------- the neutral point
 
@@ -311,7 +467,7 @@ class Study:
             for name, value in given.items()
         }
         try:
-            ports = run(self.wide, {**point.values, **other})
+            ports = run(self.wide, {**point.values, **other})[0]
         except BackprintError:
             return frozenset()
         return frozenset(key for key in still if stands(point.ports.get(key), ports.get(key)))
@@ -330,15 +486,15 @@ class Study:
     def at_neutral(self) -> Base | str:
         saved = [port.spec for pair in self.capture.pairs for port in at_hints(pair.forward).by_role("saved")]
         kept = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
-        if kept + sum(value.nbytes for value in self.base.values.values()) > MOST_BYTES:
+        given = sum(part.nbytes for value in self.base.values.values() for part in parts(value))
+        if kept + given > MOST_BYTES:
             return "too large"
-        held = self.held()
         values = {
-            name: widened_value(value) if name in held else neutral(value, self.role(name), self.seed)
+            name: widened_value(value) if name in self.held else neutral(value, self.role(name), self.seed)
             for name, value in self.base.values.items()
         }
         try:
-            return Base(values, run(self.wide, values))
+            return Base(values, run(self.wide, values)[0])
         except BackprintError as error:
             return f"does not run: {error}"
 
@@ -346,12 +502,13 @@ class Study:
 # ------------------------------------------------------------------ running, measuring
 
 
-def run(capture: Capture, values: Mapping[str, Tensor]) -> Ports:
-    """Every result of a Capture on these inputs, tangents among them, under its own seed."""
+def run(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
+    """Every result of a Capture on these inputs, tangents among them, under its own seed; those of its Pairs too."""
     torch.manual_seed(capture.seed)
     same = {right: values[left] for left, right in capture.signature.same if left in values}
     tangents = {key.removeprefix("tangent "): value for key, value in values.items() if key.startswith("tangent ")}
-    return results(replay_values(capture, {**values, **same}, tangents))
+    got = replay_values(capture, {**values, **same}, tangents)
+    return (results(got), *map(results_of, got.parts))
 
 
 def results(got: Replayed) -> Ports:
@@ -359,6 +516,32 @@ def results(got: Replayed) -> Ports:
     found: Ports = {f"output {name}": value for name, value in got.named.items()}
     found |= {f"mutation {name}": value for name, value in got.mutations.items()}
     return found | {f"gradient {name}": value for name, value in got.gradients.items()}
+
+
+def results_of(played: Played) -> Ports:
+    """What one of several Pairs gave, by `role name`."""
+    found: Ports = {f"output {name}": value for name, value in played.outputs.items()}
+    found |= {f"mutation {name}": value for name, value in played.mutations.items()}
+    return found | {f"gradient {name}": value for name, value in (played.gradients or {}).items()}
+
+
+def side_of(key: str) -> str:
+    """The direction that a result is of."""
+    return "backward" if key.startswith("gradient ") else "forward"
+
+
+def moves(value: Any) -> bool:
+    """Whether a result has numbers that could be others."""
+    return isinstance(value, Tensor) and parts(value)[-1].numel() > 0
+
+
+def strength(first: Any, second: Any) -> float:
+    """How far a port moved, in tolerances; whole numbers and bools have none, so any change is seen."""
+    if floating(first) and floating(second):
+        return moved(first, second) or 0.0
+    if not isinstance(second, Tensor) or first.shape != second.shape:
+        return float("inf")
+    return 0.0 if all(map(torch.equal, parts(first), parts(second))) else float("inf")
 
 
 def floating(value: Any) -> bool:

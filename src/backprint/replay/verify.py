@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,17 +20,28 @@ from torch import Tensor
 from backprint import settings
 from backprint.errors import BackprintError, GuardError, ReplayError
 from backprint.graph.claims import lies
-from backprint.graph.links import free_ports, mutated
-from backprint.graph.nouns import OUT_ROLES, Capture, Pair
+from backprint.graph.links import free_ports, held_exact, mutated, specs
+from backprint.graph.nouns import OUT_ROLES, Capture, Pair, TensorSpec
 from backprint.replay.annotations import Notes, checked
-from backprint.replay.compare import TOLERANCE, PortVerdict, Verdict, compare, movement, worst
+from backprint.replay.compare import (
+    AUTOGRAD,
+    DIGESTS,
+    PROGRAM,
+    REDRAWN,
+    TOLERANCE,
+    PortVerdict,
+    Verdict,
+    compare,
+    worst,
+)
 from backprint.replay.linked import Played
-from backprint.replay.power import BROKE, Base, Power, Trial, power_of
+from backprint.replay.power import Base, Power, Trial, other_values, power_of, unseen, with_power
 from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
-from backprint.replay.whole import Replayed, forward_results, replay_values
+from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.recipes import digest
-from backprint.tree import joined, ones_like, parts
+from backprint.sample.redraws import disturbed
+from backprint.tree import alias_groups, copy_values, joined, ones_like, parts
 
 Row = dict[str, Any]
 """What a witness keeps of one port."""
@@ -58,6 +70,10 @@ class Draw:
     seed: int
 
 
+Outcome = tuple[Results, list[PortVerdict], tuple[Played, ...]]
+"""What a run on one draw gave: the results, their verdicts, and the Pairs' runs."""
+
+
 def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
     """A Verdict for each Pair: the worst of its ports over all inputs that could be tried."""
     unknown = set(draws) - set(DRAWS)
@@ -66,8 +82,14 @@ def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
     if capture.fake:
         return [Verdict("unproven", capture.name, FAKE)]
     recorded = dict(capture.environment)
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded):
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), program_kept(capture):
         return [named_differences(verdict, recorded) for verdict in prove(capture, draws)]
+
+
+def program_kept(capture: Capture) -> Any:
+    """Everything that the program reaches is put back at the end, once for all its runs."""
+    kept = getattr(capture.origin, "kept", None)
+    return kept() if callable(kept) else contextlib.nullcontext()  # of a recorded step it is the values it took
 
 
 def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
@@ -87,6 +109,7 @@ class Tally:
     found: dict[str, PortVerdict] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     seen: dict[str, Results] = field(default_factory=dict)
+    powers: Mapping[str, float] = field(default_factory=dict)
 
     def note(self, draw: str, results: Results, verdicts: list[PortVerdict]) -> None:
         """One draw's verdicts: of each port the worst counts."""
@@ -97,7 +120,7 @@ class Tally:
         """The Verdict."""
         if self.guards_alone and self.seen:
             return Verdict("undifferentiable", self.name, "gives no tensor: its guards hold")
-        return summed_up(self.name, self.backward, self.found, self.said, self.seen)
+        return summed_up(self.name, self.backward, self.found, self.said, self.powers)
 
 
 def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
@@ -111,16 +134,25 @@ def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     """A Verdict for each Pair where links join several, and the whole's last."""
     whole, parts = tallies(capture)
+    keep_worst(whole.found, "", seen_at_capture(capture))
+    base: Base | None = None
     try:
-        for draw in inputs(capture, draws):
-            outcome = one(capture, draw, whole.said)
+        for tries in inputs(capture, draws):
+            draw, outcome = first(capture, tries, whole.said)
             if outcome is None:
                 continue
+            if draw.name == "recipe":
+                base = base_of(draw, outcome[0], outcome[2])
             whole.note(draw.name, *outcome[:2])
             for index, tally in enumerate(parts):
                 tally.note(draw.name, *part(capture, index, outcome[2][index], draw.name, tally.said))
         if "resized" in draws and capture.recipes is not None and not capture.recipes.missing:
             keep_worst(whole.found, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.said))
+        if "fresh" in draws and base is not None:
+            power = power_of(capture, "quick", base=base)
+            whole.said += unseen(power)
+            for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
+                tally.powers = dict(most)
     except BackprintError as error:
         failed = Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
         return [*(Verdict("unproven", tally.name, "the whole failed") for tally in parts), failed]
@@ -131,18 +163,20 @@ def keep_worst(found: dict[str, PortVerdict], draw: str, verdicts: Sequence[Port
     """Add the verdicts of one draw: a port keeps its worst."""
     for verdict in verdicts:
         key = f"{verdict.role} {verdict.name}"
-        verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail else "")
+        verdict = replace(
+            verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail and draw else verdict.detail
+        )
         if key not in found or worst([found[key].verdict, verdict.verdict]) != found[key].verdict:
             found[key] = verdict
 
 
 def summed_up(
-    name: str, backward: bool, found: Mapping[str, PortVerdict], said: list[str], seen: Mapping[str, Results]
+    name: str, backward: bool, found: Mapping[str, PortVerdict], said: list[str], powers: Mapping[str, float]
 ) -> Verdict:
-    """One Verdict from those of the ports."""
-    ports = tuple(with_power(port, seen) for port in found.values())
+    """One Verdict from those of the ports, and their powers."""
+    ports = tuple(with_power(port, powers) for port in found.values())
     verdict = worst([port.verdict for port in ports])
-    powers = [port.power for port in ports if port.power is not None]
+    moved = [port.power for port in ports if port.power is not None]
     still = tuple(f"{port.role} {port.name}" for port in ports if port.power is not None and port.power < 1)
     if not backward and verdict in ("bitwise", "close"):
         said = ["no output asks for a gradient; the forward is " + verdict, *said]
@@ -151,30 +185,14 @@ def summed_up(
     detail = "; ".join([*bad[:3], *(["…"] if len(bad) > 3 else []), *dict.fromkeys(said)])
     if not ports and not detail:
         detail = "nothing was compared"
-    return Verdict(verdict, name, detail, ports, min(powers, default=None), still)
+    return Verdict(verdict, name, detail, ports, min(moved, default=None), still)
 
 
-def with_power(port: PortVerdict, seen: Mapping[str, Results]) -> PortVerdict:
-    """A port's verdict with how far the port moved when inputs were redrawn."""
-    if "recipe" not in seen or "fresh" not in seen:
-        return port
-    key = f"{port.role} {port.name}"
-    return replace(port, power=movement(seen["recipe"].ports.get(key), seen["fresh"].ports.get(key)))
-
-
-def forward_differs(capture: Capture, outcome: Any) -> str:
-    """How the forward's results on the captured values are not what a run of the program gave; '' where they are."""
-    values = capture.origin.values()
-    torch.manual_seed(capture.seed)
-    try:
-        got = forward_results(capture, values)
-    except ReplayError as error:
-        return str(error)[:300]
-    wanted = {f"output {name}": value for name, value in outcome.outputs.items()}
-    wanted |= {f"mutation {name}": value for name, value in outcome.mutations.items()}
-    shared = Results({key: value for key, value in got.items() if key in wanted})
-    bad = [port for port in against(shared, Results({key: wanted[key] for key in shared.ports})) if not good(port)]
-    return "; ".join(f"{port.role} {port.name}: {port.detail}" for port in bad[:2])
+def base_of(draw: Draw, results: Results, played: Sequence[Played]) -> Base:
+    """A run on the recipe's inputs, that its power is measured from."""
+    tangents = {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
+    parts = (keyed(each.outputs, each.mutations, each.gradients or {}).ports for each in played)
+    return Base({**draw.values, **tangents}, results.ports, tuple(parts))
 
 
 def good(port: PortVerdict) -> bool:
@@ -185,17 +203,38 @@ def good(port: PortVerdict) -> bool:
 # ------------------------------------------------------------------ inputs to try
 
 
-def inputs(capture: Capture, draws: tuple[str, ...]) -> Iterator[Draw]:
-    """The inputs that a Capture can be tried on."""
+def inputs(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, ...]]:
+    """The inputs that a Capture can be tried on; of several the first that the program runs on counts."""
     alive = capture.origin is not None and capture.origin.alive
     if "captured" in draws and alive:
-        yield Draw("captured", capture.origin.values(), None, capture.seed)
-    if capture.recipes is None or (capture.recipes.missing and not alive):
+        yield (Draw("captured", capture.origin.values(), None, capture.seed),)
+    if capture.recipes is None or capture.recipes.missing:
         return
-    if "recipe" in draws and not capture.recipes.missing:
-        yield drawn(capture, "recipe", None)
-    if "fresh" in draws and not capture.recipes.missing:
-        yield drawn(capture, "fresh", FRESH)
+    if "recipe" in draws:
+        yield (drawn(capture, "recipe", None),)
+    recorded = getattr(capture.origin, "partial", False)  # it cannot run on other inputs
+    if "fresh" in draws and not recorded and (alive or capture.witness is None):
+        yield otherwise(capture), drawn(capture, "fresh", FRESH)
+
+
+def first(capture: Capture, tries: Sequence[Draw], said: list[str]) -> tuple[Draw, Outcome | None]:
+    """The first of several draws that the program runs on, and what came of it; of the last, why it does not."""
+    for draw in tries:
+        why: list[str] = []
+        if (outcome := one(capture, draw, why)) is not None:
+            break
+    said += why
+    return draw, outcome
+
+
+def otherwise(capture: Capture) -> Draw:
+    """Other inputs than the recipes make, be these drawn or kept: parameters, buffers and tangents among them."""
+    made = capture.recipes.make()
+    values = made | other_values(capture, made, FRESH)
+    tangents = {key.removeprefix("tangent "): values.pop(key) for key in list(values) if key.startswith("tangent ")}
+    return Draw(
+        "fresh", values | {right: values[left] for left, right in capture.signature.same}, tangents, capture.seed
+    )
 
 
 def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
@@ -239,7 +278,7 @@ def redrawn(capture: Capture, draw: Draw) -> Draw:
 # ------------------------------------------------------------------ one set of inputs
 
 
-def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[PortVerdict], tuple[Played, ...]] | None:
+def one(capture: Capture, draw: Draw, said: list[str]) -> Outcome | None:
     """The results on one set of inputs, their verdicts, and the Pairs' runs; None where these prove nothing."""
     try:
         got = replayed(capture, draw)
@@ -255,12 +294,18 @@ def one(capture: Capture, draw: Draw, said: list[str]) -> tuple[Results, list[Po
         return None
     results = keyed(got.named, got.mutations, got.gradients)
     if capture.origin is not None and capture.origin.alive:
-        return results, [*against_program(capture, draw, results, said), *got.lies], got.parts
+        witness = PROGRAM if draw.name == "captured" else REDRAWN
+        return results, [*witnessed(against_program(capture, draw, results, said), witness), *got.lies], got.parts
     if draw.name == "recipe" and capture.witness is not None:
-        return results, [*against_witness(capture, results), *got.lies], got.parts
+        return results, [*witnessed(against_witness(capture, results), DIGESTS), *got.lies], got.parts
     if draw.name == "recipe" or capture.witness is None:
         return results, [*against_autograd(capture, draw, results, said), *got.lies], got.parts
     return results, list(got.lies), got.parts
+
+
+def witnessed(verdicts: Sequence[PortVerdict], witness: str) -> list[PortVerdict]:
+    """The verdicts of ports that were compared with this witness."""
+    return [replace(port, witness=witness) for port in verdicts]
 
 
 def program_fails(capture: Capture, draw: Draw) -> bool:
@@ -354,7 +399,17 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[
     torch.manual_seed(draw.seed)
     same = {right: left for left, right in capture.signature.same}
     wanted = second_opinion(pair, capture.signature.differentiable, same, draw.values, draw.tangents)
-    return [port for port in against(results, wanted) if port.role == "gradient" or pair.backward is None]
+    return gradients_alone(against(results, wanted))
+
+
+def gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
+    """Gradients as autograd of the forward says; what the forward itself gives was compared with nothing."""
+    return [
+        replace(port, witness=AUTOGRAD)
+        if port.role == "gradient"
+        else PortVerdict(port.name, port.role, "unproven", "compared with nothing: the program is gone")
+        for port in verdicts
+    ]
 
 
 def no_oracle(results: Results) -> list[PortVerdict]:
@@ -392,6 +447,155 @@ def second_opinion(
     return keyed(plain, {}, named)
 
 
+# ------------------------------------------------------------------ what an engine made, held against the program
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How a Capture compared with the program when it was made: of each port the worst, over what it was tried on.
+
+    `captured` says what differs on the captured values, `redrawn` what differs on others, '' where nothing does;
+    `pins` are the inputs that were other than captured then, with the digests of the captured values.
+    """
+
+    ports: tuple[PortVerdict, ...]
+    captured: str = ""
+    redrawn: str = ""
+    pins: tuple[tuple[str, str], ...] = ()
+
+
+def seen_at_capture(capture: Capture) -> tuple[PortVerdict, ...]:
+    """The ports that were not bitwise when the Capture was made: no later verdict may be better."""
+    proof = getattr(capture.origin, "proof", None)
+    return () if proof is None else tuple(port for port in proof.ports if port.verdict != "bitwise")
+
+
+QUICK = 0.1
+"""Seconds that a run may take for a second redraw to be tried, in which signs are turned."""
+
+
+def held_against_program(capture: Capture) -> Proof:
+    """A Capture against the untouched program: on the captured values, and again with other inputs."""
+    found: dict[str, PortVerdict] = {}
+    values = capture.origin.values()
+    with settings.quiet_random():
+        started = time.monotonic()
+        captured = tried(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
+        if captured and reads_tangents(capture):  # then with those that the backward was recorded with
+            captured = tried(capture, Draw("captured", values, None, capture.seed), found)
+        if captured:
+            return Proof(tuple(found.values()), captured)
+        if capture.origin.unheld:
+            names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
+            pins = tuple((name, digest(values[name])) for name in names if name in values)
+            return Proof(tuple(found.values()), "", capture.origin.unheld[0], pins)
+        quick = time.monotonic() - started < QUICK
+        if quick and (other := tried(capture, Draw("reseeded", values, None, capture.seed + 1), {})):
+            return Proof(tuple(found.values()), f"under another seed, {other}: random numbers are drawn unseen")
+        for name, moved in redraws(capture, values, quick):
+            draw = Draw(name, {**values, **moved}, random_tangents(capture, 2), capture.seed)
+            if redrawn := tried(capture, draw, found if name == "redrawn" else {}):
+                redrawn = f"the program reads them as nothing here sees: on others, {redrawn}"
+                pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
+                return Proof(tuple(found.values()), "", redrawn, pins)
+    return Proof(tuple(found.values()))
+
+
+def reads_tangents(capture: Capture) -> bool:
+    """Whether a guard depends on a tangent."""
+    return any(name.startswith("tangent ") for guard in capture.guards for name in guard.inputs)
+
+
+MOST_BLAMED = 16
+"""Up to how many inputs are redrawn alone, to find which of them the program reads."""
+
+
+def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: Mapping[str, Tensor]) -> list[str]:
+    """The inputs on which alone a Capture and the program differ; all that were moved where none does so alone."""
+    if len(moved) > MOST_BLAMED:
+        return list(moved)
+    groups = {name: set(group) for group in alias_groups(dict(moved)) for name in group}
+    alone = []
+    for name in moved:
+        one_moved = {each: moved[each] for each in groups.get(name, {name})}
+        if tried(capture, replace(draw, values={**values, **one_moved}), {}):
+            alone.append(name)
+    return alone or list(moved)
+
+
+def tried(capture: Capture, draw: Draw, found: dict[str, PortVerdict]) -> str:
+    """One draw, its verdicts into `found`; what differs there, '' where nothing does.
+
+    On other inputs than the captured, a Capture may refuse to run: what raises is not silently wrong.
+    """
+    try:
+        outcome = one(capture, draw, [])
+    except ReplayError as error:
+        if draw.name != "captured":
+            return ""
+        if error.__cause__ is not None and "the original program failed" in str(error):
+            raise error.__cause__ from None
+        return str(error)[:300]
+    if outcome is None:
+        return ""
+    keep_worst(found, draw.name, outcome[1])
+    bad = [port for port in outcome[1] if port.verdict in ("wrong", "failed")]
+    return "; ".join(f"{port.role} {port.name}: {port.detail}" for port in bad[:2])
+
+
+def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
+    """Normals for every differentiable output, as far as its spec says what they are."""
+    source = torch.Generator().manual_seed(seed)
+    known = specs(capture)
+    found = {}
+    for name in capture.signature.differentiable:
+        spec = known.get(name)
+        if not isinstance(spec, TensorSpec) or spec.layout != "strided" or any(type(n) is not int for n in spec.shape):
+            return None
+        dtype = getattr(torch, spec.dtype)
+        shape = tuple(int(size) for size in spec.shape)
+        part = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
+        drawn = torch.randn(shape, dtype=part, generator=source)
+        found[name] = drawn.to(dtype).to(spec.device)
+    return found
+
+
+def redraws(capture: Capture, values: Mapping[str, Tensor], quick: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Other values for the program's inputs: of the same kind, and with their signs turned."""
+    held = held_exact(capture)
+    same = {right for _, right in capture.signature.same}
+    names = [port.name for port in free_ports(capture) if port.role == "input" and port.name not in same]
+    own = {name: values[name] for name in names if name in values}
+    free = {name: tensor for name, tensor in own.items() if name not in held}
+    if not free:
+        return
+    yield "redrawn", joined_again(own, free, disturbed)
+    floats = {name: tensor for name, tensor in free.items() if tensor.is_floating_point() or tensor.is_complex()}
+    if len(floats) < len(free) and floats:
+        yield "redrawn", joined_again(own, floats, disturbed)
+    if quick and floats:
+        yield "turned", joined_again(own, floats, lambda tensor, seed: -2 * tensor)
+
+
+def joined_again(
+    own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Callable[[Tensor, int], Tensor | None]
+) -> dict[str, Tensor]:
+    """These tensors changed, in copies that share memory as they do; those of no plain layout stay."""
+    copies = copy_values(own)
+    groups = {name: group for group in alias_groups(dict(own)) for name in group}
+    done: set[str] = set()
+    for seed, (name, tensor) in enumerate(free.items()):
+        group = groups.get(name, (name,))
+        if name in done or not set(group) <= set(free) or tensor.layout is not torch.strided or tensor.is_conj():
+            continue
+        widest = max(group, key=lambda each: copies[each].numel())
+        fresh = change(own[widest].detach(), seed)
+        done |= set(group)
+        if fresh is not None and 0 not in copies[widest].stride():
+            copies[widest].copy_(fresh)
+    return {name: copies[name] for name in free if name in done}
+
+
 # ------------------------------------------------------------------ one Pair of several
 
 
@@ -400,11 +604,11 @@ def part(capture: Capture, index: int, played: Played, draw: str, said: list[str
     results = keyed(played.outputs, played.mutations, played.gradients or {})
     alive = capture.origin is not None and capture.origin.alive
     if alive and capture.origin.parts:
-        return results, part_against_program(capture, index, played, results)
+        return results, witnessed(part_against_program(capture, index, played, results), PROGRAM)
     rows = part_rows(capture, index)
     if rows and draw == "recipe":
         spoken = {key: value for key, value in results.ports.items() if key in rows}
-        return results, against_rows(rows, Results(spoken))
+        return results, witnessed(against_rows(rows, Results(spoken)), DIGESTS)
     if rows:
         return results, []
     pair = capture.pairs[index]
@@ -417,7 +621,7 @@ def part(capture: Capture, index: int, played: Played, draw: str, said: list[str
     with quiet_generator(played.random):
         same = {right: left for left, right in capture.signature.same if left in played.values}
         wanted = second_opinion(pair, tuple(played.tangents), same, played.values, played.tangents)
-    return results, [port for port in against(results, wanted) if port.role == "gradient"]
+    return results, gradients_alone(against(results, wanted))
 
 
 def known(oracle: Any, results: Results, wanted: Results) -> Results:
@@ -485,7 +689,7 @@ class Attested:
 
 
 POWER_SECONDS, POWER_TRIALS = 20.0, 12
-"""When a sample that is saved has been tried enough for its power: after so long, or so many redraws."""
+"""When enough inputs of a sample that is saved were drawn again alone: after so long, or so many."""
 
 
 def attest(capture: Capture, power: str = "quick") -> Attested:
@@ -497,14 +701,16 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     draw = drawn(capture, "recipe", None)
     again = redrawn(capture, draw)
     said: list[str] = []
-    with settings.ONE_AT_A_TIME, settings.quiet_random():
+    recorded = dict(capture.environment)
+    kept = program_kept(capture)
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), kept:
         wanted = eager(capture, draw) if alive else None
         got = replayed(capture, draw)
         results = keyed(got.named, got.mutations, got.gradients)
         if wanted is not None:
-            verdicts = against(results, wanted)
+            verdicts = witnessed(against(results, wanted), REDRAWN)
         elif capture.witness is not None:
-            verdicts = against_witness(capture, results)
+            verdicts = witnessed(against_witness(capture, results), DIGESTS)
         else:
             verdicts = against_autograd(capture, draw, results, said)
         if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
@@ -513,18 +719,15 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         verdicts = [*verdicts, *got.lies]
         parts = part_witness(capture, got) if alive else {}
         found = {f"{port.role} {port.name}": port for port in verdicts}
+        keep_worst(found, "", seen_at_capture(capture))
         if alive:
             keep_worst(found, "resized", resize(capture, again, said))
     backward = any(pair.backward is not None for pair in capture.pairs)
-    values = dict(draw.values) | {f"tangent {name}": value for name, value in (draw.tangents or {}).items()}
     seen = Power(())
     if power != "none":
-        seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=Base(values, results.ports))
-    moved = dict(seen.most)
-    found = {key: replace(port, power=moved.get(key)) for key, port in found.items()}
-    broke = [trial for trial in seen.trials if trial.untried.startswith(BROKE)]
-    said += [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]
-    verdict = summed_up(capture.name, backward, found, said, {"recipe": results})
+        base = base_of(draw, results, got.parts)
+        seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
+    verdict = summed_up(capture.name, backward, found, [*said, *unseen(seen)], dict(seen.most))
     rows = (
         {key: row(value) for key, value in wanted.ports.items()} | parts
         if wanted is not None

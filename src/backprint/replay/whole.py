@@ -21,6 +21,7 @@ from backprint.replay.compare import PortVerdict
 from backprint.replay.linked import Play, Played
 from backprint.replay.run import key_of, run, sizes_of
 from backprint.replay.strides import tangent_as
+from backprint.sample.recipes import digest
 from backprint.tree import ones_like
 
 
@@ -56,6 +57,7 @@ def replay_values(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
 ) -> Replayed:
     """Run a Capture on named values."""
+    hold_pins(capture, values)
     if capture.links or len(capture.pairs) != 1:
         return replay_linked(capture, values, tangents)
     pair = capture.pairs[0]
@@ -92,6 +94,18 @@ def replay_linked(
     gradients = play.gradients()
     loss = named.get(capture.signature.loss)
     return Replayed(tree(capture, named), gradients, play.mutations(), named, {}, loss, tuple(play.played))
+
+
+def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
+    """Raise unless the inputs that are pinned are what they were."""
+    for name, wanted in capture.pins:
+        if name in values and digest(values[name]) != wanted:
+            why = next((guard for guard in capture.guards if guard.kind == "pinned" and name in guard.inputs), None)
+            where = f" at {why.source.file}:{why.source.line}: {why.source.code!r}" if why and why.source else ""
+            raise GuardError(
+                f"input {name!r} is pinned to the values it was captured with{where}"
+                f"{f' ({why.text})' if why else ''}: capture again on inputs like these"
+            )
 
 
 SIZE = re.compile(r"(?:(?P<name>.+)\.shape\[(?P<index>\d{1,3})\] == )?(?P<text>.+)")

@@ -13,6 +13,7 @@ from typing import Any
 from backprint.corpus.ledger import COLUMNS as SCHEMA
 from backprint.corpus.ledger import Ledger, named
 from backprint.errors import SampleError
+from backprint.graph.verdicts import GOOD, WORST, has_proof
 
 JSON = {"stages": "numbers", "vacuous": "texts", "asks": "pairs", "notes": "texts", "versions": "words"}
 """What stands in the ledger's JSON columns."""
@@ -22,10 +23,12 @@ KINDS = {"text": "text", "integer": "count", "real": "number"}
 COLUMNS = {name: JSON.get(name) or KINDS[kind.split()[0]] for name, kind in SCHEMA.items()}
 """The ledger's columns and the kind of what each holds."""
 
-VERDICTS = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
+VERDICTS = WORST
 """From best to worst, as the verifier has them."""
 
-PROVED = frozenset({"bitwise", "close"})
+
+VACUOUS, UNMEASURED = "vacuous", "power not measured"
+"""What is said after a verdict that is good and no proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +71,20 @@ class Sample:
 
     @property
     def proved(self) -> bool:
-        """Compared and equal, by a check that could have failed."""
-        return self.done and self.verdict in PROVED and not self.still
+        """Compared and equal, by a check that could have failed; be it a forward alone."""
+        return self.done and has_proof(self.verdict, self.power, self.still)
 
     @property
     def powerless(self) -> bool:
-        """Compared and equal, by a check that some wrong results would have passed too."""
-        return self.done and self.verdict in PROVED and bool(self.still)
+        """Compared and equal, by a check that some wrong results would have passed too, or of which that is unknown."""
+        return self.done and self.verdict in GOOD and not self.proved
 
     @property
     def standing(self) -> str:
         """The verdict for people, and what is said instead where there is none."""
         if not self.done:
             return "not done"
-        return f"{self.verdict}, vacuous" if self.powerless else self.verdict
+        return f"{self.verdict}, {VACUOUS if self.still else UNMEASURED}" if self.powerless else self.verdict
 
     @property
     def rank(self) -> tuple[int, bool]:
@@ -93,7 +96,7 @@ class Sample:
         """Why it is what it is, in one line."""
         said = one_line(self.detail)
         if self.powerless:
-            still = f"redrawn inputs do not move {some(self.still)}"
+            still = f"redrawn inputs do not move {some(self.still)}" if self.still else "its power was not measured"
             said = f"{still}; {said}" if said else still
         return said or (f"{self.cause} at stage {self.stage}" if self.cause else "nothing was said")
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from backprint.corpus.groups import grouped, key_of, several
+from backprint.graph.verdicts import PROVED, Proofs, proofs
 from backprint.report.nouns import Cell, Column, Report, Table, share
-from backprint.report.rows import COLUMNS, PROVED, VERDICTS, Run, Sample, one_line, some
+from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, VERDICTS, Run, Sample, one_line, some
 
 SLOWEST = 10
 MEANING = {
@@ -85,15 +86,11 @@ def columns(text: str) -> tuple[Column, ...]:
 def facts(run: Run, counted: Sequence[Sample], groups: int, unique: bool) -> tuple[tuple[str, str], ...]:
     """What stands above the tables."""
     done = [sample for sample in run.samples if sample.done]
-    proved = sum(sample.proved for sample in counted)
-    fit = sum(sample.done and sample.verdict != "undifferentiable" for sample in counted)
+    found = proofs_of(counted)
     rows = [
         ("samples", f"{len(run.samples):,}, of which {len(run.samples) - len(done):,} are not done"),
         ("distinct", f"{groups:,}" + ("; each counts once below" if unique else "")),
-        (
-            "proved",
-            f"{proved:,} of {fit:,} that are done and differentiable" + (f" ({share(proved / fit)})" if fit else ""),
-        ),
+        ("proved", found.told() + (f" ({share(found.proved / found.of)})" if found.of else "")),
     ]
     starts, ends = [s.started for s in done if s.started], [s.finished for s in done if s.finished]
     if starts and ends and (wall := max(ends) - min(starts)) > 0:
@@ -101,17 +98,25 @@ def facts(run: Run, counted: Sequence[Sample], groups: int, unique: bool) -> tup
     return (*rows, *((name, value) for name, value in run.facts.items() if value))
 
 
+def proofs_of(samples: Sequence[Sample]) -> Proofs:
+    """How many of these have a proof, as everyone counts it."""
+    return proofs((one.id, one.verdict, one.power, one.still) for one in samples if one.done)
+
+
+MISSING = {
+    VACUOUS: "equal, but a redraw of the inputs does not move every result: no proof",
+    UNMEASURED: "equal, but whether a redraw of the inputs moves every result was not measured: no proof",
+}
+
+
 def verdicts(samples: Sequence[Sample]) -> Table:
     """How many of each."""
     count = Counter(sample.standing for sample in samples)
     rows: list[tuple[Cell, ...]] = []
     for verdict in VERDICTS:
-        for name in (verdict, f"{verdict}, vacuous"):
-            if name in count:
-                said = "equal, but a redraw of the inputs does not move every result: no proof"
-                rows.append(
-                    (name, count[name], count[name] / len(samples), MEANING[verdict] if name == verdict else said)
-                )
+        meanings = {verdict: MEANING[verdict], **{f"{verdict}, {why}": said for why, said in MISSING.items()}}
+        found = {name: count[name] for name in meanings if count[name]}
+        rows += [(name, times, times / len(samples), meanings[name]) for name, times in found.items()]
     known = {row[0] for row in rows}
     rows += [(name, n, n / len(samples), "no verdict yet") for name, n in sorted(count.items()) if name not in known]
     return Table("Verdicts", "", columns("verdict:verdict samples:count share:share meaning"), tuple(rows))
@@ -132,13 +137,16 @@ def families(samples: Sequence[Sample]) -> Table:
 def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
     """One family."""
     count = Counter(sample.verdict for sample in samples if sample.done)
-    done, proved = sum(count.values()), sum(sample.proved for sample in samples)
-    fit = done - count["undifferentiable"]
+    found, done = proofs_of(samples), sum(count.values())
     spent = [sample.seconds for sample in samples if sample.done]
     return (
-        *(name or "(none)", len(samples), proved, sum(sample.powerless for sample in samples)),
+        *(name or "(none)", len(samples), found.proved, len(found.without)),
         *(count[verdict] for verdict in ("undifferentiable", "unproven", "wrong", "failed")),
-        *(len(samples) - done, proved / fit if fit else None, statistics.median(spent) if spent else None),
+        *(
+            len(samples) - done,
+            found.proved / found.of if found.of else None,
+            statistics.median(spent) if spent else None,
+        ),
     )
 
 
@@ -146,7 +154,7 @@ def causes(done: Sequence[Sample]) -> Table:
     """What is not proved, by cause."""
     found: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
     for sample in done:
-        if not sample.proved:
+        if not sample.proved or sample.verdict not in PROVED:
             cause = sample.cause or ("no power" if sample.powerless else "")
             found[sample.standing, cause, sample.stage].append(sample)
     rows = []
@@ -237,11 +245,11 @@ def power(done: Sequence[Sample]) -> Table:
 def vacuous(done: Sequence[Sample]) -> Table:
     """Samples whose check has no power, each by name."""
     rows = [
-        (sample.id, sample.verdict, sample.power, len(sample.still), some(sample.still))
+        (sample.id, sample.verdict, sample.power, len(sample.still), some(sample.still) if sample.still else UNMEASURED)
         for sample in done
         if sample.powerless
     ]
-    note = "Equal, but a redraw of the inputs does not move these results: never counted as proof."
+    note = "Equal, but a redraw of the inputs does not move these results, or was not made: never counted as proof."
     return Table(
         "Without power", note, columns("sample:name verdict:verdict power:number results:count which"), tuple(rows)
     )

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.graph.links import role_of, specs
+from backprint.graph.links import held_exact, role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
+from backprint.sample.alike import livened
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
 from backprint.sample.recipes import RANKS, Recipe, bases_of, derive, exact_data, fit_all, make_all, placed, redraw
 from backprint.tree import alias_groups
@@ -66,8 +67,9 @@ def fit_inputs(
     kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
     theirs = {} if made_by is None else their_own(own, made_by.recipes, kept)
     rest = {name: tensor for name, tensor in own.items() if name not in theirs}
-    recipes = {**theirs, **fit_all(rest, capture.seed, kept)}
-    recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
+    fitted = fit_all(rest, capture.seed, kept)
+    recipes = {**theirs, **fitted, **({} if capture.fake else livened(capture, fitted))}
+    recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same if left in recipes}
     recipes |= tangent_recipes(capture, data)
     tangents = {f"tangent {name}": tensor for name, tensor in capture.origin.tangents.items()}
     return Inputs(recipes, exact_data({**own, **tangents}, recipes), capture.seed)
@@ -146,13 +148,6 @@ def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return shape, stride, reach(shape, stride)
 
 
-def held_exact(capture: Capture) -> set[str]:
-    """The names that a redraw must not touch: lifted constants, and what a guard hangs on."""
-    guarded = {name for guard in capture.guards if guard.kind in ("value", "shape") for name in guard.inputs}
-    lifted = capture.origin.constants if capture.origin is not None else {}
-    return guarded | set(lifted)
-
-
 def without_data(inputs: Inputs) -> Inputs:
     """The same inputs with nothing kept to make them from."""
     inner = parts_of(inputs.recipes)
@@ -188,6 +183,7 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     found: dict[str, Recipe] = {}
     wanted = {f"tangent {name}": known[name] for name in (*capture.signature.differentiable, *asked)}
     started = getattr(capture.origin, "partial", False)  # a recorded step went backward from ones
+    read = {name for guard in capture.guards for name in guard.inputs}  # so did the run whose reads guards keep
     for key, spec in {**wanted, **linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
         if spec.layout != "strided":
@@ -197,8 +193,13 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
             found |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: undrawn(fitted[key])}
             continue
         shape, stride, extent = geometry(spec)
-        recipe = normal(Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key)))
-        if started and key in wanted:
+        recipe = Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key))
+        if spec.dtype in (*FLOATS, *COMPLEX):
+            recipe = normal(recipe)
+        else:  # whole numbers that a backward changed, as a recomputed batch norm counts its batches
+            kind, facts = guess("input", spec.dtype)
+            recipe = replace(recipe, kind=kind, facts=facts)
+        if (started and key in wanted) or key in read:
             recipe = replace(recipe, kind="constant", seed=0, facts=(("value", 1.0),))
         found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
     return found

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from backprint.errors import RefusedError, SampleError
 from backprint.graph.claims import tensors_in
 from backprint.graph.links import check_links, name_of, role_of
-from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, custom_operators
+from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.graphnet.read import is_graphnet
 from backprint.sample.metadata import (
@@ -154,12 +154,6 @@ def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str])
             raise RefusedError(f"{said} and not among the sample's requirements")
         if not allowed(target, allow):
             raise RefusedError(f"{said}: allow it by name (allow=({name!r},)) to read this sample")
-
-
-def allowed(target: str, allow: Sequence[str]) -> bool:
-    """Whether a custom operator was allowed: as `ns.op.overload`, `ns.op` or `ns::op`."""
-    name = target.removeprefix("torch.ops.")
-    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
 
 
 def check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from backprint.errors import GraphError, SampleError
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
+from backprint.graph.verdicts import WORST
 
 FORMAT = 2
 """The version of the layout. A newer one is refused by name; older ones are read."""
@@ -24,7 +25,7 @@ MAX_DEPTH = 40
 MAX_LIKENESS = 250
 MAX_TEXT = 8192
 MAX_NUMBER = 2**63
-VERDICTS = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
+VERDICTS = WORST
 WORDS = ("inf", "-inf", "nan")
 """What stands for a number that JSON has not."""
 T = TypeVar("T")
@@ -61,6 +62,7 @@ def describe(capture: Capture) -> dict[str, Any]:
             {"kind": g.kind, "text": g.text, "inputs": list(g.inputs), "source": source_json(g.source)}
             for g in capture.guards
         ],
+        **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
         "opaque": [{"kind": e.kind, "text": e.text, "source": source_json(e.source)} for e in capture.opaque],
     }
 
@@ -323,6 +325,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "breaks": tuple(item.free() for item in root.get("breaks", []).items()),
             "why": tuple(item.free() for item in root.get("why", []).items()),
             "guards": tuple(each(root.get("guards", []), read_guard)),
+            "pins": root.get("pins", []).pairs(),
             "opaque": tuple(each(root.get("opaque", []), read_edge)),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),

@@ -2,7 +2,8 @@
 
 A recipe that draws is drawn again. What is kept as it is (data, constants, tables) is disturbed, as definitely as its
 role allows: a float by a normal of its own spread, at least some per cent of its size; whole numbers change places, or
-become a neighbour where they are all alike; a mask changes in places.
+become a neighbour where they are all alike; a mask changes in places. So a tensor that is the same each time it is made
+(exact bytes, a recorded step's, ones) is another one here all the same.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from backprint.sample import generator
 from backprint.sample.generator import Recipe
 from backprint.sample.recipe_json import FLOATS, INTEGERS
 from backprint.sample.recipes import RANDOM, bases_of, derive, make, redraw
+from backprint.tree import parts
 
 SHARE = 0.05
 """How much of its size a float moves at least, where its recipe draws nothing."""
@@ -31,8 +33,9 @@ LARGE = 1e4
 def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
     """The inputs that can be drawn again alone: by the name of what has the memory, it and the views of it."""
     found: dict[str, list[str]] = {}
+    inner = {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)}
     for name, recipe in recipes.items():
-        if recipe.kind not in ("none", "sparse"):
+        if recipe.kind != "none" and name not in inner:
             found.setdefault(bases_of(recipe)[0] if recipe.kind == "view" else name, []).append(name)
     return {name: tuple(names) for name, names in found.items() if name in recipes}
 
@@ -43,18 +46,58 @@ def another(
     made: Mapping[str, Tensor],
     seed: int,
     fresh: Tensor | None = None,
+    step: float | None = None,
 ) -> dict[str, Tensor] | None:
-    """Other values for a tensor and the views of it, `fresh` ones where given; None where it knows none."""
+    """Other values for a tensor and the views of it, `fresh` ones where given; None where it knows none.
+
+    With a `step`, floats are moved by that share of their size instead.
+    """
     name = next(each for each in unit if recipes[each].kind != "view")
     recipe = recipes[name]
+    if recipe.kind == "sparse":
+        return sparse(name, recipes, made[name], seed, step)
+    if step is not None and (moved := nudged(made[name], derive(seed, name), step)) is not None:
+        return laid(unit, recipes, name, moved)
     if fresh is None and recipe.kind in RANDOM:
         fresh = make(redraw(recipe, seed))
     if fresh is None or near(fresh, made[name]):
         fresh = disturbed(made[name], derive(seed, name))
+    return None if fresh is None else laid(unit, recipes, name, fresh)
+
+
+def sparse(
+    name: str, recipes: Mapping[str, Recipe], made: Tensor, seed: int, step: float | None
+) -> dict[str, Tensor] | None:
+    """A sparse tensor with other values in the same places."""
+    *places, values = bases_of(recipes[name])
+    *kept, old = parts(made)
+    fresh = another((values,), recipes, {values: old}, seed, step=step)
     if fresh is None:
         return None
-    base = whole(recipe, fresh)
+    return {name: generator.make(recipes[name], None, {**dict(zip(places, kept, strict=True)), **fresh})}
+
+
+def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
+    """A tensor laid out as its recipe says, and the views of it."""
+    base = whole(recipes[name], fresh)
     return {each: base if each == name else generator.make(recipes[each], None, {name: base}) for each in unit}
+
+
+def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
+    """A tensor of floats moved by a small share of its size, which keeps what was read of it; None for others."""
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
+        return None
+    if tensor.is_complex():
+        moved = nudged(torch.view_as_real(tensor.resolve_conj().resolve_neg()), seed, step)
+        return None if moved is None else torch.view_as_complex(moved.contiguous())
+    wide = tensor.cpu().double()
+    kept = wide.abs() < LARGE  # NaN is not
+    size = float(wide[kept].square().mean().sqrt()) if bool(kept.any()) else 0.0
+    noise = torch.randn(wide.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=torch.float64)
+    noise = noise.sign() * (0.5 + noise.abs())
+    found = wide + noise * step * (size if size >= ZERO else LEAST)
+    found = found.abs() if bool((wide >= 0).all()) else found
+    return torch.where(kept, found, wide).to(tensor.dtype).to(tensor.device)
 
 
 def near(fresh: Tensor, old: Tensor) -> bool:
@@ -81,12 +124,26 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() == 0:
         return None
+    if states_a_generator(tensor):
+        return torch.Generator("cpu").manual_seed(seed).get_state()
     source = torch.Generator("cpu").manual_seed(seed)
     if tensor.is_complex():
         found = floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
         return torch.view_as_complex(found.contiguous()).to(tensor.device)
     row = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": flips}.get(dtype)
     return None if row is None else row(tensor.cpu(), source).to(tensor.device)
+
+
+def states_a_generator(tensor: Tensor) -> bool:
+    """Whether these bytes are the random state of a generator on the CPU: shuffled, they would be none."""
+    generator = torch.Generator("cpu")
+    if tensor.dtype is not torch.uint8 or tensor.shape != generator.get_state().shape:
+        return False
+    try:
+        generator.set_state(tensor.cpu().contiguous())
+    except RuntimeError:
+        return False
+    return True
 
 
 def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
@@ -146,6 +203,8 @@ def neutral(tensor: Tensor, role: str, seed: int) -> Tensor:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype not in FLOATS or tensor.numel() == 0:
         return tensor
+    if tensor.layout is not torch.strided:
+        return tensor.double()
     if not bool((tensor.abs() < LARGE).all()):
         return tensor.double()
     source = torch.Generator("cpu").manual_seed(seed)

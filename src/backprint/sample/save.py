@@ -13,12 +13,11 @@ from torch import Tensor
 
 from backprint.errors import RefusedError, SampleError, UsageError
 from backprint.graph.claims import claims_of
-from backprint.graph.nouns import Capture, Graph
+from backprint.graph.nouns import Capture, Graph, allowed
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
 from backprint.sample.graphnet.write import Run, undrawable, write_graphnet
 from backprint.sample.inputs import MODES, Inputs
-from backprint.sample.load import allowed
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.recipes import to_json
 from backprint.sample.standalone import FOOTER
@@ -74,17 +73,6 @@ def settle(staging: Path, place: Path) -> None:
         os.replace(staging, place)
 
 
-def check_place(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Refuse to write over what is there, unless it is a sample and the user said so."""
-    place = Path(path)
-    if not place.exists():
-        return
-    if not place.is_dir() or (any(place.iterdir()) and not (place / "capture.json").exists()):
-        raise UsageError(f"{place} is there and is no sample: choose another path")
-    if not overwrite and any(place.iterdir()):
-        raise UsageError(f"{place} is there already: pass overwrite=True (--overwrite), or choose another path")
-
-
 def check_data(data: str) -> None:
     """Refuse an unknown kind of data."""
     if data not in MODES:
@@ -96,9 +84,11 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
     refused = [target for target in capture.requires if not allowed(target, allow)]
     if refused:
         name = refused[0].removeprefix("torch.ops.")
+        whole = f"{name.replace('.', '::', 1).removesuffix('.default')} stays whole: "
+        why = next((f" ({said.removeprefix(whole)})" for said in capture.why if said.startswith(whole)), "")
         raise RefusedError(
-            f"the graph calls the custom operator {name}, so the sample would not run with PyTorch alone: decompose it "
-            f"(decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "
+            f"the graph calls the custom operator {name}{why}, so the sample would not run with PyTorch alone: "
+            f"decompose it (decompose={{torch.ops.{name}: ...}}), or allow it by name (allow=({name!r},)), "
             "and it is kept as a requirement"
         )
 

@@ -1,0 +1,97 @@
+"""The words of verdicts, and the one answer to whether a check was a proof.
+
+Every place that says that something is proved asks `has_proof`: a Verdict, `verify`, `power`, `show`, a run's progress
+and status, and its report. So they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WORST = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
+"""Verdicts from best to worst."""
+
+PROVED = frozenset({"bitwise", "close"})
+"""What compared equal, forward and backward."""
+
+GOOD = PROVED | {"undifferentiable"}
+"""What compared equal, be it a forward alone."""
+
+
+def has_proof(verdict: str, power: object, without: Sequence[str]) -> bool:
+    """Whether a check is a proof of every port: all compared equal, the power was measured, and no port is without."""
+    return verdict in GOOD and power is not None and not without
+
+
+def without_power(verdict: str, power: object, without: Sequence[str]) -> str:
+    """Why what compared equal is no proof, in a few words; '' where it is one, or where it did not compare equal."""
+    if verdict not in GOOD or has_proof(verdict, power, without):
+        return ""
+    return ports_without(len(without)) if without else "power not measured"
+
+
+def standing(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
+    """The word, the power and the ports without of a verdict as a sample keeps it: what `has_proof` takes."""
+    said = stored or {}
+    return str(said.get("verdict", "none")), said.get("power"), said.get("vacuous") or ()
+
+
+def told(stored: Mapping[str, Any] | None) -> str:
+    """A verdict as a sample keeps it, and where it is no proof, why, with the first ports."""
+    word, power, vacuous = standing(stored)
+    why = without_power(word, power, vacuous)
+    ports = f" ({', '.join(vacuous[:3])}{', …' if len(vacuous) > 3 else ''})" if vacuous else ""
+    return f"{word}, no proof: {why}{ports}" if why else word
+
+
+def ports_without(count: int) -> str:
+    """So many ports without power."""
+    return f"{count} {'port' if count == 1 else 'ports'} without power"
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """How many of several samples have a proof: with a backward, and of a forward alone; and those that have none.
+
+    `without` are the samples that compared equal and have no proof, with their ports without power.
+    """
+
+    proved: int
+    of: int
+    forwards: int
+    of_forwards: int
+    without: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def ports(self) -> int:
+        """How many ports are without power."""
+        return sum(len(ports) for _, ports in self.without)
+
+    def told(self) -> str:
+        """The same in a line."""
+        said = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
+        if self.of_forwards:
+            said.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")
+        known = sum(bool(ports) for _, ports in self.without)
+        if known:
+            said.append(f"{ports_without(self.ports)} in {known:,} that compared equal")
+        if known < len(self.without):
+            said.append(f"the power of {len(self.without) - known:,} was not measured")
+        return "; ".join(said)
+
+
+def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:
+    """The proofs among samples that are done: of each its name, verdict, power and ports without."""
+    proved, of, forwards, of_forwards = 0, 0, 0, 0
+    without = []
+    for name, verdict, power, still in rows:
+        sound = has_proof(verdict, power, still)
+        if verdict == "undifferentiable":
+            forwards, of_forwards = forwards + sound, of_forwards + 1
+        else:
+            proved, of = proved + sound, of + 1
+        if verdict in GOOD and not sound:
+            without.append((name, tuple(still)))
+    return Proofs(proved, of, forwards, of_forwards, tuple(without))

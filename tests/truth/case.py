@@ -1,0 +1,151 @@
+"""What a program of the truth suite is made of, and the table in which all of them stand.
+
+A program is a function without arguments that builds a fresh `Case`: something to capture, what to call it with, and
+other calls that the same capture may be replayed with. Building it twice gives the same twice.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class Call:
+    """Arguments of one call."""
+
+    args: tuple = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Case:
+    """One program: what is captured, with which arguments, and which other calls it is tried with.
+
+    options     of bp.capture
+    others      arguments (a tuple, one value, or a Call) of other calls: same branch, other branch, other strides, ...
+    gradients   whether gradients are compared; False where PyTorch leaves open what they are
+    exact       whether values are compared to the bit, signs of zeros included
+    reset       puts back what is global to the program, which building it anew does not make fresh
+    variants    whether every call is also tried with values negated, redrawn, strided, in float64 and cut shorter
+    """
+
+    fn: Callable[..., Any]
+    args: Any = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    others: Sequence[Any] = ()
+    gradients: bool = True
+    exact: bool = False
+    reset: Callable[[], Any] = lambda: None
+    variants: bool = True
+
+    def __post_init__(self) -> None:
+        self.args = _tuple(self.args)
+        self.others = [other if isinstance(other, Call) else Call(_tuple(other)) for other in self.others]
+
+    @property
+    def call(self) -> Call:
+        """The call that is captured."""
+        return Call(self.args, self.kwargs)
+
+
+@dataclass
+class Program:
+    """A builder of fresh cases, its name and its class (the module that it stands in)."""
+
+    name: str
+    kind: str
+    builder: Callable[[], Case]
+
+    def build(self) -> Case:
+        """A fresh case, the same each time; torch's random state ends where it began."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return self.builder()
+
+
+PROGRAMS: dict[str, Program] = {}
+
+
+def program(builder: Callable[[], Case]) -> Callable[[], Case]:
+    """Puts a builder into the table, under its own name."""
+    kind = builder.__module__.rpartition(".")[2]
+    if builder.__name__ in PROGRAMS:
+        raise ValueError(f"two programs are called {builder.__name__}")
+    PROGRAMS[builder.__name__] = Program(builder.__name__, kind, builder)
+    return builder
+
+
+def many(module_name: str, **builders: Callable[[], Case]) -> None:
+    """Puts several builders into the table, each under its keyword."""
+    for name, builder in builders.items():
+        builder.__name__ = builder.__qualname__ = name
+        builder.__module__ = module_name
+        program(builder)
+
+
+def load_programs() -> dict[str, Program]:
+    """Imports every module of programs; the table."""
+    for module in sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent / "programs")])):
+        importlib.import_module(f"programs.{module}")
+    return PROGRAMS
+
+
+def module(init: Callable[[Any], Any] | None, forward: Callable[..., Any], **methods: Any) -> nn.Module:
+    """A module with a parameter `w` of (4, 4), whatever `init` adds to it, and this forward."""
+
+    def __init__(self: Any) -> None:
+        nn.Module.__init__(self)
+        self.w = nn.Parameter(torch.randn(4, 4))
+        if init is not None:
+            init(self)
+
+    return type("Net", (nn.Module,), {"__init__": __init__, "forward": forward, **methods})()
+
+
+def bare(init: Callable[[Any], Any] | None, forward: Callable[..., Any], **methods: Any) -> nn.Module:
+    """A module with what `init` puts into it only, and this forward."""
+
+    def __init__(self: Any) -> None:
+        nn.Module.__init__(self)
+        if init is not None:
+            init(self)
+
+    return type("Net", (nn.Module,), {"__init__": __init__, "forward": forward, **methods})()
+
+
+def randn(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Normal numbers of their own seed."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def rand(*shape: int, seed: int = 1) -> Tensor:
+    """Numbers between 0.1 and 1.1 of their own seed: all positive."""
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) + 0.1
+
+
+def leaf(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Normal numbers that ask for a gradient."""
+    return randn(*shape, seed=seed, dtype=dtype).requires_grad_()
+
+
+def ints(*shape: int, high: int = 4, seed: int = 1) -> Tensor:
+    """Whole numbers from 0 to high - 1."""
+    return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def attributes(target: Any, values: Mapping[str, Any] | None = None, **more: Any) -> Any:
+    """Sets attributes; the target again."""
+    for key, value in {**(values or {}), **more}.items():
+        setattr(target, key, value)
+    return target
+
+
+def _tuple(args: Any) -> tuple:
+    return args if type(args) is tuple else (args,)

@@ -1,0 +1,1 @@
+"""The programs of the truth suite, a module for each class of trickiness."""
