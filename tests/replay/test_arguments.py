@@ -411,7 +411,7 @@ def test_a_parameter_that_is_passed_as_an_argument_too() -> None:
     model = nn.Bilinear(3, 3, 3, bias=False)
     capture = bp.capture(lambda w, x: (w * x).sum(), model.weight, model.weight)
     with pytest.raises(bp.GuardError, match="one tensor at capture"):
-        bp.replay(capture, model.weight, model.weight.detach().clone())
+        bp.replay(capture, model.weight, nn.Parameter(model.weight.detach().clone()))
 
 
 # ------------------------------------------------------------------ whose parameters
