@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -102,28 +103,64 @@ def record(
     arguments: Sequence[str] = (),
     steps: tuple[int, int] = (1, 2),
     done: Callable[[int, Capture], None] | None = None,
+    *,
+    tell: Callable[[str], None] | None = None,
+    stay: bool = False,
 ) -> list[Capture]:
     """Run an unmodified training script, and capture its steps from `steps[0]` to before `steps[1]`, counted from 0.
 
     A step ends with an optimizer's step: forward, backward and update are linked Pairs. `done` is given each step's
-    number and Capture while the script still runs. What the script prints, raises and computes is its own.
+    number and Capture while the script still runs. What the script prints, raises and computes is its own: a step that
+    cannot be captured costs a warning with its cause, which `tell` is given where there is one. With `stay` the
+    script's `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
     """
-    from dataclasses import replace
+    from backprint.capture import script as home
 
-    from backprint.capture.recording import Recording, running_script
-    from backprint.sample.inputs import fit_inputs
-
+    home.check_script(script)
+    home.check_steps(steps)
     made: list[Capture] = []
+    said: list[str] = []
+    open_: list[Any] = []
+    telling = tell or said.append
 
     def keep(number: int, capture: Capture) -> None:
-        whole = replace(capture, recipes=fit_inputs(capture, capture.origin.values()))
+        whole = recorded_right(finished(capture))
         if done is None:
             made.append(whole)
         else:
             done(number, whole)
 
-    running_script(Recording(steps[0], steps[1], keep), script, arguments)
+    def begin() -> None:
+        from backprint.capture.recording import Recording
+
+        open_.append(Recording(steps, keep, telling))
+        open_[0].open()
+
+    name = os.path.basename(script)
+    process = os.getpid()
+    try:
+        with home.on_import("torch", home.harmless(begin, telling)):
+            home.run(script, arguments, stay)
+    finally:
+        if os.getpid() == process:  # a child that the script forked ends here too
+            for recording in open_:
+                recording.close()
+            for text in open_[0].missing(name) if open_ else [f"{name} made no step: it did not import torch"]:
+                telling(text)
+        for text in said:
+            warnings.warn(text, stacklevel=2)
     return made
+
+
+def recorded_right(capture: Capture) -> Capture:
+    """A recorded step whose replay gives what the script computed; any other raises."""
+    from backprint.errors import CaptureError
+    from backprint.replay.verify import verify as prove
+
+    for verdict in prove(capture, ("captured",)):
+        if verdict.verdict in ("wrong", "failed"):
+            raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}")
+    return capture
 
 
 def call_of(
@@ -310,7 +347,8 @@ def save(
     from backprint.errors import UsageError
     from backprint.replay.verify import verdict_json
     from backprint.replay.verify import verify as prove
-    from backprint.sample.save import check_custom, check_data, check_place, write
+    from backprint.sample.place import check_place
+    from backprint.sample.save import check_custom, check_data, write
 
     check_save(capture, path)
     if layout not in ("backprint", "graphnet"):

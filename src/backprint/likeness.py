@@ -51,6 +51,7 @@ class Describing:
     tensors: list[Tensor] = field(default_factory=list)
     live: list[Any] = field(default_factory=list)
     above: list[int] = field(default_factory=list)
+    known: dict[int, tuple[Any, Described]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,19 @@ def described(value: Any, state: Describing, argument: bool = True) -> Described
         return Described(text)
     if id(value) in state.above:
         return Described({"cycle": len(state.above) - state.above.index(id(value))})
+    if id(value) in state.known:  # shared: what is described once is not followed again
+        return state.known[id(value)][1]
     if len(state.above) >= DEEPEST:
         return of_live(value, state)
     state.above.append(id(value))
+    met = len(state.tensors)
     try:
-        return folded(composed(value, state, argument), value)
+        found = folded(composed(value, state, argument), value)
     finally:
         state.above.pop()
+    if len(state.tensors) == met:
+        state.known[id(value)] = value, found
+    return found
 
 
 def composed(value: Any, state: Describing, argument: bool) -> Described:

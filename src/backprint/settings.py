@@ -27,6 +27,10 @@ def _set_mkldnn(text: str) -> None:
 
 
 SETTINGS: Mapping[str, Setting] = {
+    "default_dtype": (
+        lambda: str(torch.get_default_dtype())[6:],
+        lambda text: torch.set_default_dtype(getattr(torch, text)),
+    ),
     "threads": (torch.get_num_threads, lambda text: torch.set_num_threads(int(text))),
     "deterministic": (
         torch.are_deterministic_algorithms_enabled,
@@ -51,7 +55,6 @@ FACTS: Mapping[str, Callable[[], object]] = {
     "python": platform.python_version,
     "machine": platform.machine,
     "cpu_capability": torch.backends.cpu.get_cpu_capability,
-    "default_dtype": lambda: str(torch.get_default_dtype())[6:],
     "autocast": lambda: torch.is_autocast_enabled("cpu"),
 }
 """What is as it is."""

@@ -1,13 +1,14 @@
 """`torch.compile(model, backend="backprint")`: every graph that is compiled is captured, proved and saved.
 
 PyTorch finds `backend` by the entry point `torch_dynamo_backends`; this module loads torch only when it is called. The
-program goes on with Dynamo's own graph, run by eager torch.
+program goes on with Dynamo's own graph, run by eager torch, or, where that would compute anything else, uncompiled.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,15 +26,19 @@ def backend(
 ) -> Callable[..., Any]:
     """Save a sample of a graph of Dynamo's, and give back the graph itself. What cannot be captured is warned of."""
     settings = checked(options or {}, mode)
-    try:
-        place = keep(module, inputs, settings)
-    except Exception as error:  # a program must not stop because a graph of it cannot be kept
-        from backprint.capture.sources import function_of
+    from backprint.capture.backend import Uncompiled, as_eager
+    from backprint.capture.sources import function_of
 
-        warn(f"backprint: the graph of {function_of(module.graph)} is not kept: {type(error).__name__}: {error}")
-    else:
-        LOG.append(place)
-    return module.forward
+    name = function_of(module.graph)
+    try:
+        LOG.append(keep(module, inputs, settings))
+    except Exception as error:  # a program must not stop because a graph of it cannot be kept
+        warn(f"backprint: the graph of {name} is not kept: {type(error).__name__}: {error}")
+    try:
+        return as_eager(module)
+    except Exception as error:  # nor compute anything else
+        warn(f"backprint: {name} runs uncompiled: {error}")
+        raise error if isinstance(error, Uncompiled) else Uncompiled(str(error)) from error
 
 
 LOG: list[Path] = []
@@ -73,9 +78,13 @@ def keep(module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Pat
 
 def warn(text: str) -> None:
     """Say a thing once in a process."""
-    if text not in _SAID:
-        _SAID.add(text)
+    if text in _SAID:
+        return
+    _SAID.add(text)
+    try:
         warnings.warn(text, stacklevel=3)
+    except UserWarning:  # warnings are errors in this program, and one of ours must not end it
+        sys.stderr.write(f"{text}\n")
 
 
 _SAID: set[str] = set()

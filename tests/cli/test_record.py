@@ -16,7 +16,8 @@ from torch.optim.optimizer import _global_optimizer_post_hooks
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import backprint as bp
-from backprint.capture import recording
+from backprint.capture import recorded, recording
+from backprint.capture.recorded import LiveRecorder
 from backprint.cli import main
 
 TRAINING = """
@@ -99,11 +100,12 @@ for step in range(2):
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder to be in, and after each test a process where nothing of a recording is left."""
     monkeypatch.chdir(tmp_path)
-    path, argv, module, backward = list(sys.path), list(sys.argv), sys.modules["__main__"], torch.autograd.backward
-    hooks = len(_global_optimizer_post_hooks)
+    home = list(sys.path), sys.argv, sys.orig_argv, sys.modules["__main__"], sys.excepthook
+    plain, hooks = (torch.autograd.backward, torch.autograd.grad), len(_global_optimizer_post_hooks)
     yield tmp_path
-    assert (sys.path, sys.argv, sys.modules["__main__"]) == (path, argv, module)
-    assert torch.autograd.backward is backward
+    sys.path[:], sys.argv, sys.orig_argv, sys.modules["__main__"], sys.excepthook = home  # the command leaves them
+    assert (torch.autograd.backward, torch.autograd.grad) == plain
+    assert not any(type(finder).__module__.startswith("backprint") for finder in sys.meta_path)
     assert _get_current_dispatch_mode_stack() == []
     assert len(_global_optimizer_post_hooks) == hooks
     assert not torch.nn.modules.module._global_forward_pre_hooks
@@ -239,8 +241,28 @@ def test_arguments_name_file_and_imports_are_the_scripts_own(place: Path) -> Non
     shown += "print(sys.modules['__main__'].__dict__ is globals())\n"
     result = good(shown + SMALL, "-o", "out", arguments=["--flag", "x", "--steps", "9", "-o", "y"])
     first, second, *_ = result.stdout.splitlines()
-    assert first == "['script.py', '--flag', 'x', '--steps', '9', '-o', 'y'] __main__ script.py 7"
+    assert first == f"['script.py', '--flag', 'x', '--steps', '9', '-o', 'y'] __main__ {place / 'script.py'} 7"
     assert second == "True"
+
+
+def test_a_call_from_python_ends_where_it_began(place: Path) -> None:
+    before = list(sys.path), sys.argv, sys.orig_argv, sys.modules["__main__"]
+    (place / "script.py").write_text(f"{SMALL}import sys\nsys.exit(3)\n")
+    kept: list[int] = []
+    with pytest.raises(SystemExit, match="3"):
+        bp.record("script.py", ["x"], done=lambda number, capture: kept.append(number))
+    assert kept == [1]
+    assert (list(sys.path), sys.argv, sys.orig_argv, sys.modules["__main__"]) == before
+
+
+def test_a_call_from_python_warns_of_what_is_missing(place: Path) -> None:
+    (place / "script.py").write_text(SMALL)
+    with pytest.warns(UserWarning, match="so step 3 was not reached"):
+        (capture,) = bp.record("script.py", steps=(2, 4))
+    assert [verdict.verdict for verdict in capture.verify()][-1] == "bitwise"
+    told: list[str] = []
+    assert bp.record("script.py", steps=(8, 9), tell=told.append) == []
+    assert told == ["script.py made 3 steps, so step 8 was not reached: ask for steps below 3"]
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -286,8 +308,8 @@ def test_a_script_that_raises_in_a_recorded_step_leaves_nothing(where: str, plac
 def test_steps_that_were_not_reached(script: str, steps: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     result = call(script, "-o", "out", "--steps", steps)
     error = capfd.readouterr().err
-    assert result.exit_code == 1
-    assert "backprint: CaptureError: " in error
+    assert result.exit_code == 0  # the script's own
+    assert error.startswith("backprint: ")
     assert said in error
 
 
@@ -297,17 +319,47 @@ def test_a_scripts_own_exit_code_goes_before_ours(capfd: pytest.CaptureFixture[s
     assert "so step 7 was not reached" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("where", [(recorded, "capture_of_step"), (bp, "save"), (LiveRecorder, "leave")])
 def test_a_defect_of_ours_does_not_stop_the_script(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    where: tuple[Any, str], place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(*where, broken)
+    result = call(SMALL, "-o", "out", "--steps", "0:2")
+    assert (result.exit_code, result.stdout) == (0, "0\n1\n2\n")
+    said = [f"backprint: step {step} is not kept: RuntimeError: a defect\n" for step in (0, 1)]
+    assert capfd.readouterr().err == "".join(said)
+    assert not (place / "out").exists()
+
+
+def test_a_defect_in_hooking_on_does_not_stop_the_script(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*args: Any) -> Any:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(recording, "capture_of_step", broken)
-    result = call(SMALL, "-o", "out", "--steps", "0:2")
-    assert (result.exit_code, result.stdout) == (1, "0\n1\n2\n")
-    said = "CaptureError: step 0: RuntimeError: a defect; step 1: RuntimeError: a defect"
-    assert capfd.readouterr().err == f"backprint: {said}\n"
+    monkeypatch.setattr(recording.Recording, "open", broken)
+    result = call(SMALL, "-o", "out")
+    assert (result.exit_code, result.stdout) == (0, "0\n1\n2\n")
+    assert "backprint: no step is recorded: RuntimeError: a defect\n" in capfd.readouterr().err
+
+
+def test_a_step_whose_replay_is_wrong_is_not_kept(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plain = LiveRecorder.after
+
+    def forgetful(self: Any, about: Any, *args: Any) -> None:
+        if about.func is torch.ops.aten.sum.default:
+            about = about._replace(func=torch.ops.aten.mean.default)
+        plain(self, about, *args)
+
+    monkeypatch.setattr(LiveRecorder, "after", forgetful)
+    result = call(SMALL, "-o", "out")
+    assert (result.exit_code, result.stdout) == (0, "0\n1\n2\n")
+    assert "step 1 is not kept: CaptureError: its replay is not what the script computed" in capfd.readouterr().err
     assert not (place / "out").exists()
 
 

@@ -293,7 +293,10 @@ def eager(
             if case is None:  # what is global to the programs is not fresh: it is put back
                 for path, tensor in kept.items():
                     if different(before[path], values(tensor), exact=True):
-                        tensor.data = before[path]
+                        if tensor.shape == before[path].shape:
+                            tensor.data.copy_(before[path])
+                        else:
+                            tensor.data = before[path]
                 used.reset()
 
     truth = once("grad")
@@ -743,7 +746,12 @@ class Trial:
         fresh = self.program.build()
         reach = tensors(roots_of(fresh.fn, fresh.args, fresh.kwargs))
         passed = set(tensors(signature_names(fresh.fn, fresh.args, fresh.kwargs)))  # a state would stand in their place
-        state = {name: reach[name].detach() for name in ports if name in reach and name not in passed}
+        live = tensors(roots_of(self.case.fn, self.case.args, self.case.kwargs))  # what is global is in both, and moves
+        state = {
+            name: values(reach[name]) if reach[name] is live.get(name) else reach[name].detach()
+            for name in ports
+            if name in reach and name not in passed
+        }
         arguments = {id(t) for t in argument_tensors(fresh.call)}
         named = all(n in state or id(t) in arguments or n.endswith(".grad") for n, t in reach.items())
         unknown = [name for name in ports if name not in reach and not (named and LITERAL.fullmatch(name))]

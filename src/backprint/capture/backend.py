@@ -1,8 +1,10 @@
 """A graph that `torch.compile` cut out of a program, captured while the program waits for it.
 
 Dynamo's graph is run node by node, so that each operator has the line that Dynamo noted for it, and engine `aot` makes
-of it what it makes of any program. Private torch APIs of this module, tried on torch 2.13: `torch._guards.tracing`,
-`torch._guards.CompileContext`, `torch.fx.Interpreter`, and the metadata of Dynamo's placeholders (see `sources`).
+of it what it makes of any program. The program itself goes on with `as_eager` of the graph. Private torch APIs of this
+module, tried on torch 2.13: `torch._guards.tracing`, `torch._guards.CompileContext`, `torch.fx.Interpreter`,
+`torch._higher_order_ops.wrap`, `torch._dynamo.exc.SkipFrame`, `torch._dynamo.symbolic_convert`, and the metadata of
+Dynamo's placeholders (see `sources`).
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._dynamo.exc import SkipFrame
+from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._guards import CompileContext, tracing
+from torch._higher_order_ops.wrap import TagActivationCheckpoint, tag_activation_checkpoint
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from backprint.capture import frames
 from backprint.capture.custom import with_bodies
@@ -30,12 +36,22 @@ from backprint.tree import copy_values
 
 
 class Lined(fx.Interpreter):
-    """Runs a graph of Dynamo's with the user's line of each node in force."""
+    """Runs a graph of Dynamo's with the user's line of each node in force, and what it checkpoints once."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is tag_activation_checkpoint:
+            body, *given = args  # a recomputation gives the same values, and which ones to keep is the partition's task
+            return Lined(body).run(*given)
+        return super().call_function(target, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         with frames.at(line_of(n)):
             return getattr(self, n.op)(n.target, args, kwargs)
+
+
+Uncompiled = SkipFrame
+"""Raised in a backend: Dynamo leaves the frame as it is, and the program runs it uncompiled."""
 
 
 @contextlib.contextmanager
@@ -111,6 +127,72 @@ def runner(module: fx.GraphModule) -> Callable[..., Any]:
         return Lined(module).run(*(sizes.get(index, value) for index, value in enumerate(inputs)))
 
     return run
+
+
+# ------------------------------------------------------------------ what the program goes on with
+
+
+def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
+    """A graph of Dynamo's as a function that computes what eager would; `Uncompiled` says that none does.
+
+    Run by itself, Dynamo's checkpoint operator recomputes without the random state of the first run, because Inductor
+    would have put that into the graph: a dropout has another mask. `torch.utils.checkpoint` takes its place again.
+    """
+    for node in checkpoints(module):
+        if node.kwargs.get("use_reentrant") is not False and not in_full_graph():
+            raise Uncompiled(
+                f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"
+                f"{frames.place(line_of(node))}: a backward inside the backward, which Dynamo's graph has not"
+            )
+    held = [node for node in module.graph.find_nodes(op="placeholder") if is_held(node)]
+    reopen(module, frozenset(held))
+    return module.forward
+
+
+def checkpoints(module: fx.GraphModule) -> list[fx.Node]:
+    """The calls of `torch.utils.checkpoint` in a graph and in the graphs that it holds."""
+    parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
+    found = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
+    return [node for nodes in found for node in nodes]
+
+
+def in_full_graph() -> bool:
+    """Whether the program asks for one graph, so that no frame of it can be skipped."""
+    return bool(InstructionTranslator.current_tx().one_graph)
+
+
+def is_held(node: fx.Node) -> bool:
+    """Whether a placeholder is a tensor of a module's: what is checkpointed has it in its closure."""
+    value = node.meta.get("example_value")
+    return isinstance(value, Tensor) and role_of_source(source_of_placeholder(node), value) in ("parameter", "buffer")
+
+
+def reopen(part: fx.GraphModule, held: frozenset[fx.Node]) -> None:
+    """Put eager's checkpoint into a graph and into the graphs that it holds; `held` are placeholders by closure."""
+    bodies: dict[str, frozenset[fx.Node]] = {}
+    for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
+        body, *given = node.args
+        inside = tuple(each in held for each in given)
+        inner = part.get_submodule(body.target).graph.find_nodes(op="placeholder")
+        bodies[body.target] = frozenset(each for each, own in zip(inner, inside, strict=True) if own)
+        node.target, node.args = checkpointed, (body, inside, *given)
+    for name, child in part.named_children():
+        if isinstance(child, fx.GraphModule):
+            reopen(child, bodies.get(name, frozenset()))
+    part.recompile()
+
+
+def checkpointed(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
+    """What eager does where the program calls `torch.utils.checkpoint.checkpoint`; `inside` arguments by closure."""
+    own, given = TagActivationCheckpoint.divide_kwargs(kwargs)
+    own.setdefault("context_fn", body.meta.get("_checkpoint_context_fn", noop_context_fn))
+    closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
+
+    def run(*passed: Any, **named: Any) -> Any:
+        rest = iter(passed)
+        return body.forward(*(arg if held else next(rest) for arg, held in zip(closure, inside, strict=True)), **named)
+
+    return checkpoint(run, *(arg for arg, held in zip(args, inside, strict=True) if not held), **own, **given)
 
 
 def compile_name(module: fx.GraphModule) -> str:

@@ -86,11 +86,11 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     frame = frame or sys._getframe(1)
     module, user = None, None
     library: Place | None = None
-    while frame is not None and (user is None or module is None):
+    while frame is not None and (user is None or (module is None and paths)):
         code = frame.f_code
         if code.co_filename.startswith(_OURS) and code.co_name in ("call", "_pulled"):
             break
-        if module is None and code.co_argcount and code.co_varnames[0] == "self":
+        if module is None and paths and code.co_argcount and code.co_varnames[0] == "self":
             module = paths.get(id(frame.f_locals.get("self")))
         if user is None:
             if is_users(code.co_filename):

@@ -47,7 +47,6 @@ class Draft:
     echo: Echo | None = None
     writes: tuple[str, ...] = ()
     keep: bool = False
-    shown: bool = False
     inner: bool = False
 
     @property
@@ -924,13 +923,9 @@ class Writer:
                 value = self.read(item)
                 self.put(Draft("guard_0", "assert_shape", (value, tuple(item.shape))))
         elif isinstance(result, float) and math.isnan(result):
-            self.put(Draft("guard_0", "assert_nan", (Ref(name),), shown=self.is_shown(result)))
+            self.put(Draft("guard_0", "assert_nan", (Ref(name),)))
         elif isinstance(result, (bool, int, float, complex)):
-            self.put(Draft("guard_0", "assert_equal", (Ref(name), result), shown=self.is_shown(result)))
-
-    def is_shown(self, result: Any) -> bool:
-        """Whether the user's own code read a real number, as one does to show it; library code reads to compute."""
-        return isinstance(result, float) and self.call is not None and self.call.shown
+            self.put(Draft("guard_0", "assert_equal", (Ref(name), result)))
 
     def echo(self, call: Call) -> Echo | None:
         """What a call of the backward answers to in the forward."""

@@ -107,7 +107,8 @@ def children(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple, deque)):
         yield from ((str(index), child) for index, child in enumerate(itertools.islice(value, 1000)))
     elif isinstance(value, dict):
-        yield from ((str(key), child) for key, child in list(value.items())[:1000])
+        items = list(value.items())[:1000]
+        yield from ((key if isinstance(key, str) else str(index), child) for index, (key, child) in enumerate(items))
     elif inspect.isfunction(value) or isinstance(value, (types.MethodType, functools.partial)):
         yield from roots(value)
     elif isinstance(value, weakref.ref):

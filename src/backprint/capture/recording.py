@@ -1,727 +1,334 @@
-"""A training script's steps, recorded while it runs: each a Capture of linked Pairs, forward, backward, optimizer.
+"""When the steps of a running script begin and end: hooks on torch that the script does not notice.
 
-The script runs as it is. From the end of one optimizer step to the end of the next, a dispatch mode writes down every
-operator, and `torch.autograd.backward` marks where a backward begins and ends. What the step took from outside is
-copied before it changes. The step itself cannot be run again, so what it gave is kept too, and is what the Capture is
-proved against.
+A step ends where an optimizer's step does; one that an optimizer makes during a backward, in a hook, ends with that
+backward; where a script has no optimizer, a backward ends a step. Nothing of ours raises into the script, and no number
+of the script's hangs on it: whatever cannot be followed costs the step, with its cause told.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
+`torch._C._DisableTorchFunction`, `torch.utils._python_dispatch` (the stack of modes),
+`torch._dynamo.eval_frame._callback_from_stance`, which runs where a compiled function is called.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
-import runpy
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
-from backprint import settings
-from backprint.capture import frames
 from backprint.capture.custom import opened
-from backprint.capture.eager import said, steps
-from backprint.capture.functional import Draft, Memory, Writer, needed, spec_of
-from backprint.capture.program import Outcome
-from backprint.capture.reach import children, state_of_optimizer
-from backprint.capture.scout import storages
-from backprint.capture.tape import Call, Place, Recorder
-from backprint.errors import CaptureError, ReplayError, UsageError
-from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Ref, Signature, Value, refs
+from backprint.graph.nouns import Capture
 
-aten = torch.ops.aten
+if TYPE_CHECKING:
+    from backprint.capture.recorded import LiveRecorder
 
-
-@dataclass(slots=True)
-class Backward:
-    """One `backward()` of a step: where in the tape it ran, from which tensors, and the gradients it left."""
-
-    begin: int
-    roots: list[Place]
-    losses: list[Tensor]
-    given: bool
-    before: dict[int, Place] = field(default_factory=dict)
-    end: int = 0
-    after: dict[int, Place] = field(default_factory=dict)
-
-
-class LiveRecorder(Recorder):
-    """A recorder of a step that goes on for good: nothing is put back, but what is overwritten is kept first."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self.backwards: list[Backward] = []
-        self.left: dict[int, Tensor] = {}
-        self.depth = 0
-
-    def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
-        storage = tensor.untyped_storage()
-        key = storage._cdata
-        self.callers[key] = storage
-        self.seen.outside.append(tensor)
-        self.learn(tensor, frozenset())
-        if written:
-            self.undo[key] = storage.clone()
-
-    def judge(self, func: Any, given: list[Tensor]) -> None:
-        """What is opaque is found from the nodes behind each loss."""
-
-    def gradients(self) -> dict[int, Place]:
-        """Where the gradients of the tensors met so far lie."""
-        found = {}
-        for index, tensor in enumerate(self.seen.outside):
-            if tensor.is_leaf and tensor.requires_grad and tensor.grad is not None:
-                found[index] = self.place(tensor.grad)
-        return found
-
-    @contextlib.contextmanager
-    def going_back(self, tensors: Any, given: bool) -> Iterator[None]:
-        """One call of `torch.autograd.backward`; a backward inside a backward belongs to the outer one."""
-        if self.depth or not torch.is_grad_enabled():
-            yield
-            return
-        roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-        mark = Backward(
-            len(self.tape.calls), [self.place(t) for t in roots], [t.detach().clone() for t in roots], given
-        )
-        self.judge_outputs({str(index): root for index, root in enumerate(roots)})
-        mark.before = self.gradients()
-        self.depth += 1
-        try:
-            yield
-        finally:
-            self.depth -= 1
-            mark.end, mark.after = len(self.tape.calls), self.gradients()
-            self.backwards.append(mark)
-            for index in mark.after:
-                self.left[index] = self.seen.outside[index].grad.detach().clone()
-
-    def kept(self) -> list[Tensor]:
-        """The tensors from outside as they were when the step began."""
-        found = []
-        for tensor in self.seen.outside:
-            storage = self.undo.get(tensor.untyped_storage()._cdata)
-            with torch.no_grad():
-                if storage is None:
-                    found.append(tensor.detach().clone())
-                    continue
-                empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
-                found.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
-        return found
-
-
-# ------------------------------------------------------------------ while the script runs
+COMPILED = (
+    "it runs code compiled by torch.compile, which no recorder can see into: set TORCH_COMPILE_DISABLE=1 to have the "
+    "script run in eager, and its steps recorded"
+)
 
 
 class Recording:
-    """The steps of a running script, from the first asked for to before the last; `captures` as they come."""
+    """The steps of a running script, from the first asked for to before the last."""
 
-    def __init__(self, first: int, last: int, done: Callable[[int, Capture], None]) -> None:
-        self.first, self.last, self.done = first, last, done
+    def __init__(
+        self, steps: tuple[int, int], done: Callable[[int, Capture], None], tell: Callable[[str], None]
+    ) -> None:
+        self.first, self.last = steps
+        self.done, self.tell = done, tell
+        self.pid = os.getpid()
         self.count = 0
-        self.ended: set[int] = set()
-        self.failed: list[str] = []
+        self.settled: set[int] = set()
         self.recorder: LiveRecorder | None = None
-        self.stance: Any = None
         self.bodies: Any = None
+        self.depth: Counter[int] = Counter()
+        self.due = False
         self.by_hand: bool | None = None
+        self.closed = False
+        self.undo: list[Callable[[], Any]] = []
+        self.undo_compiled: Callable[[], Any] = nothing
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Recording]:
-        """While the script runs."""
-        plain = torch.autograd.backward
+    # -------------------------------------------------------------- hooks
 
-        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if self.recorder is None:
-                found = plain(tensors, grad_tensors, *args, **kwargs)
-            else:
-                with self.recorder.going_back(tensors, grad_tensors is not None):
-                    found = plain(tensors, grad_tensors, *args, **kwargs)
-            if self.without_optimizer():
-                self.after_step(None, (), {})
+    def open(self) -> None:
+        """Hook on to torch."""
+        self.undo.append(register_optimizer_step_post_hook(self.after_optimizer).remove)
+        if self.first == 0:
+            self.await_module()
+        self.replace(torch.autograd, "backward", self.watched(torch.autograd.backward, self.before_backward))
+        self.replace(torch.autograd, "grad", self.watched(torch.autograd.grad, self.before_grad))
+
+    def close(self) -> None:
+        """Take off everything of ours."""
+        self.closed = True
+        for undo in reversed(self.undo):
+            undo()
+        self.undo.clear()
+        self.take_off()
+
+    def replace(self, module: Any, name: str, new: Any) -> None:
+        """Put a function of ours in the place of one of torch's, until the end."""
+        plain = getattr(module, name)
+        setattr(module, name, new)
+        self.undo.append(lambda: setattr(module, name, plain) if getattr(module, name) is new else None)
+
+    def watched(self, plain: Callable[..., Any], before: Callable[..., None]) -> Callable[..., Any]:
+        """A function of autograd's with what we do before and after it."""
+
+        @functools.wraps(plain)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_dynamo_compiling() or self.is_off():
+                return plain(*args, **kwargs)
+            self.guarded(before, *args, **kwargs)
+            try:
+                found = plain(*args, **kwargs)
+            except BaseException as error:
+                self.guarded(self.after_autograd, plain, error)
+                raise
+            self.guarded(self.after_autograd, plain, None)
             return found
 
-        handles = [register_optimizer_step_post_hook(self.after_step)]
-        if self.first == 0:
-            handles.append(nn.modules.module.register_module_forward_pre_hook(self.at_first_module))
-        torch.autograd.backward = backward
-        try:
-            yield self
-        finally:
-            torch.autograd.backward = plain
-            for handle in handles:
-                handle.remove()
-            self.stop()
+        return call
 
-    def without_optimizer(self) -> bool:
+    def is_off(self) -> bool:
+        """Whether there is nothing to do: the script has ended, or this is a forked child of its process."""
+        return self.closed or os.getpid() != self.pid
+
+    def guarded(self, act: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Do our part; whatever goes wrong with it costs the step, and an interrupt is the script's."""
+        try:
+            act(*args, **kwargs)
+        except Exception as error:
+            self.give_up(f"{type(error).__name__}: {error}")
+        except BaseException:
+            self.close()
+            raise
+
+    def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer has made a step."""
+        if torch.compiler.is_dynamo_compiling() or self.is_off():
+            return
+        if torch._C._current_autograd_node() is not None or self.depth[threading.get_ident()]:
+            self.due = True
+        else:
+            self.guarded(self.end_step)
+
+    def await_module(self) -> None:
+        """The first step begins where the first module runs. A global hook on modules would make `compile` warn."""
+        plain = nn.Module._call_impl
+
+        @functools.wraps(plain)
+        def first_call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if not torch.compiler.is_dynamo_compiling() and not self.is_off() and torch.is_grad_enabled():
+                nn.Module._call_impl = plain
+                if self.count == 0 and self.recorder is None and 0 not in self.settled:
+                    self.guarded(self.begin_step)
+            return plain(module, *args, **kwargs)
+
+        self.replace(nn.Module, "_call_impl", first_call)
+
+    # -------------------------------------------------------------- autograd
+
+    def before_backward(
+        self, tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: bool = False, *rest: Any,
+        **more: Any,
+    ) -> None:  # fmt: skip
+        """A backward begins."""
+        self.depth[threading.get_ident()] += 1
+        recorder = self.recorder_here(create_graph)
+        if self.recorder is not None and recorder is None:
+            self.recorder.lose("a backward runs in another thread than the step")
+        elif recorder is not None and self.depth[recorder.thread] == 1:
+            roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+            with unseen():
+                recorder.enter(roots, grad_tensors is not None)
+
+    def before_grad(
+        self, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
+        create_graph: bool = False, *rest: Any, **more: Any,
+    ) -> None:  # fmt: skip
+        """A call of `torch.autograd.grad`, which is written down as part of what is around it, begins."""
+        self.depth[threading.get_ident()] += 1
+        self.recorder_here(create_graph)
+
+    def after_autograd(self, plain: Any, error: BaseException | None) -> None:
+        """A backward, or a call of `torch.autograd.grad`, has ended."""
+        self.depth[threading.get_ident()] -= 1
+        if self.depth[threading.get_ident()]:
+            return
+        backward, recorder = plain.__name__ == "backward", self.recorder_here()
+        if backward and recorder is not None:
+            if error is not None:
+                recorder.lose(f"its backward raised {type(error).__name__}: {error}")
+            else:
+                with unseen():
+                    recorder.leave()
+        if self.due or (backward and self.is_by_hand()):
+            self.due = False
+            self.end_step()
+
+    def recorder_here(self, create_graph: bool = False) -> LiveRecorder | None:
+        """The recorder of a step that this thread makes; one that has lost its step is taken off where that is safe."""
+        recorder = self.recorder
+        if recorder is not None and create_graph and recorder.twice:
+            recorder.lose(f"a backward of the backward of {recorder.twice} rounds otherwise while it is watched")
+        if recorder is not None and recorder.lost:
+            self.give_up(recorder.lost)
+        self.sweep()
+        return self.recorder if self.recorder is not None and self.recorder.thread == threading.get_ident() else None
+
+    def is_by_hand(self) -> bool:
         """Whether the script has no optimizer, so far, and changes its parameters by hand: a backward ends a step."""
-        unsure = self.by_hand is not False and self.count < self.last
-        if unsure and (self.recorder is None or not self.recorder.depth):
+        if self.by_hand is not False and self.count < self.last:
             self.by_hand = not any(issubclass(type(each), torch.optim.Optimizer) for each in gc.get_objects())
         return bool(self.by_hand)
 
-    def at_first_module(self, module: Any, args: Any) -> None:
-        """The first step begins where the first module runs."""
-        if self.count == 0 and self.recorder is None and torch.is_grad_enabled():
-            self.start()
+    # -------------------------------------------------------------- steps
 
-    def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """An optimizer has made a step: it ends one step, and the next begins."""
-        recorder = self.stop()
-        if recorder is not None:
-            names = names_in_frames(sys._getframe(1))
-            self.ended.add(self.count)
-            try:
-                self.done(self.count, capture_of_step(recorder, names, f"step_{self.count}"))
-            except Exception as error:  # whatever is wrong with the capture, the script goes on
-                self.failed.append(f"step {self.count}: {type(error).__name__}: {error}")
-        self.count += 1
-        if self.first <= self.count < self.last:
-            self.start()
+    def begin_step(self) -> None:
+        """Write down from here on, below all modes of the script's: what it enters and leaves stays on top."""
+        from backprint.capture.recorded import LiveRecorder
 
-    def start(self) -> None:
-        """Write down from here on, in plain eager. The script's parameters are known from the start."""
-        self.stance = torch.compiler.set_stance("force_eager")
-        self.stance.__enter__()
+        with unseen():
+            recorder = LiveRecorder()
+            recorder.know_parameters(sys._getframe(1))
+        self.recorder = recorder
         self.bodies = opened({})
         self.bodies.__enter__()
-        self.recorder = LiveRecorder()
-        for _, tensor in names_in_frames(sys._getframe(1)).values():
-            if isinstance(tensor, nn.Parameter) and storages(tensor)[-1]._cdata not in self.recorder.taint:
-                self.recorder.encounter(None, tensor, False)
-        self.recorder.__enter__()
+        self.notice_compiled()
+        with modes_lifted():
+            _push_mode(recorder)
 
-    def stop(self) -> LiveRecorder | None:
+    def notice_compiled(self) -> None:
+        """Lose the step where compiled code is called."""
+        from torch._dynamo import eval_frame
+
+        plain = eval_frame._callback_from_stance
+
+        def noticing(callback: Any) -> Any:
+            if callback is not None and self.recorder is not None and not self.is_off():
+                self.recorder.lose(COMPILED)
+            return plain(callback)
+
+        eval_frame._callback_from_stance = noticing
+        self.undo_compiled = lambda: setattr(eval_frame, "_callback_from_stance", plain)
+
+    def take_off(self) -> LiveRecorder | None:
         """Write down no more."""
         recorder, self.recorder = self.recorder, None
-        if recorder is not None:
-            recorder.__exit__(None, None, None)
-            self.bodies.__exit__(None, None, None)
-            self.stance.__exit__(None, None, None)
+        self.undo_compiled()
+        self.undo_compiled = nothing
+        self.sweep()
+        if self.bodies is not None:
+            bodies, self.bodies = self.bodies, None
+            bodies.__exit__(None, None, None)
         return recorder
 
-    def missing(self, script: str) -> CaptureError | None:
-        """Why there are fewer Captures than were asked for."""
-        told = list(self.failed)
-        if self.first == 0 < self.count and 0 not in self.ended:
-            told.append(f"{script} called no module in step 0, so nothing showed where that began: ask for later steps")
+    def sweep(self) -> None:
+        """Take recorders that are done off this thread's stack; in a backward that cannot last, so it is for later."""
+        stack = _get_current_dispatch_mode_stack()
+        done = [mode for mode in stack if mode is not self.recorder and hasattr(mode, "lose")]
+        if done and self.depth[threading.get_ident()] < 2 and torch._C._current_autograd_node() is None:
+            with modes_lifted(done):
+                pass
+
+    def end_step(self) -> None:
+        """A step has ended, and the next begins."""
+        if self.recorder is not None and self.recorder.thread != threading.get_ident():
+            return  # another thread's step, while one is written down here
+        recorder = self.take_off()
+        if recorder is not None and recorder.lost:
+            self.give_up(recorder.lost)
+        elif recorder is not None:
+            self.keep(recorder)
+        self.count += 1
+        if self.first <= self.count < self.last:
+            self.begin_step()
+
+    def keep(self, recorder: LiveRecorder) -> None:
+        """Make a Capture of a step, prove it and hand it on: in a thread, where no mode of the script's is on."""
+        from backprint.capture.recorded import capture_of_step, names_in_frames
+
+        number = self.count
+        with unseen():
+            names = names_in_frames(sys._getframe(1))
+        failed: list[str] = []
+
+        def work() -> None:
+            try:
+                self.done(number, capture_of_step(recorder, names, f"step_{number}"))
+            except BaseException as error:  # all of it is ours, and none of it the script's
+                failed.append(f"{type(error).__name__}: {error}")
+
+        thread = threading.Thread(target=work, name="backprint")
+        thread.start()
+        thread.join()
+        if failed:
+            self.give_up(failed[0])
+        self.settled.add(number)
+
+    def give_up(self, why: str) -> None:
+        """This step is not kept."""
+        if self.recorder is not None:
+            self.recorder.lose(why)
+        self.take_off()
+        if self.count not in self.settled and self.first <= self.count < self.last:
+            self.settled.add(self.count)
+            self.tell(f"step {self.count} is not kept: {why}")
+
+    def missing(self, script: str) -> list[str]:
+        """Why there are fewer Captures than were asked for, as far as that was not told."""
+        said = []
+        if self.first == 0 < self.count and 0 not in self.settled:
+            said.append(f"{script} called no module in step 0, so nothing showed where that began: ask for later steps")
         if self.count < self.last:
             first = max(self.first, self.count)
             steps = f"step {first} was" if first + 1 == self.last else f"steps {first} to {self.last - 1} were"
-            there = f"ask for steps below {self.count}" if self.count else "it called no optimizer and no backward"
-            told.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
-        return CaptureError("; ".join(told)) if told else None
+            none = (
+                "no optimizer stepped in eager" if self.by_hand is False else "it called no optimizer and no backward"
+            )
+            there = f"ask for steps below {self.count}" if self.count else none
+            said.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
+        return said
 
 
-def running_script(recording: Recording, script: Any, arguments: Sequence[str]) -> None:
-    """Run a script as Python would, recorded; what it raises, its exit among that, comes out."""
-    path = Path(script)
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file")
-    if not 0 <= recording.first < recording.last:
-        raise UsageError(f"steps {recording.first}:{recording.last}: the first must be before the last, from 0 on")
-    argv, place = sys.argv, list(sys.path)
-    sys.argv, sys.path[0] = [str(script), *arguments], str(path.resolve().parent)
-    main = sys.modules.get("__main__")
+# ------------------------------------------------------------------ modes
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """What runs here no mode sees, of the script's or ours, and autograd does not either."""
+    with torch._C.DisableTorchFunction(), modes_lifted(), torch.no_grad():
+        yield
+
+
+@contextlib.contextmanager
+def modes_lifted(without: Sequence[Any] = ()) -> Iterator[None]:
+    """Dispatch modes are off in this block and come back after it, but for those `without`.
+
+    `TorchDispatchMode` says process-wide that one is on, which makes Dynamo and Inductor go other ways: so modes are
+    moved by the stack alone.
+    """
+    modes = _get_current_dispatch_mode_stack()
+    for _ in modes:
+        _pop_mode()
     try:
-        with recording.running():
-            runpy.run_path(str(path), run_name="__main__")
-    except SystemExit as leaving:
-        missing = recording.missing(path.name)
-        if missing is not None and leaving.code in (None, 0):
-            raise missing from leaving
-        raise leaving from missing
+        yield
     finally:
-        sys.argv, sys.path[:] = argv, place
-        if main is not None:
-            sys.modules["__main__"] = main
-    missing = recording.missing(path.name)
-    if missing is not None:
-        raise missing
+        for mode in modes:
+            if not any(mode is other for other in without):
+                _push_mode(mode)
 
 
-# ------------------------------------------------------------------ names
-
-
-Named = dict[int, tuple[str, Tensor]]
-"""Tensors with their names, by identity."""
-
-
-def names_in_frames(frame: Any) -> Named:
-    """Names for tensors from the variables of the user's frames: a model's own names first."""
-    roots: list[tuple[str, Any]] = []
-    while frame is not None:
-        if frames.is_users(frame.f_code.co_filename):
-            roots += list(frame.f_locals.items())
-        frame = frame.f_back
-    named: Named = {}
-    every = list(spread(roots))
-    for prefix, value in every:
-        if isinstance(value, nn.Module):
-            for name, tensor in (*value.named_parameters(), *value.named_buffers()):
-                named.setdefault(id(tensor), (f"{prefix}.{name}", tensor))
-    for prefix, value in every:
-        if isinstance(value, torch.optim.Optimizer):
-            for name, tensor in state_of_optimizer(value).items():
-                named.setdefault(id(tensor), (f"{prefix}.state.{name}", tensor))
-    for prefix, value in every:
-        if isinstance(value, Tensor):
-            named.setdefault(id(value), (prefix, value))
-    return named
-
-
-def spread(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """What variables hold, breadth first, and what that holds, by dotted names."""
-    queue = [(name, value, 0) for name, value in roots if not name.startswith("__")]
-    visited: set[int] = set()
-    for name, value, depth in queue:
-        if id(value) in visited or len(visited) > 20_000:
-            continue
-        visited.add(id(value))
-        yield name, value
-        if depth < 3 and not isinstance(value, (Tensor, nn.Module, torch.optim.Optimizer, type)):
-            with contextlib.suppress(Exception):  # an object of the script's may refuse to be looked at
-                queue += [(f"{name}.{key}", child, depth + 1) for key, child in children(value)]
-
-
-def own_names(recorder: LiveRecorder, known: Named) -> dict[str, str]:
-    """A name for every tensor from outside, by its key."""
-    found: dict[str, str] = {}
-    names = {key: name for key, (name, _) in known.items()}
-    grads = {id(t.grad): names.get(id(t)) for t in recorder.seen.outside if t.is_leaf and t.grad is not None}
-    taken: set[str] = set()
-    count = 0
-    for index, tensor in enumerate(recorder.seen.outside):
-        name = names.get(id(tensor))
-        if name is None and grads.get(id(tensor)):
-            name = f"{grads[id(tensor)]}.grad"
-        if name is None or name in taken:
-            name, count = f"input_{count}", count + 1
-        taken.add(name)
-        found[f"outside {index}"] = name
-    return found
-
-
-# ------------------------------------------------------------------ from the tape to linked Pairs
-
-
-@dataclass(slots=True)
-class Segment:
-    """A stretch of the step in one direction, as Drafts; a backward with its roots and the gradients it gives."""
-
-    drafts: list[Draft]
-    mark: Backward | None = None
-    tangents: dict[str, str] = field(default_factory=dict)
-    losses: dict[str, str] = field(default_factory=dict)
-    gradients: dict[str, str] = field(default_factory=dict)
-
-
-def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
-    """The Capture of a recorded step."""
-    return StepWriter(recorder, own_names(recorder, names)).capture(title)
-
-
-class StepWriter:
-    """Writes a step's tape segment by segment, and ties the segments to Pairs."""
-
-    def __init__(self, recorder: LiveRecorder, names: Mapping[str, str]) -> None:
-        self.recorder, self.names = recorder, dict(names)
-        tape = recorder.tape
-        self.fresh = {key: f"constant_{index}" for index, key in enumerate(tape.constants)}
-        self.start, tape.start = tape.start, b""  # draws go on from where the script stood, not from a seed
-        self.writer = Writer(tape, self.names | self.fresh, list(self.names))
-        tape.start = self.start
-        self.key_of = {local: key for key, local in self.writer.locals.items()}
-        self.segments: list[Segment] = []
-        self.late: list[Call] = []
-        self.leaving: set[Place] = set()
-        self.guards: list[Guard] = []
-
-    # -------------------------------------------------------------- segments
-
-    def write(self) -> None:
-        """Every segment in order."""
-        begin = 0
-        for mark in self.recorder.backwards:
-            self.forward(self.recorder.tape.calls[begin : mark.begin])
-            self.backward(mark)
-            begin = mark.end
-        self.forward(self.recorder.tape.calls[begin:])
-
-    def forward(self, calls: Sequence[Call]) -> None:
-        """What runs outside of a backward; sums that a backward made into `.grad` come first."""
-        segment = self.begin(Segment([]))
-        self.writer.forget_views(self.leaving)
-        late, self.late = self.late, []
-        for call in (*late, *calls):
-            self.writer.take(call)
-        self.writer.call = None
-        self.segments.append(segment)
-
-    def begin(self, segment: Segment) -> Segment:
-        self.writer.drafts = segment.drafts
-        return segment
-
-    def backward(self, mark: Backward) -> None:
-        """One backward: its roots take tangents, and each leaf's own gradient is what it gives."""
-        segment = Segment([], mark)
-        for index, place in enumerate(mark.roots):
-            segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.read(place).name
-        self.begin(segment)
-        before = {key: self.current(place) for key, place in mark.before.items()}
-        added: dict[Place, str] = {}
-        for call in self.recorder.tape.calls[mark.begin : mark.end]:
-            if not self.is_tangent(call, mark, segment) and not self.is_sum(call, added):
-                self.writer.take(call)
-        self.writer.call = None
-        self.leaving |= set(mark.after.values())
-        for key, place in mark.after.items():
-            value = added.get(place) or self.writer.read(place).name
-            if place in added or value != before.get(key):
-                segment.gradients[self.names[f"outside {key}"]] = value
-        self.segments.append(segment)
-
-    def current(self, place: Place) -> str:
-        memory = self.writer.memory.get(place.memory)
-        return memory.names.get(place, ("", 0))[0] if memory is not None else ""
-
-    def is_tangent(self, call: Call, mark: Backward, segment: Segment) -> bool:
-        """The ones that autograd starts from: the tangent of a loss."""
-        if mark.given or call.func is not aten.ones_like.default or call.node is not None:
-            return False
-        if call.args[0] not in mark.roots:
-            return False
-        name = list(segment.losses)[mark.roots.index(call.args[0])]
-        local = self.writer.names.free(f"tangent_{name}")
-        place = call.result
-        self.writer.memory[place.memory] = Memory(place, 0, {place: (local, 0)}, {}, [place])
-        self.writer.places[local] = place
-        segment.tangents[name] = local
-        return True
-
-    def is_sum(self, call: Call, added: dict[Place, str]) -> bool:
-        """A gradient added to one that was there: the sum belongs to what comes after the backward."""
-        if not call.sums or call.func is not aten.add_.Tensor or type(call.args[1]) is not Place:
-            return False
-        added[call.args[0]] = self.writer.read(call.args[1]).name
-        self.late.append(call)
-        self.leaving.add(call.args[1])
-        return True
-
-    # -------------------------------------------------------------- the whole
-
-    def capture(self, title: str) -> Capture:
-        """The Capture of the step."""
-        self.write()
-        finals = self.finals()
-        kept = dict(zip(self.names.values(), self.recorder.kept(), strict=True))
-        tied = Tied(self, finals)
-        pairs, links = tied.pairs()
-        losses = tuple(link.name for link in links if link.target is None)
-        origin = Recorded(kept, tied.constants, self.given(finals, losses), pairs)
-        return Capture(
-            name=title,
-            engine="eager",
-            pairs=pairs,
-            signature=Signature(
-                output={"dict": {name: {"port": name} for name in losses}},
-                differentiable=tuple(name for name in losses if name in tied.tangents),
-                loss=losses[0] if len(losses) == 1 else "",
-            ),
-            links=links,
-            guards=tuple(tied.guards),
-            opaque=tuple(dict.fromkeys(self.recorder.seen.opaque)),
-            environment=settings.record(),
-            origin=origin,
-        )
-
-    def finals(self) -> dict[str, tuple[str, Tensor]]:
-        """The tensors from outside that the step changed: name -> their last value's name, and the value."""
-        found = {}
-        for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
-            value = self.writer.read(self.recorder.place(tensor)).name
-            if value != self.writer.locals[key]:
-                found[self.names[key]] = (value, tensor.detach().clone())
-        return found
-
-    def given(self, finals: Mapping[str, tuple[str, Tensor]], losses: Sequence[str]) -> Outcome:
-        """What the step really gave: losses, gradients, and what it changed."""
-        values = [loss for mark in self.recorder.backwards for loss in mark.losses]
-        named = {self.names[f"outside {index}"]: value for index, value in self.recorder.left.items()}
-        started = {self.names[f"outside {key}"] for mark in self.recorder.backwards[:1] for key in mark.before}
-        gradients: dict[str, Tensor | None] = {name: value for name, value in named.items() if name not in started}
-        changed = {name: tensor for name, (_, tensor) in finals.items()}
-        return Outcome(dict(zip(losses, values, strict=True)), gradients, changed)
-
-
-class Tied:
-    """Segments as Graphs, from the last to the first: a later one says what it needs of those before."""
-
-    def __init__(self, step: StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
-        self.step, self.writer = step, step.writer
-        self.constants: dict[str, Tensor] = {}
-        self.guards: list[Guard] = []
-        self.tangents: set[str] = set()
-        self.links: list[Link] = []
-        self.groups: list[list[Segment]] = []
-        for segment in step.segments:
-            if segment.mark is None:
-                self.groups.append([segment])
-            else:
-                self.groups[-1].append(segment)
-        self.home = {
-            draft.name: (index, side)
-            for index, group in enumerate(self.groups)
-            for side, segment in enumerate(group)
-            for draft in segment.drafts
-        }
-        self.drafts = {draft.name: draft for segment in step.segments for draft in segment.drafts}
-        self.changed: list[dict[str, str]] = [{} for _ in self.groups]
-        for name, (value, _) in finals.items():
-            index, side = self.home.get(value, (len(self.groups) - 1, 0))
-            if side == 0:
-                self.changed[index][name] = value
-        self.wanted: list[dict[str, None]] = [{} for _ in self.groups]
-        self.roots = {step.writer.locals[key]: (key, name) for key, name in step.names.items()}
-        self.roles = {name: role_of(name, tensor) for name, tensor in zip(
-            step.names.values(), step.recorder.seen.outside, strict=True)}  # fmt: skip
-
-    def pairs(self) -> tuple[tuple[Pair, ...], tuple[Link, ...]]:
-        """The Pairs that do something, and the links between them and to the losses."""
-        made = {index: self.pair(index) for index in reversed(range(len(self.groups)))}
-        kept = [index for index in sorted(made) if made[index].forward.outputs]
-        order = {old: new for new, old in enumerate(kept)}
-        pairs = tuple(Pair(f"pair_{order[i]}", made[i].forward, made[i].backward) for i in kept)
-        moved = [
-            Link(order[link.source or 0], link.port, None if link.target is None else order[link.target], link.name)
-            for link in self.links
-        ]
-        return pairs, tuple(sorted(moved, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
-
-    def pair(self, index: int) -> Pair:
-        """One group as a Pair."""
-        group = self.groups[index]
-        segment = group[1] if len(group) > 1 else None
-        backward, saved = self.backward(index, segment) if segment is not None else (None, [])
-        return Pair(f"pair_{index}", self.forward(index, segment, saved), backward)
-
-    # -------------------------------------------------------------- one direction
-
-    def backward(self, index: int, segment: Segment) -> tuple[Graph, list[str]]:
-        """The backward Graph of a group, and the values it takes from the forward."""
-        given = dict(segment.gradients)
-        given |= {name: name for name in self.wanted[index] if self.home.get(name) == (index, 1)
-                  and name not in given.values()}  # fmt: skip
-        drafts = needed(self.checked(segment.drafts), iter(given.values()))
-        used = self.used(drafts, given.values())
-        own = {draft.name for draft in drafts}
-        tangents = {local: name for name, local in segment.tangents.items() if local in used}
-        saved = [name for name in used if name not in own and name not in tangents and not self.is_constant(name)]
-        ports = [Port(self.title(name), "saved", self.spec(name), name) for name in saved]
-        count = self.loss_names(index)
-        for local, name in tangents.items():
-            self.tangents.add(count[name])
-            ports.append(Port(count[name], "tangent", self.spec(local), local))
-        ports += self.constant_ports(used, "backward.")
-        outputs = [Port(name, "gradient", self.spec(local)) for name, local in given.items()]
-        results = tuple(Ref(local) for local in given.values())
-        return Graph(tuple(ports), tuple(steps(drafts, {})), tuple(outputs), results), saved
-
-    def forward(self, index: int, segment: Segment | None, saved: Sequence[str]) -> Graph:
-        """The forward Graph of a group."""
-        losses = {self.loss_names(index)[name]: local for name, local in segment.losses.items()} if segment else {}
-        changed = self.changed[index]
-        passed = [name for name in self.wanted[index] if self.home.get(name) == (index, 0)]
-        passed = [name for name in passed if name not in losses.values() and name not in changed.values()]
-        results: list[tuple[Port, Value]] = [
-            *((Port(name, "output", self.spec(local)), Ref(local)) for name, local in losses.items()),
-            *((Port(local, "output", self.spec(local)), Ref(local)) for local in passed),
-            *((Port(name, "mutation", self.spec(local)), Ref(local)) for name, local in changed.items()),
-            *((Port(self.title(local), "saved", self.spec(local)), Ref(local)) for local in saved),
-        ]
-        self.links += [Link(index, f"output {name}", None, name) for name in losses]
-        wanted = [name for _, value in results for name in refs(value)]
-        drafts = needed(self.checked(self.groups[index][0].drafts), iter(wanted))
-        own = {draft.name for draft in drafts}
-        used = [name for name in self.used(drafts, wanted) if name not in own]
-        ports = [self.port(index, name) for name in used if not self.is_constant(name)]
-        ports = sorted(ports, key=lambda port: ROLES.index(port.role))
-        ports += self.constant_ports(used, "")
-        return Graph(
-            tuple(ports), tuple(steps(drafts, {})), tuple(port for port, _ in results), tuple(v for _, v in results)
-        )
-
-    def port(self, index: int, name: str) -> Port:
-        """An input: the program's own tensor, or what a link brings from an earlier Pair."""
-        if name in self.roots:
-            own = self.roots[name][1]
-            return Port(own, self.roles[own], self.spec(name), name)
-        source, side = self.home[name]
-        self.wanted[source][name] = None
-        title = self.title(name)
-        if side == 1:
-            gradient = next((x for x, v in self.groups[source][1].gradients.items() if v == name), name)
-            key, title = f"gradient {gradient}", self.free(f"{gradient}.grad", source)
-        else:
-            key = f"output {title}"
-            segment = self.groups[source][1] if len(self.groups[source]) > 1 else None
-            for loss, local in segment.losses.items() if segment else ():
-                key = f"output {self.loss_names(source)[loss]}" if local == name else key
-            for own, local in self.changed[source].items():
-                key = f"mutation {own}" if local == name else key
-        self.links.append(Link(source, key, index, title))
-        return Port(title, "input", self.spec(name), name)
-
-    def free(self, name: str, source: int) -> str:
-        """A name for a gradient between Pairs that is no tensor's own."""
-        several = sum(name.removesuffix(".grad") in s.gradients for s in self.step.segments) > 1
-        return f"{name}.{source}" if several or name in self.step.names.values() else name
-
-    # -------------------------------------------------------------- parts of a Graph
-
-    def loss_names(self, index: int) -> dict[str, str]:
-        """The losses of one backward, by names of their own in the whole."""
-        back = [number for number, group in enumerate(self.groups) if len(group) > 1]
-        names = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
-        if len(back) == 1:
-            return {name: name for name in names}
-        return {name: name.replace("loss", f"loss_{back.index(index)}", 1) for name in names}
-
-    def title(self, name: str) -> str:
-        """The port name of a value."""
-        return self.roots[name][1] if name in self.roots else name
-
-    def spec(self, name: str) -> Any:
-        return spec_of(self.writer.places[name])
-
-    def used(self, drafts: Sequence[Draft], results: Any) -> list[str]:
-        """The names that steps and results mention, in order."""
-        names = [name for draft in drafts for value in draft.values for name in refs(value)]
-        return list(dict.fromkeys([*names, *results]))
-
-    def is_constant(self, name: str) -> bool:
-        """Whether a value is a constant: made of Python numbers in the step, or a state of a generator."""
-        return name in self.writer.fixed or self.step.key_of.get(name, "") in self.step.fresh
-
-    def constant_ports(self, used: Sequence[str], prefix: str) -> list[Port]:
-        """Ports for the constants among these."""
-        tape, ports = self.writer.tape, []
-        for local in used:
-            key = self.step.key_of.get(local, "")
-            tensor = self.writer.fixed.get(local, tape.constants.get(key))
-            if tensor is not None:
-                name = prefix + (self.step.fresh.get(key) or local)
-                self.constants[name] = tensor
-                ports.append(Port(name, "constant", self.spec(local), local))
-        return ports
-
-    def checked(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """The drafts with the guards that hang on something, but for numbers that the script reads to show them."""
-        kept = []
-        for draft in drafts:
-            if draft.target.startswith("assert"):
-                hangs = self.hangs(draft)
-                if not hangs:
-                    continue
-                text = said(draft) + (" (read, not checked)" if draft.shown else "")
-                kind = "read" if draft.shown else "shape" if draft.target == "assert_shape" else "value"
-                self.guards.append(Guard(kind, text, hangs, draft.source))
-                if draft.shown:
-                    continue
-            kept.append(draft)
-        return kept
-
-    def hangs(self, draft: Draft) -> tuple[str, ...]:
-        """The step's own tensors that a value hangs on."""
-        queue, visited, found = list(refs(draft.args[0])), set(), set()
-        while queue:
-            name = queue.pop()
-            if name in visited:
-                continue
-            visited.add(name)
-            if name in self.roots:
-                found.add(self.roots[name][1])
-            elif name in self.drafts:
-                queue += [each for value in self.drafts[name].values for each in refs(value)]
-        return tuple(sorted(found))
-
-
-ROLES = ("parameter", "buffer", "input", "constant")
-
-
-def role_of(name: str, tensor: Tensor) -> str:
-    """A parameter, state that stays with the program, or an input of this step."""
-    if isinstance(tensor, nn.Parameter):
-        return "parameter"
-    return "input" if name.startswith("input_") or "." not in name else "buffer"
-
-
-# ------------------------------------------------------------------ what it is proved against
-
-
-@dataclass(slots=True)
-class Known:
-    """What a recorded step gave at one Pair's ports, as far as it was kept."""
-
-    names: frozenset[str]
-    outcome: Outcome
-    partial: bool = True
-
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """The recorded values."""
-        keep = self.names
-        return Outcome(
-            {name: t for name, t in self.outcome.outputs.items() if f"output {name}" in keep},
-            {name: t for name, t in self.outcome.gradients.items() if f"gradient {name}" in keep},
-            {name: t for name, t in self.outcome.mutations.items() if f"mutation {name}" in keep},
-        )
-
-
-class Recorded:
-    """The live side of a recorded Capture: what the step took and gave. It cannot run on other values."""
-
-    alive = True
-    partial = True
-    rebuild = None
-    tangents: Mapping[str, Tensor] = MappingProxyType({})
-
-    def __init__(
-        self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
-    ) -> None:
-        self.kept, self.constants, self.outcome = kept, dict(constants), outcome
-        several = len(pairs) > 1
-        self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
-
-    @staticmethod
-    def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[str]:
-        """The ports of a Pair whose values are the whole's own."""
-        ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
-        others = [
-            f"{port.role} {port.name}"
-            for each in pairs
-            if each is not pair
-            for port in (*each.forward.outputs, *(each.backward.outputs if each.backward else ()))
-        ]
-        return frozenset(f"{port.role} {port.name}" for port in ports) - frozenset(others)
-
-    def values(self) -> dict[str, Tensor]:
-        """What the step took."""
-        return {**self.kept, **self.constants}
-
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """What the step gave, if these are the values it took."""
-        other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
-        other += [f"tangent {name}" for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
-        if other:
-            raise ReplayError(f"the step was recorded, and cannot run with another {other[0]!r}")
-        return self.outcome
-
-
-def same(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors are equal, NaN to NaN."""
-    return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())
+def nothing() -> None:
+    """There is nothing to undo."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,7 +27,6 @@ from backprint.capture.scout import (
     Watch,
     count_writes,
     is_number_read,
-    reads_values,
     refuse_nested,
     storages,
 )
@@ -62,7 +60,7 @@ STRIDED, EAGER = torch.strided, (False, False)
 class Call(NamedTuple):
     """One operator that ran. Tensors stand as Places; `node` is the autograd node whose backward it is part of.
 
-    `sums` says that autograd adds to a leaf's gradient, `shown` that the user's own code reads a value.
+    `sums` says that autograd adds to a leaf's gradient.
     `state` is the generator's state before a random draw, `after` the one after it; `own` says that the generator was
     the program's own. `seq` numbers the autograd node that this call makes, where it makes one.
     """
@@ -78,7 +76,6 @@ class Call(NamedTuple):
     after: bytes | None = None
     own: bool = False
     sums: bool = False
-    shown: bool = False
 
 
 @dataclass(slots=True)
@@ -176,47 +173,52 @@ class Recorder(Watch):
             return args[0]
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
-        facts = facts_of(func)
-        if not facts.counts:
-            return func(*args, **kwargs)
-        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes))
-        state, generator = None, None
-        if facts.draws:
-            generator = kwargs.get("generator") or next((a for a in args if isinstance(a, torch.Generator)), None)
-            state = state_of_generator(generator)
-        if self.tape.boundary is None and (facts.silent or not torch.is_grad_enabled()):
-            self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
-        node = torch._C._current_autograd_node()
-        source = frames.here(self.paths)
-        seq = torch._C._autograd._get_sequence_nr()
+        about = self.before(func, args, kwargs)
         try:
             result = func(*args, **kwargs)
         except RuntimeError:
             self.hold_all([leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
             raise
+        if about is not None:
+            self.after(about, args, kwargs, result)
+        return result
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> Call | None:
+        """What is known of a call before it runs, its result open; None where it counts for nothing."""
+        facts = facts_of(func)
+        if not facts.counts:
+            return None
+        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes))
+        generator = generator_of(args, kwargs) if facts.draws else None
+        state = state_of_generator(generator) if facts.draws else None
+        if self.tape.boundary is None and (facts.silent or not torch.is_grad_enabled()):
+            self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+        node = torch._C._current_autograd_node()
+        source = frames.here(self.paths)
+        return Call(
+            func,
+            taken,
+            named,
+            None,
+            source,
+            torch._C._autograd._get_sequence_nr(),
+            None if node is None else node._sequence_nr(),
+            state,
+            None,
+            generator is not None,
+            node is not None and node.name() == "torch::autograd::AccumulateGrad",
+        )
+
+    def after(self, about: Call, args: Any, kwargs: Any, result: Any) -> None:
+        """Put a call that has run on the tape."""
         for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor):
-                refuse_nested(func, leaf, self.paths)
+                refuse_nested(about.func, leaf, self.paths)
                 self.widen(leaf)
-        if facts.writes:
-            count_writes(func, args)
-        self.tape.calls.append(
-            Call(
-                func,
-                taken,
-                named,
-                packed(result, self.place),
-                source,
-                seq,
-                None if node is None else node._sequence_nr(),
-                state,
-                None if state is None else state_of_generator(generator),
-                generator is not None,
-                node is not None and node.name() == "torch::autograd::AccumulateGrad",
-                reads_values(func) and frames.is_users(sys._getframe(1).f_code.co_filename),
-            )
-        )
-        return result
+        if facts_of(about.func).writes:
+            count_writes(about.func, args)
+        state = None if about.state is None else state_of_generator(generator_of(args, kwargs))
+        self.tape.calls.append(about._replace(result=packed(result, self.place), after=state))
 
     def hold_all(self, given: list[Tensor]) -> None:
         """An operator raises, and the program may go on: that it does depends on all that it was given."""
@@ -315,6 +317,11 @@ def facts_of(func: Any) -> Facts:
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
+def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
+    """The generator that a draw is given."""
+    return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
+
+
 def state_of_generator(generator: torch.Generator | None) -> bytes:
     """A CPU generator's state."""
     state = torch.get_rng_state() if generator is None else generator.get_state()
@@ -354,4 +361,4 @@ def flat(*values: Any) -> Iterator[Any]:
             yield value
 
 
-__all__ = ["Call", "Place", "Recorder", "Root", "Tape", "flat", "reads_values"]
+__all__ = ["Call", "Place", "Recorder", "Root", "Tape", "flat"]

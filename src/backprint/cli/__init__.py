@@ -13,6 +13,13 @@ from backprint.version import __version__
 VERBS = ("capture", "record", "verify", "power", "region", "corpus", "show", "demo", "doctor")
 
 
+class Ended(BaseException):
+    """A script that a verb ran has ended, by an exit or an error of its own: the process ends by that."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
 class Verbs(click.Group):
     """The group that finds a verb in the module of its name, and turns our errors into exit codes."""
 
@@ -24,6 +31,13 @@ class Verbs(click.Group):
             return None
         command: click.Command = importlib.import_module(f"backprint.cli.{name}").command
         return command
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except Ended as ended:
+            error = ended.error
+        raise error  # here, where click no longer takes it for one of its own
 
     def invoke(self, ctx: click.Context) -> Any:
         from backprint.errors import BackprintError, UsageError

@@ -73,7 +73,7 @@ def command(
     kwargs); or the folder of a GraphNet sample, which is parsed and not executed; or the folder of one of our samples,
     whose forward is captured again.
     """
-    from backprint.sample.save import check_place
+    from backprint.sample.place import check_place
     from backprint.target import capture_target, read_target
 
     as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,13 +33,18 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     """Run a training script unmodified, and keep its steps: forward, backward and optimizer, linked.
 
     Options come before SCRIPT; all after it are the script's own, as are its output, results and exit code. What
-    Backprint has to say goes to standard error. A step ends where an optimizer's step does, or, where a script has no
-    optimizer, where a backward does.
+    Backprint has to say goes to standard error, a step that it could not keep among that. A step ends where an
+    optimizer's step does, or, where a script has no optimizer, where a backward does.
     """
-    from backprint.errors import BackprintError, UsageError
-    from backprint.sample.save import check_place
+    from backprint.capture.script import check_script, check_steps, show_alone
+    from backprint.cli import Ended
+    from backprint.errors import CaptureError
+    from backprint.sample.place import check_place
 
     first, last = read_steps(steps)
+    check_steps((first, last))
+    check_script(script)
+    output = output.absolute()  # the script may go elsewhere
     places = {number: output if last - first == 1 else output / f"step_{number}" for number in range(first, last)}
     for place in places.values():
         check_place(place, overwrite)
@@ -45,20 +52,20 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
 
     def keep(number: int, capture: Any) -> None:
         path = bp.save(capture, places[number], data, overwrite=overwrite)
-        verdict = told(bp.load(path).verdict)
-        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict}, in {path}")
+        kept = bp.load(path).verdict or {}
+        if (verdict := kept.get("verdict")) in ("wrong", "failed"):
+            shutil.rmtree(path)
+            raise CaptureError(f"the verdict of its sample was {verdict}")
+        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {told(kept)}, in {os.path.relpath(path, start)}")
 
+    start = os.getcwd()
     try:
-        bp.record(script, arguments, (first, last), keep)
-    except UsageError:
-        raise
-    except BackprintError as error:
-        tell(f"{type(error).__name__}: {error}")
-        raise SystemExit(1) from error
-    except SystemExit as leaving:  # the script's own, which says by its cause what is missing
-        if isinstance(leaving.__cause__, BackprintError):
-            tell(f"{type(leaving.__cause__).__name__}: {leaving.__cause__}")
-        raise
+        bp.record(script, arguments, (first, last), keep, tell=tell, stay=True)
+    except SystemExit as leaving:
+        raise Ended(leaving) from None
+    except BaseException as error:  # the script's own, which ends it as it ends it alone
+        show_alone(error, script)
+        raise Ended(error) from None
 
 
 def read_steps(text: str) -> tuple[int, int]:
@@ -73,5 +80,7 @@ def read_steps(text: str) -> tuple[int, int]:
 
 def tell(text: str) -> None:
     """A line to standard error, whatever the script has done to it."""
-    os.write(2, f"backprint: {text}\n".encode())
-    sys.stderr.flush()
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be closed, or gone
+        sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        os.write(2, f"backprint: {text}\n".encode(errors="replace"))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backprint.graph.links import feeds, free_ports
+from backprint.graph.links import feeds, free_ports, name_of, role_of
 from backprint.graph.nouns import IN_ROLES, OUT_ROLES, Capture, Graph, Pair, Port, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_port, show_spec
@@ -119,6 +119,8 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
     given = {port.name: port for port in forward.outputs if port.role == "saved"}
     results = {port.name: port for port in forward.outputs if port.role == "output"}
     inputs = {port.name: port for port in forward.inputs}
+    elsewhere = fed | {port.name for each in capture.pairs if capture.links for port in each.forward.inputs}
+    elsewhere |= {name_of(link) for link in capture.links if link.source == index and role_of(link) == "gradient"}
     for port in backward.by_role("saved"):
         yield from alike(port, given.get(port.name), "the backward takes it as {}, the forward saves {}", True)
     for port in backward.by_role("constant"):
@@ -128,7 +130,7 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
         yield from alike(port, results.get(port.name), "its tangent is {}, the output {}")
     for port in backward.by_role("gradient"):
         named = inputs.get(port.name)
-        if named is None and port.name not in fed:
+        if named is None and port.name not in elsewhere:
             yield Lie("gradient", port.name, "is the gradient of no input of the forward")
         yield from alike(port, named, "the gradient is {}, what it is of {}")
     for port in forward.by_role("mutation"):

@@ -193,7 +193,12 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
             found |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: undrawn(fitted[key])}
             continue
         shape, stride, extent = geometry(spec)
-        recipe = normal(Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key)))
+        recipe = Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key))
+        if spec.dtype in (*FLOATS, *COMPLEX):
+            recipe = normal(recipe)
+        else:  # whole numbers that a backward changed, as a recomputed batch norm counts its batches
+            kind, facts = guess("input", spec.dtype)
+            recipe = replace(recipe, kind=kind, facts=facts)
         if (started and key in wanted) or key in read:
             recipe = replace(recipe, kind="constant", seed=0, facts=(("value", 1.0),))
         found[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())

@@ -66,7 +66,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         recipes = root.get("recipes", {}).rows()
         claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
     witness = Witness(witnessed, place) if witnessed.value is not None else None
-    stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts, pairs, content["format"])
+    stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts["seed"], pairs, content["format"])
     return Capture(**facts, pairs=pairs, claims=claims, recipes=stored, witness=witness, verdict=verdict)
 
 
@@ -234,12 +234,9 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
 class Stored:
     """A sample's inputs, still on disk: recipes are checked and data is read when first asked for."""
 
-    def __init__(
-        self, folder: Path, rows: Mapping[str, Any], facts: Mapping[str, Any], pairs: Sequence[Pair], number: int
-    ) -> None:
+    def __init__(self, folder: Path, rows: Mapping[str, Any], seed: int, pairs: Sequence[Pair], number: int) -> None:
         self.folder, self.rows, self.pairs = folder, rows, pairs
-        self.seed: int = facts["seed"]
-        self.format = number
+        self.seed, self.format = seed, number
 
     @cached_property
     def inputs(self) -> Inputs:

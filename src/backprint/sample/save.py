@@ -73,17 +73,6 @@ def settle(staging: Path, place: Path) -> None:
         os.replace(staging, place)
 
 
-def check_place(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Refuse to write over what is there, unless it is a sample and the user said so."""
-    place = Path(path)
-    if not place.exists():
-        return
-    if not place.is_dir() or (any(place.iterdir()) and not (place / "capture.json").exists()):
-        raise UsageError(f"{place} is there and is no sample: choose another path")
-    if not overwrite and any(place.iterdir()):
-        raise UsageError(f"{place} is there already: pass overwrite=True (--overwrite), or choose another path")
-
-
 def check_data(data: str) -> None:
     """Refuse an unknown kind of data."""
     if data not in MODES:

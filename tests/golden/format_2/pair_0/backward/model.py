@@ -31,14 +31,15 @@ class GraphModule(torch.nn.Module):
         pow_2: "f32[5, 3]" = aten.pow.Tensor_Scalar(tanh, 1.0)
         mul_1: "f32[5, 3]" = aten.mul.Scalar(pow_2, 2.0)
         mul_2: "f32[5, 3]" = aten.mul.Tensor(div, mul_1)
-        # gradient of add; make.py:27 in forward: self.seen += 1
+        # recomputes lift_fresh_copy; make.py:28 in forward: scale = torch.tensor([0.5, 1.0, 2.0])
         lift_fresh_copy: "f32[3]" = aten.lift_fresh_copy.default(tensor_constant0)
         # gradient of mul; make.py:30 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
         mul_3: "f32[5, 3]" = aten.mul.Tensor(tangent_output_logits, lift_fresh_copy)
         # sum of gradients of tanh;
         add_2: "f32[5, 3]" = aten.add.Tensor(mul_2, mul_3)
-        # gradient of tanh; make.py:29 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        # recomputes tanh; make.py:29 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
         detach: "f32[5, 3]" = aten.detach.default(tanh)
+        # gradient of tanh; make.py:29 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
         detach_1: "f32[5, 3]" = aten.detach.default(detach)
         tanh_backward: "f32[5, 3]" = aten.tanh_backward.default(add_2, detach_1)
         # gradient of addmm; [fc] make.py:29 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))

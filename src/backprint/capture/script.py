@@ -1,0 +1,198 @@
+"""A script run as Python runs it: the same `__main__`, arguments, path and exit, and torch not before it asks for it.
+
+This module loads no torch: a script may set environment variables that torch reads when it is imported.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from backprint.errors import UsageError
+
+
+def check_script(script: Any) -> None:
+    """Refuse what is no file."""
+    if not Path(script).is_file():
+        raise UsageError(f"{script}: no such file")
+
+
+def check_steps(steps: tuple[int, int]) -> None:
+    """Refuse steps that are none."""
+    if not 0 <= steps[0] < steps[1]:
+        raise UsageError(f"steps {steps[0]}:{steps[1]}: the first must be before the last, from 0 on")
+
+
+def run(script: Any, arguments: Sequence[str], stay: bool) -> None:
+    """Run a script as `python SCRIPT ARGUMENTS` does; what it raises, its exit among that, comes out.
+
+    With `stay` its `__main__`, arguments and path stay as they are, for the threads and exit handlers that it leaves.
+    """
+    path = str(Path.cwd() / script)  # Python keeps `..` and links in `__file__`
+    module = main_module(path)
+    before = sys.argv, list(sys.path), sys.orig_argv, sys.modules["__main__"]
+    sys.argv = [str(script), *arguments]
+    sys.orig_argv = [sys.executable, *sys.argv]
+    if not sys.flags.safe_path:
+        sys.path[:1] = [str(Path(path).resolve().parent)]
+    sys.modules["__main__"] = module
+    PLACES.append(before[-1])  # the module that Python started with, whose frames still run
+    try:
+        exec(code_of(path), module.__dict__)
+    finally:
+        if not stay:
+            sys.argv, sys.path[:], sys.orig_argv, sys.modules["__main__"] = before
+
+
+PLACES: list[ModuleType] = []
+"""What was `__main__` before a script was."""
+
+
+def main_module(path: str) -> ModuleType:
+    """A `__main__` as Python makes it for a script."""
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        __loader__=SourceFileLoader("__main__", path),
+        __spec__=None,
+        __annotations__={},
+        __builtins__=builtins,
+        __file__=path,
+        __cached__=None,
+    )
+    return module
+
+
+def code_of(path: str) -> CodeType:
+    """A script's code."""
+    with io.open_code(path) as file:
+        return compile(file.read(), path, "exec", dont_inherit=True)
+
+
+def own_trace(error: BaseException, script: Any) -> TracebackType | None:
+    """The traceback that Python would show: from the script's first line on, without what is ours."""
+    path, trace = str(Path.cwd() / script), error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    return without_ours(trace)
+
+
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without frames of ours, and those of torch that lead from a line to us and from us to an operator."""
+    kept: list[TracebackType] = []
+    ours = False
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        before, ours = ours, file.startswith(HERE)
+        if ours:
+            while kept and kept[-1].tb_frame.f_code.co_filename.endswith(TO_US):
+                kept.pop()
+        elif not (before and file.endswith(FROM_US)):
+            kept.append(trace)
+        trace = trace.tb_next
+    found = None
+    for each in reversed(kept):
+        found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return found
+
+
+HERE = str(Path(__file__).parents[1]) + os.sep
+TO_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_frame.py"))
+FROM_US = os.path.join("torch", "_ops.py")
+
+
+def show_alone(error: BaseException, script: Any) -> None:
+    """Have Python show an error that ends it without the frames that are ours."""
+    hook, trace = sys.excepthook, own_trace(error, script)
+    seen, queue = {id(error)}, [error.__cause__, error.__context__]
+    while queue:
+        other = queue.pop()
+        if other is not None and id(other) not in seen:
+            seen.add(id(other))
+            other.__traceback__ = without_ours(other.__traceback__)
+            queue += [other.__cause__, other.__context__]
+
+    def shown(kind: type[BaseException], value: BaseException, whole: TracebackType | None) -> Any:
+        sys.excepthook = hook
+        if value is not error:
+            return hook(kind, value, whole)
+        return hook(kind, error.with_traceback(trace), trace)
+
+    sys.excepthook = shown
+
+
+# ------------------------------------------------------------------ when torch comes
+
+
+def harmless(act: Callable[[], None], tell: Callable[[str], None]) -> Callable[[], None]:
+    """`act`, with a warning in the place of what it raises."""
+
+    def acting() -> None:
+        try:
+            act()
+        except Exception as error:  # the script that imports torch goes on
+            tell(f"no step is recorded: {type(error).__name__}: {error}")
+
+    return acting
+
+
+@contextlib.contextmanager
+def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
+    """While this runs, `act` is called once: when a module has been imported, or now where it is there."""
+    if name in sys.modules:
+        act()
+        yield
+        return
+    finder = Awaited(name, act)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        finder.leave()
+
+
+class Awaited(MetaPathFinder):
+    """Finds one module as all other finders do, and learns when it has been loaded."""
+
+    def __init__(self, name: str, act: Callable[[], None]) -> None:
+        self.name, self.act = name, act
+
+    def leave(self) -> None:
+        """Find nothing more."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != self.name:
+            return None
+        self.leave()
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = Loading(spec.loader, self.act)
+        return spec
+
+
+class Loading(Loader):
+    """Another loader, which says when it is done."""
+
+    def __init__(self, loader: Loader, act: Callable[[], None]) -> None:
+        self.loader, self.act = loader, act
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        self.act()

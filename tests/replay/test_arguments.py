@@ -1,0 +1,485 @@
+"""What a replay must share with the captured call: values, containers, strides, memory; and whose parameters it runs on."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import threading
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.likeness import Describing, described
+from backprint.memory import meetings, places
+
+X = torch.arange(12.0).reshape(3, 4)
+
+
+class Plain:
+    """Two of these print alike, whatever they hold."""
+
+    def __init__(self, k: Any) -> None:
+        self.k = k
+
+    def __repr__(self) -> str:
+        return "Plain()"
+
+
+class Slotted:
+    __slots__ = ("__hidden", "k")
+
+    def __init__(self, k: int) -> None:
+        self.k, self.__hidden = k, k + 1
+
+
+@dataclass
+class Config:
+    k: int = 1
+    tags: list[str] = field(default_factory=list)
+
+
+class Mode(enum.Enum):
+    ADD = 1
+    MUL = 2
+
+
+Pair = namedtuple("Pair", "a b")  # noqa: PYI024  # the class that pytree knows without being told
+
+
+def adder(n: int) -> Callable[[Tensor], Tensor]:
+    return lambda x: x + n
+
+
+def looped(n: int) -> list[Any]:
+    found: list[Any] = [n]
+    found.append(Plain(found))
+    return found
+
+
+NAN = float("nan")
+
+SAME: dict[str, tuple[Any, Any]] = {
+    "int": (3, 3),
+    "long text": ("a" * 9000, "a" * 9000),
+    "nan": (NAN, -(NAN * 2)),
+    "list": ([1, [2, "b"]], [1, [2, "b"]]),
+    "set": ({"a", "b", "c"}, {"c", "b", "a"}),
+    "array": (np.arange(5000), np.arange(5000)),
+    "object": (Plain([1]), Plain([1])),
+    "slots": (Slotted(1), Slotted(1)),
+    "dataclass": (Config(2, ["a"]), Config(2, ["a"])),
+    "closure": (adder(2), adder(2)),
+    "partial": (functools.partial(math.pow, 2), functools.partial(math.pow, 2)),
+    "cycle": (looped(1), looped(1)),
+    "dtype": (torch.float16, torch.float16),
+    "path": (Path("a/b"), Path("a") / "b"),
+    "fraction": (Fraction(1, 3), Fraction(2, 6)),
+    "generator": (torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)),
+    "large": (list(range(9000)), list(range(9000))),
+    "tensor inside": (Plain(torch.ones(2)), Plain(torch.ones(2))),
+}
+
+OTHER: dict[str, tuple[Any, Any]] = {
+    "int": (3, 4),
+    "bool and int": (True, 1),
+    "int and float": (1, 1.0),
+    "sign of zero": (0.0, -0.0),
+    "last bit": (0.1 + 0.2, 0.3),
+    "long text": ("a" * 300, "a" * 250 + "b" * 50),
+    "very long text": ("a" * 9000, "a" * 8999 + "b"),
+    "shorter list": ([1, 2], [1]),
+    "longer list": ([1], [1, 2]),
+    "list and tuple": ([1, 2], (1, 2)),
+    "tuple and its class": ((1, 2), Pair(1, 2)),
+    "keys": ({"a": 1}, {"b": 1}),
+    "order of keys": ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    "class of a mapping": ({"a": 1}, OrderedDict(a=1)),
+    "array": (np.zeros(5000), np.r_[np.zeros(2500), 1, np.zeros(2499)]),
+    "dtype of an array": (np.zeros(3), np.zeros(3, "f4")),
+    "shape of an array": (np.zeros((2, 3)), np.zeros((3, 2))),
+    "object": (Plain(2), Plain(3)),
+    "object inside": (Plain([Plain(2)]), Plain([Plain(3)])),
+    "slots": (Slotted(1), Slotted(2)),
+    "dataclass": (Config(2, ["a"]), Config(2, ["b"])),
+    "closure": (adder(2), adder(3)),
+    "code": (lambda x: x + 1, lambda x: x + 2),
+    "partial": (functools.partial(math.pow, 2), functools.partial(math.pow, 3)),
+    "enum": (Mode.ADD, Mode.MUL),
+    "dtype": (torch.float16, torch.bfloat16),
+    "device": (torch.device("cpu"), torch.device("meta")),
+    "class": (Plain, Slotted),
+    "cycle": (looped(1), looped(2)),
+    "generator": (torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)),
+    "large": (list(range(9000)), [*range(8999), 0]),
+    "tensor inside": (Plain(torch.ones(2)), Plain(torch.zeros(2))),
+    "lock": (threading.Lock(), threading.Lock()),
+    "module": (nn.Linear(2, 2), nn.Linear(2, 2)),
+    "none": (3, None),
+    "tensor": (3, torch.tensor(3)),
+}
+
+
+def ignoring(x: Tensor, value: Any) -> Tensor:
+    return x * 2
+
+
+@pytest.fixture(params=["live", "loaded"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., bp.Capture]:
+    """Captures a call, and gives the Capture or the sample that was made of it."""
+
+    def keep(*args: Any, **kwargs: Any) -> bp.Capture:
+        capture = bp.capture(*args, **kwargs)
+        return capture if request.param == "live" else bp.load(capture.save(tmp_path / "sample", power="none"))
+
+    return keep
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_an_equal_value_is_the_captured_one(name: str) -> None:
+    value, equal = SAME[name]
+    assert torch.equal(bp.replay(bp.capture(ignoring, X, value, engine="aot"), X, equal).outputs, X * 2)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_another_value_is_refused(name: str) -> None:
+    value, other = OTHER[name]
+    with pytest.raises(bp.GuardError, match=r"^argument 'value"):
+        bp.replay(bp.capture(ignoring, X, value, engine="aot"), X, other)
+
+
+def test_a_sample_keeps_what_every_argument_was(tmp_path: Path) -> None:
+    def f(x: Tensor, *values: Any) -> Tensor:
+        return x * 2
+
+    values = [value for name, (value, _) in SAME.items()]
+    loaded = bp.load(bp.capture(f, X, *values).save(tmp_path / "sample", power="none"))
+    assert torch.equal(bp.replay(loaded, X, *(equal for _, equal in SAME.values())).outputs, X * 2)
+    for name, (value, _) in SAME.items():
+        if name in OTHER:
+            others = [OTHER[name][1] if each is value else each for each in values]
+            with pytest.raises(bp.GuardError, match=rf"argument 'values\.{list(SAME).index(name)}"):
+                bp.replay(loaded, X, *others)
+
+
+def test_a_value_that_nothing_can_be_said_of_is_the_very_one(tmp_path: Path) -> None:
+    lock = threading.Lock()
+    capture = bp.capture(ignoring, X, [lock])
+    assert torch.equal(bp.replay(capture, X, [lock]).outputs, X * 2)
+    loaded = bp.load(capture.save(tmp_path / "sample"))
+    with pytest.raises(bp.GuardError, match="only with the one that the program was captured with, and that is gone"):
+        bp.replay(loaded, X, [lock])
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "text"),
+    [
+        ([1, 2], [1], r"argument 'value\.1' was 2 at capture and is missing now: capture again with it"),
+        ([1], [1, 2], r"argument 'value\.1' was not there at capture and is 2 now"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, r"'value' had the keys a, b in this order at capture and has b, a now"),
+        (Plain(2), Plain(3), r"argument 'value\.k' was 2 at capture and is 3 now"),
+        (np.zeros(3), np.ones(3), r"argument 'value' was .* at capture and is .* now"),
+    ],
+)
+def test_what_differs_is_named(was: Any, now: Any, text: str) -> None:
+    with pytest.raises(bp.GuardError, match=text):
+        bp.replay(bp.capture(ignoring, X, was), X, now)
+
+
+def scaled(x: Tensor, k: int = 1, *, flag: bool = False) -> Tensor:
+    return x * k * (2 if flag else 1)
+
+
+@pytest.mark.parametrize(
+    ("captured", "replayed"),
+    [((), ()), ((), (1,)), ((1,), ()), ((3,), (3,))],
+    ids=["left out", "passed now", "passed then", "the same"],
+)
+def test_a_default_is_a_value_like_any(captured: Any, replayed: Any, kept: Callable[..., bp.Capture]) -> None:
+    assert torch.equal(bp.replay(kept(scaled, X, *captured), X, *replayed).outputs, scaled(X, *captured))
+
+
+def test_an_argument_that_is_left_out_is_missing(kept: Callable[..., bp.Capture]) -> None:
+    capture = kept(scaled, X, 3, flag=True)
+    with pytest.raises(bp.GuardError, match="argument 'k' was 3 at capture and is missing now"):
+        bp.replay(capture, X, flag=True)
+    with pytest.raises(bp.GuardError, match="argument 'flag' was True at capture and is missing now"):
+        bp.replay(capture, X, 3)
+    with pytest.raises(bp.GuardError, match="'k' was 1 at capture and is 3 now"):
+        bp.replay(bp.capture(scaled, X), X, 3)
+    with pytest.raises(bp.ReplayError, match="takes x, k, flag; 3 were given"):
+        bp.replay(capture, X, 3, True)
+    with pytest.raises(bp.ReplayError, match="'x' twice"):
+        bp.replay(capture, X, 3, x=X, flag=True)
+
+
+def test_stars_take_what_they_took(kept: Callable[..., bp.Capture]) -> None:
+    def f(x: Tensor, *more: Any, **named: Any) -> Tensor:
+        return x * sum(more) + named["bias"]
+
+    capture = kept(f, X, 1, 2, bias=X + 1, style="a")
+    assert torch.equal(bp.replay(capture, X, 1, 2, bias=X + 1, style="a").outputs, X * 3 + X + 1)
+    with pytest.raises(bp.GuardError, match=r"'more\.1' was 2 at capture and is missing now"):
+        bp.replay(capture, X, 1, bias=X + 1, style="a")
+    with pytest.raises(bp.GuardError, match="'style' was 'a' at capture and is missing now"):
+        bp.replay(capture, X, 1, 2, bias=X + 1)
+    with pytest.raises(bp.GuardError, match="'other' was not there at capture"):
+        bp.replay(capture, X, 1, 2, bias=X + 1, style="a", other=3)
+
+
+def test_what_a_user_hung_on_a_tensor_is_part_of_the_call(kept: Callable[..., bp.Capture]) -> None:
+    x, y, z = X.clone(), X.clone(), X.clone()
+    x.lengths, y.lengths = [3, 2], [3, 1]
+    capture = kept(lambda t: t * 2, x)
+    with pytest.raises(bp.GuardError, match=r"argument 't\.lengths\.1' was 2 at capture and is 1 now"):
+        bp.replay(capture, y)
+    with pytest.raises(bp.GuardError, match=r"argument 't\.lengths' was a list of 2 at capture and is missing now"):
+        bp.replay(capture, z)
+    z.lengths = [3, 2]
+    assert torch.equal(bp.replay(capture, z).outputs, X * 2)
+
+
+# ------------------------------------------------------------------ names
+
+
+def test_a_buffer_and_an_argument_of_one_name(kept: Callable[..., bp.Capture]) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mask", torch.full((4,), 3.0))
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            return x * mask * self.mask
+
+    model, other = Masked(), torch.full((4,), 5.0)
+    capture = kept(model, X, torch.ones(4))
+    for found in (
+        bp.replay(capture, X, other, state=model.state_dict()),
+        bp.replay(capture, X, mask=other, state=model.state_dict()),
+    ):
+        assert torch.equal(found.outputs, model(X, other))
+
+
+def test_inputs_whose_paths_are_spelled_alike(kept: Callable[..., bp.Capture]) -> None:
+    def f(d: dict[str, Any]) -> Tensor:
+        return d["a.b"] * 2 + d["a"]["b"] * 3
+
+    capture = kept(f, {"a.b": X, "a": {"b": X + 1}})
+    assert torch.equal(bp.replay(capture, {"a.b": X + 2, "a": {"b": X}}).outputs, (X + 2) * 2 + X * 3)
+
+
+def test_outputs_whose_paths_are_spelled_alike(kept: Callable[..., bp.Capture]) -> None:
+    def f(x: Tensor) -> dict[Any, Any]:
+        return {"a.b": x * 2, "a": {"b": x * 3}, 1: x * 4, "1": x * 5}
+
+    x = X.clone().requires_grad_()
+    capture = kept(f, x)
+    assert capture.verify()[-1].verdict == "bitwise"
+    found = bp.replay(capture, x).outputs
+    assert list(found) == ["a.b", "a", 1, "1"]
+    for left, right in ((found["a.b"], 2), (found["a"]["b"], 3), (found[1], 4), (found["1"], 5)):
+        assert torch.equal(left, X * right)
+
+
+# ------------------------------------------------------------------ strides and memory
+
+
+@pytest.mark.parametrize(
+    ("captured", "now", "advice"),
+    [
+        (X, torch.empty(4, 3).t(), r"strides \[4, 1\] at capture and has \[1, 3\] now: pass x\.contiguous\(\)"),
+        (torch.empty(4, 3).t(), X, r"strides \[1, 3\] at capture and has \[4, 1\] now: pass torch\.empty_strided"),
+        (torch.empty(1, 4).expand(3, 4), X, r"\[0, 1\] at capture .* pass it expanded as it was"),
+        (
+            torch.zeros(2, 3, 4, 4).to(memory_format=torch.channels_last),
+            torch.zeros(2, 3, 4, 4),
+            r"x\.contiguous\(memory_format=torch\.channels_last\)",
+        ),
+    ],
+    ids=["turned now", "turned then", "expanded", "channels last"],
+)
+def test_inputs_lie_as_they_did(captured: Tensor, now: Tensor, advice: str, kept: Callable[..., bp.Capture]) -> None:
+    with pytest.raises(bp.GuardError, match=advice):
+        bp.replay(kept(lambda x: x * 2, captured), now)
+
+
+def test_strides_of_sizes_that_are_symbols() -> None:
+    capture = bp.capture(lambda x: (x * 2).sum(), torch.randn(4, 6).t(), dynamic=True)
+    assert bp.replay(capture, torch.ones(5, 7).t()).outputs == 70
+    with pytest.raises(bp.GuardError, match=r"strides \[1, 7\] at capture and has \[5, 1\] now"):
+        bp.replay(capture, torch.ones(7, 5))
+
+
+def test_strides_of_single_and_empty_dimensions_say_nothing() -> None:
+    capture = bp.capture(lambda x: x * 2, torch.randn(1, 4))
+    assert bp.replay(capture, torch.ones(4, 1).t()).outputs.shape == (1, 4)
+
+
+def test_parameters_are_laid_out_as_their_ports_say() -> None:
+    model = nn.Linear(4, 3)
+    state = {"weight": torch.randn(4, 3).t(), "bias": torch.randn(3)}
+    found = bp.replay(bp.capture(model, X), X, state=state).outputs
+    assert torch.equal(found, nn.functional.linear(X, state["weight"].contiguous(), state["bias"]))
+
+
+def in_place(a: Tensor, b: Tensor) -> Tensor:
+    return a.mul_(2) * b
+
+
+def apart() -> tuple[Tensor, Tensor]:
+    return torch.ones(3), torch.ones(3)
+
+
+def equal() -> tuple[Tensor, Tensor]:
+    return (one := torch.ones(3)), one
+
+
+def overlapping() -> tuple[Tensor, Tensor]:
+    base = torch.ones(4)
+    return base[:3], base[1:]
+
+
+def turned() -> tuple[Tensor, Tensor]:
+    base = torch.ones(4)
+    return base[1:], base[:3]
+
+
+def interleaved() -> tuple[Tensor, Tensor]:
+    base = torch.ones(6)
+    return base[::2], base[1::2]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "text"),
+    [
+        (apart, equal, "'a' and 'b' were two tensors at capture and are one now"),
+        (apart, overlapping, "shared no memory at capture and shared memory 4 bytes from each other now"),
+        (overlapping, apart, "shared memory 4 bytes from each other at capture and shared no memory now"),
+        (overlapping, turned, "'a' and 'b' shared memory 4 bytes"),
+        (equal, apart, "were one tensor at capture"),
+    ],
+)
+def test_memory_is_shared_as_it_was(
+    then: Callable[[], Any], now: Callable[[], Any], text: str, kept: Callable[..., bp.Capture]
+) -> None:
+    capture = kept(in_place, *then(), requires_grad=False)
+    assert torch.equal(bp.replay(capture, *then()).outputs, in_place(*then()))
+    with pytest.raises(bp.GuardError, match=text):
+        bp.replay(capture, *now())
+
+
+def test_memory_that_nothing_is_written_to_may_be_shared() -> None:
+    capture = bp.capture(lambda a, b: a * b, *apart())
+    assert torch.equal(bp.replay(capture, *overlapping()).outputs, torch.ones(3))
+
+
+def test_tensors_between_each_others_elements_share_nothing() -> None:
+    assert list(meetings(places(dict(zip("ab", interleaved(), strict=True))))) == []
+    assert list(meetings(places(dict(zip("ab", overlapping(), strict=True))))) == [("a", "b", 4)]
+    x, y = interleaved()
+    capture = bp.capture(in_place, *apart(), requires_grad=False)
+    with pytest.raises(bp.GuardError, match="strides"):
+        bp.replay(capture, x, y)
+
+
+def test_an_input_that_lies_in_a_buffer_which_is_written_to() -> None:
+    class Running(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.mean.add_(1)
+            return x * 2
+
+    model = Running()
+    capture = bp.capture(model, torch.ones(3))
+    with pytest.raises(bp.GuardError, match="writes to mean"):
+        bp.replay(capture, model.mean)
+
+
+def test_a_parameter_that_is_passed_as_an_argument_too() -> None:
+    model = nn.Bilinear(3, 3, 3, bias=False)
+    capture = bp.capture(lambda w, x: (w * x).sum(), model.weight, model.weight)
+    with pytest.raises(bp.GuardError, match="one tensor at capture"):
+        bp.replay(capture, model.weight, model.weight.detach().clone())
+
+
+# ------------------------------------------------------------------ whose parameters
+
+
+def sample(tmp_path: Path, data: str = "seed") -> tuple[nn.Module, bp.Capture]:
+    model = nn.Linear(4, 2)
+    return model, bp.load(bp.capture(model, X).save(tmp_path / "sample", data))
+
+
+def test_a_samples_weights_are_never_redrawn_without_a_word(tmp_path: Path) -> None:
+    model, loaded = sample(tmp_path)
+    with pytest.raises(bp.ReplayError, match=r"no values of weight, bias.*state=model\.state_dict\(\).*state='recipe'"):
+        bp.replay(loaded, X)
+    assert torch.equal(bp.replay(loaded, X, state=model.state_dict()).outputs, model(X))
+    made = loaded.inputs()
+    assert list(made) == ["weight", "bias", "input"]
+    redrawn = bp.replay(loaded, X, state="recipe").outputs
+    assert torch.equal(redrawn, nn.functional.linear(X, made["weight"], made["bias"]))
+    assert not torch.equal(redrawn, model(X))
+    own = bp.replay(loaded).outputs
+    assert torch.equal(own, nn.functional.linear(made["input"], made["weight"], made["bias"]))
+    with pytest.raises(bp.ReplayError, match="state has no bias"):
+        bp.replay(loaded, X, state={"weight": model.weight})
+    with pytest.raises(bp.ReplayError, match="did you mean 'weight'"):
+        bp.replay(loaded, X, state={"wieght": model.weight, "bias": model.bias})
+
+
+def test_a_sample_with_exact_data_has_the_programs_own_weights(tmp_path: Path) -> None:
+    model, loaded = sample(tmp_path, "exact")
+    assert torch.equal(bp.replay(loaded, X).outputs, model(X))
+
+
+def test_a_sample_runs_on_its_own_inputs_and_tangents(tmp_path: Path) -> None:
+    _, loaded = sample(tmp_path)
+    made = loaded.recipes.make()
+    found, plain = bp.replay(loaded), bp.replay(loaded, tangents=[torch.ones(3, 2)])
+    assert torch.equal(found.gradients["bias"], made["tangent output"].sum(0))
+    assert torch.equal(plain.gradients["bias"], torch.full((2,), 3.0))
+
+
+def test_a_live_capture_runs_on_its_captured_inputs() -> None:
+    model = nn.Linear(4, 2)
+    capture = bp.capture(model, X)
+    assert torch.equal(bp.replay(capture).outputs, model(X))
+    assert capture.inputs()["input"].shape == X.shape
+
+
+# ------------------------------------------------------------------ likenesses
+
+
+def test_a_likeness_is_json_and_the_same_in_another_process() -> None:
+    import json
+    import subprocess
+    import sys
+
+    text = "[{'a': 1.5, 'b': ('x', None, {'c', 'd', 'e'})}, range(3), b'z', slice(1, None)]"
+    here = described(eval(text), Describing(lambda index: index)).like
+    code = (
+        "import json; from backprint.likeness import Describing, described; "
+        f"print(json.dumps(described({text}, Describing(lambda index: index)).like))"
+    )
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(there) == json.loads(json.dumps(here))
+
+
+def test_what_contains_itself_or_is_shared_over_and_over_ends() -> None:
+    shared: Any = [1]
+    for _ in range(60):
+        shared = [shared, shared]
+    assert described(shared, Describing(lambda index: index)).like
