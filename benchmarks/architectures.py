@@ -280,9 +280,9 @@ ARCHITECTURES: tuple[Architecture, ...] = (
                  dict(IMAGE, use_relative_position_bias=True, drop_path_rate=0.1)),
     Architecture("resnet", VISION, "ResNetForImageClassification", pictured,
                  dict(embedding_size=16, hidden_sizes=[16, 32], depths=[1, 2], num_labels=CLASSES)),
-    # an image of 32 would leave the last attention one place, and its queries and keys no gradient
-    Architecture("mobilevit", VISION, "MobileViTForImageClassification", lambda: pictured(64),
-                 dict(image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 24, 32],
+    # a smaller image would leave the last attention one place, and its queries and keys no gradient
+    Architecture("mobilevit", VISION, "MobileViTForImageClassification", lambda: pictured(128),
+                 dict(image_size=128, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 24, 32],
                       num_attention_heads=4, hidden_dropout_prob=0.1, num_labels=CLASSES)),
     Architecture("segformer", VISION, "SegformerForSemanticSegmentation", segmented,
                  dict(num_encoder_blocks=2, depths=[1, 1], hidden_sizes=[16, 32], sr_ratios=[2, 1],

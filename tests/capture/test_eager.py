@@ -316,3 +316,22 @@ def test_indices_fix_a_shape_and_masks_do_not() -> None:
     assert [guard.kind for guard in held.guards] == ["shape"]
     assert [guard.kind for guard in both.guards] == ["shape"]
     assert {verdict.verdict for capture in (free, held, both) for verdict in bp.verify(capture)} == {"bitwise"}
+
+
+@pytest.mark.parametrize("engine", ["aot", "eager"])
+def test_a_size_hangs_on_the_mask_that_decides_it_alone(engine: str, tmp_path: Path) -> None:
+    def f(x: Tensor, mask: Tensor) -> Tensor:
+        return (x[mask] * 2).sum() + x.masked_select(mask).square().sum()
+
+    x, mask = torch.randn(6, requires_grad=True), torch.tensor([True, False, True, True, False, False])
+    capture = bp.capture(f, x, mask, engine=engine, specialise=True)
+    assert {guard.inputs for guard in capture.guards if guard.kind == "shape"} == {("mask",)}
+    other = torch.randn(6)
+    assert torch.equal(bp.replay(capture, other, mask).outputs, f(other, mask))
+    with pytest.raises(bp.GuardError):
+        bp.replay(capture, x, ~mask | mask)
+    capture.save(tmp_path / "sample")
+    loaded = bp.load(tmp_path / "sample")
+    assert loaded.recipes.recipes["x"].kind != "exact"
+    assert loaded.recipes.recipes["mask"].kind == "exact"
+    assert bp.verify(loaded)[-1].verdict == "bitwise"

@@ -20,7 +20,16 @@ from backprint.capture.functional import Draft, Writer, needed, spec_of
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Program, free_name, named_outputs, pull_back, result_of
 from backprint.capture.reach import kept_gradients
-from backprint.capture.scout import RANDOM, SEED, Opener, flag_guards, module_paths, seeing_threads, with_outside
+from backprint.capture.scout import (
+    RANDOM,
+    SEED,
+    SIZED,
+    Opener,
+    flag_guards,
+    module_paths,
+    seeing_threads,
+    with_outside,
+)
 from backprint.capture.tape import Place, Recorder
 from backprint.capture.witness import staged
 from backprint.errors import CaptureError, DataDependentError
@@ -217,6 +226,18 @@ def _key(keys: Mapping[str, str], name: str) -> str:
     return next((key for key, each in keys.items() if each == name), name)
 
 
+def decider(draft: Draft, ahead: Mapping[str, Draft]) -> Value:
+    """What a guard is about: a value that was read, or what alone decides a size."""
+    value: Value = draft.args[0]
+    maker = ahead.get(value.name) if isinstance(value, Ref) and draft.target == "assert_shape" else None
+    if maker is not None and maker.target == "operator.getitem" and isinstance(maker.args[0], Ref):
+        maker = ahead.get(maker.args[0].name)
+    place = DECIDERS.get(maker.target) if maker is not None else None
+    return value if maker is None or place is None else maker.args[place]
+
+
+DECIDERS = {str(operator): place for operator, place in SIZED.items()}
+
 Results = Sequence[tuple[Port, Any]]
 
 
@@ -257,8 +278,8 @@ class Assembly:
         return needed(kept, iter([name for _, value in results for name in refs(value)]))
 
     def hangs(self, draft: Draft, ahead: Mapping[str, Draft]) -> tuple[str, ...]:
-        """The inputs that a value hangs on, the random seed among them."""
-        queue, visited, found = list(refs(draft.args[0])), set(), set()
+        """The inputs that a value hangs on, the random seed among them; a size, on those that decide it."""
+        queue, visited, found = list(refs(decider(draft, ahead))), set(), set()
         while queue:
             name = queue.pop()
             if name in visited:

@@ -195,6 +195,9 @@ class Watch(TorchDispatchMode):
             elif isinstance(leaf, Tensor):
                 raise CaptureError(self.sparse(func, leaf, "gives"))
         if reads_values(func):
+            if func in SIZED:
+                sizing = [leaf for leaf in plain_leaves(args[SIZED[func]]) if isinstance(leaf, Tensor)]
+                names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in sizing))
             self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
         return result
 
@@ -531,6 +534,14 @@ CHECK = torch.ops.aten._linalg_check_errors.default
 
 CHECKS = frozenset({CHECK, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})
 """Operators that give nothing, and raise where a value is not as it should be."""
+
+
+SIZED = {
+    torch.ops.aten.index.Tensor: 1,
+    torch.ops.aten.masked_select.default: 1,
+    torch.ops.aten._ctc_loss.Tensor: 3,
+}
+"""Operators whose result has a size that one argument alone decides: a mask, not what it is laid on; lengths."""
 
 
 @functools.cache
