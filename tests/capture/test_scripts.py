@@ -39,9 +39,12 @@ CASES = (
     # how a step is made
     *map(Case, ("accumulation", "by_hand", "two_losses", "retained", "grad_call", "penalty", "functional", "infinite")),
     *map(Case, ("hook_optimizer", "hook_accumulated", "gan", "lbfgs", "sam", "data_assigned", "amp_ema", "swa")),
-    *map(Case, ("checkpointed", "recurrent", "language_model", "environment", "parts_first")),
+    *map(Case, ("checkpointed", "recurrent", "language_model", "environment", "parts_first", "reloaded")),
     # what a step may not be able to keep
     Case("raises_in_backward", lost="its backward raised ValueError: not a number"),
+    Case("graph_of_backward", lost="which autograd gave a backward to start from"),
+    Case("sparse", lost="a backward gives a sparse gradient"),
+    Case("custom_operator", lost="the graph calls the custom operator mine.twice"),
     Case("compiled", lost=COMPILED),
     Case("compiled_step", lost="no optimizer stepped in eager"),
     Case("thread_backward", lost="a backward runs in another thread than the step"),
@@ -50,7 +53,7 @@ CASES = (
     Case("odd_rounding_twice", lost="a backward of the backward of cumprod rounds otherwise"),
     Case("numpy_inside", lost="its replay is not what the script computed"),
     # the script at home
-    *map(Case, ("workers", "spawned", "pool", "modes", "lifetimes", "identity", "home")),
+    *map(Case, ("workers", "spawned", "pool", "modes", "lifetimes", "identity", "subclass", "home")),
     Case("processes", ("--steps", "3", "-o", "x")),
     Case("no_training", lost="no_training.py made no step: it did not import torch"),
     # how it ends

@@ -259,7 +259,9 @@ class Recording:
 
         def work() -> None:
             try:
-                self.done(number, capture_of_step(recorder, names, f"step_{number}"))
+                with torch._C.DisableTorchFunction():
+                    capture = capture_of_step(recorder, names, f"step_{number}")
+                self.done(number, capture)
             except BaseException as error:  # all of it is ours, and none of it the script's
                 failed.append(f"{type(error).__name__}: {error}")
 
