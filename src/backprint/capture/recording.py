@@ -26,6 +26,8 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
+from backprint import settings
+from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class Recording:
         for undo in reversed(self.undo):
             undo()
         self.undo.clear()
+        if self.recorder is not None:
+            self.recorder.lose("the script has ended")  # another thread of it may go on
         self.take_off()
 
     def replace(self, module: Any, name: str, new: Any) -> None:
@@ -243,7 +247,7 @@ class Recording:
         if recorder is not None and recorder.lost:
             self.give_up(recorder.lost)
         elif recorder is not None:
-            self.keep(recorder)
+            self.guarded(self.keep, recorder)
         self.count += 1
         if self.first <= self.count < self.last:
             self.begin_step()
@@ -252,6 +256,8 @@ class Recording:
         """Make a Capture of a step, prove it and hand it on: in a thread, where no mode of the script's is on."""
         from backprint.capture.recorded import capture_of_step, names_in_frames
 
+        if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would wait for it forever
+            raise CaptureError("the step was made inside of a capture or a proof that the script itself asked for")
         number = self.count
         with unseen():
             names = names_in_frames(sys._getframe(1))
