@@ -5,7 +5,7 @@ backward; where a script has no optimizer, a backward ends a step. Nothing of ou
 of the script's hangs on it: whatever cannot be followed costs the step, with its cause told.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
-`torch._C._DisableTorchFunction`, `torch.utils._python_dispatch` (the stack of modes),
+`torch._C.DisableTorchFunction`, `torch.utils._python_dispatch` (the stack of modes), `nn.Module._call_impl`, and
 `torch._dynamo.eval_frame._callback_from_stance`, which runs where a compiled function is called.
 """
 
@@ -51,6 +51,7 @@ class Recording:
         self.count = 0
         self.settled: set[int] = set()
         self.recorder: LiveRecorder | None = None
+        self.worn: list[LiveRecorder] = []
         self.depth: Counter[int] = Counter()
         self.due = False
         self.by_hand: bool | None = None
@@ -91,14 +92,18 @@ class Recording:
         def call(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_dynamo_compiling() or self.is_off():
                 return plain(*args, **kwargs)
+            thread, raised = threading.get_ident(), None
+            self.depth[thread] += 1
             self.guarded(before, *args, **kwargs)
             try:
-                found = plain(*args, **kwargs)
+                return plain(*args, **kwargs)
             except BaseException as error:
-                self.guarded(self.after_autograd, plain, error)
+                raised = error
                 raise
-            self.guarded(self.after_autograd, plain, None)
-            return found
+            finally:
+                self.depth[thread] -= 1
+                if not self.depth[thread]:
+                    self.guarded(self.after_autograd, plain.__name__, raised)
 
         return call
 
@@ -132,7 +137,8 @@ class Recording:
         @functools.wraps(plain)
         def first_call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if not torch.compiler.is_dynamo_compiling() and not self.is_off() and torch.is_grad_enabled():
-                nn.Module._call_impl = plain
+                if nn.Module._call_impl is first_call:
+                    nn.Module._call_impl = plain
                 if self.count == 0 and self.recorder is None and 0 not in self.settled:
                     self.guarded(self.begin_step)
             return plain(module, *args, **kwargs)
@@ -146,7 +152,6 @@ class Recording:
         **more: Any,
     ) -> None:  # fmt: skip
         """A backward begins."""
-        self.depth[threading.get_ident()] += 1
         recorder = self.recorder_here(create_graph)
         if self.recorder is not None and recorder is None:
             self.recorder.lose("a backward runs in another thread than the step")
@@ -160,15 +165,11 @@ class Recording:
         create_graph: bool = False, *rest: Any, **more: Any,
     ) -> None:  # fmt: skip
         """A call of `torch.autograd.grad`, which is written down as part of what is around it, begins."""
-        self.depth[threading.get_ident()] += 1
         self.recorder_here(create_graph)
 
-    def after_autograd(self, plain: Any, error: BaseException | None) -> None:
-        """A backward, or a call of `torch.autograd.grad`, has ended."""
-        self.depth[threading.get_ident()] -= 1
-        if self.depth[threading.get_ident()]:
-            return
-        backward, recorder = plain.__name__ == "backward", self.recorder_here()
+    def after_autograd(self, name: str, error: BaseException | None) -> None:
+        """A backward, or a call of `torch.autograd.grad`, has ended, and it was in no other."""
+        backward, recorder = name == "backward", self.recorder_here()
         if backward and recorder is not None:
             if error is not None:
                 recorder.lose(f"its backward raised {type(error).__name__}: {error}")
@@ -226,6 +227,8 @@ class Recording:
     def take_off(self) -> LiveRecorder | None:
         """Write down no more."""
         recorder, self.recorder = self.recorder, None
+        if recorder is not None:
+            self.worn.append(recorder)
         self.undo_compiled()
         self.undo_compiled = nothing
         self.sweep()
@@ -233,11 +236,10 @@ class Recording:
 
     def sweep(self) -> None:
         """Take recorders that are done off this thread's stack; in a backward that cannot last, so it is for later."""
-        stack = _get_current_dispatch_mode_stack()
-        done = [mode for mode in stack if mode is not self.recorder and hasattr(mode, "lose")]
-        if done and self.depth[threading.get_ident()] < 2 and torch._C._current_autograd_node() is None:
+        if self.worn and self.depth[threading.get_ident()] < 2 and torch._C._current_autograd_node() is None:
+            done = [mode for mode in self.worn if mode.thread == threading.get_ident()]
             with modes_lifted(done):
-                pass
+                self.worn = [mode for mode in self.worn if mode not in done]
 
     def end_step(self) -> None:
         """A step has ended, and the next begins."""
