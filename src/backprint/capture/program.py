@@ -429,6 +429,11 @@ class Substitute(TorchFunctionMode):
         return through(self, func, _mapped(swap, args), _mapped(swap, kwargs or {}))
 
 
+def with_others(table: Mapping[int, Tensor], value: Any) -> Any:
+    """Nested arguments with the tensors that a table has for others."""
+    return _mapped(functools.partial(_swapped, table), value)
+
+
 def _swapped(table: Mapping[int, Tensor], value: Any) -> Any:
     return table.get(id(value), value)
 
