@@ -140,7 +140,7 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
 
 
 def is_kept(capture: Capture, port: Port) -> bool:
-    """Whether a recorded step gave this: a gradient whose tensor its forward did not need, or what a backward changed."""
+    """Whether a recorded step gave this: a gradient of what its forward did not need, or what its backward changed."""
     rows = capture.witness or {}
     recorded = bool(getattr(capture.origin, "partial", False))
     return recorded or f"gradient {port.name}" in rows or f"mutation {port.name}" in rows
