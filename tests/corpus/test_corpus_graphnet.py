@@ -218,6 +218,7 @@ def test_what_is_not_proven_is_captured_as_it_ran(tmp_path: Path, monkeypatch: p
     place = graphnet(tmp_path / "sample")
     _, options = settled("backward", {})
     row = backward(Task("sample", str(place), kind="graphnet"), options, tmp_path / "out")
-    assert (row["verdict"], row["engine"]) == ("bitwise", "eager"), row["notes"]
-    assert any("not by aot: wrong, gradient" in note for note in row["notes"])
+    assert row["verdict"] == "bitwise", row["notes"]
+    assert row["engine"] != "aot"
+    assert any("not by aot: what it traced is not what the program does: gradient" in note for note in row["notes"])
     assert bp.load(tmp_path / "out").verdict["verdict"] == "bitwise"

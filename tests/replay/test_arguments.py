@@ -1,4 +1,4 @@
-"""What a replay must share with the captured call: values, containers, strides, memory; and whose parameters it runs on."""
+"""What a replay must share with the captured call: values, containers, strides, memory; and whose weights it uses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Mode(enum.Enum):
     MUL = 2
 
 
-Pair = namedtuple("Pair", "a b")  # noqa: PYI024  # the class that pytree knows without being told
+Pair = namedtuple("Pair", "a b")
 
 
 def adder(n: int) -> Callable[[Tensor], Tensor]:
@@ -411,7 +411,7 @@ def test_a_parameter_that_is_passed_as_an_argument_too() -> None:
     model = nn.Bilinear(3, 3, 3, bias=False)
     capture = bp.capture(lambda w, x: (w * x).sum(), model.weight, model.weight)
     with pytest.raises(bp.GuardError, match="one tensor at capture"):
-        bp.replay(capture, model.weight, model.weight.detach().clone())
+        bp.replay(capture, model.weight, nn.Parameter(model.weight.detach().clone()))
 
 
 # ------------------------------------------------------------------ whose parameters

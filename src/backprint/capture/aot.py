@@ -53,6 +53,7 @@ from backprint.capture.program import (
     placed,
     result_of,
     shielded,
+    with_others,
 )
 from backprint.capture.reach import tensors_of
 from backprint.capture.scout import (
@@ -247,13 +248,18 @@ def refusal(reading: Reading) -> str:
 
 
 class Lines(TorchFunctionMode):
-    """While AOT traces, notes the user's line and module path on every node a torch call makes."""
+    """While AOT traces, notes the user's line and module path on every node a torch call makes.
 
-    def __init__(self, paths: Mapping[int, str], fake: bool) -> None:
+    With a `table`, the program's own tensors, which it may reach past its module, have others in their place.
+    """
+
+    def __init__(self, paths: Mapping[int, str], fake: bool, table: Mapping[int, Tensor]) -> None:
         super().__init__()
-        self.paths, self.fake = paths, fake
+        self.paths, self.fake, self.table = paths, fake, table
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.table:
+            args, kwargs = with_others(self.table, args), with_others(self.table, kwargs or {})
         if func.__name__ == "__get__":
             return func(*args)
         func, args, kwargs = rewritten(func, args, kwargs)
@@ -421,7 +427,7 @@ def trace_once(
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
-        if program.outside or program.world is None:
+        if program.outside:
             stack.enter_context(Substitute(run.table))
         stack.callback(lambda: run.open.close())
         try:
@@ -518,7 +524,8 @@ class _Run:
         self.open.enter_context(kept(program.target()))  # AOTAutograd runs the program more than once
         self.open.enter_context(placed(program, ready, self.table))
         reached = dict(tensors_of(program.target()))
-        modes = Lines(self.paths, program.world is not None), told if self.told else contextlib.nullcontext()
+        lines = Lines(self.paths, program.world is not None, {} if program.outside else self.table)
+        modes = lines, told if self.told else contextlib.nullcontext()
         with modes[0], modes[1], symbolic.noting(self.sizes):
             result = result_of(program, ready)
         self.told = told.used

@@ -204,7 +204,10 @@ def is_composite(func: Any) -> bool:
     """Whether an operator is nothing but others, for every device: below autograd modes are handed it as a whole."""
     if isinstance(func, torch._ops.HigherOrderOperator) or func.namespace != "aten":
         return False
-    own = torch._C._dispatch_has_kernel_for_dispatch_key(func._name, "CPU")
+    try:
+        own = torch._C._dispatch_has_kernel_for_dispatch_key(func._name, "CPU")
+    except RuntimeError:  # the sizes of a nested tensor are asked for by operators that the dispatcher does not know
+        return False
     return not own and bool(func._can_decompose())
 
 

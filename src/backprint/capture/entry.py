@@ -274,6 +274,7 @@ class Origin:
         self.joint = joint(made.program)
         self.proof: Any = None
         self.unheld = made.unheld
+        self.gave: tuple[Any, ...] = made.leaves
 
     def release(self) -> None:
         """Let go of the program and of its arguments."""
@@ -318,7 +319,19 @@ class Origin:
     def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
         """One eager step of the original program on these values."""
         names = {named.name for named in self.program.tensors}
-        return step(self.program, {name: tensor for name, tensor in values.items() if name in names}, tangents)
+        given = {name: tensor for name, tensor in values.items() if name in names}
+        outcome = step(self.program, given, tangents)
+        self.gave = outcome.leaves
+        return outcome
+
+    def differs(self) -> str:
+        """Where the last run gave something else than a tensor that is not what the Capture gives; '' where nowhere."""
+        if len(self.gave) != len(self.leaves):
+            return f"the result has {len(self.leaves)} leaves, and the program gives {len(self.gave)}"
+        for index, (ours, theirs) in enumerate(zip(self.leaves, self.gave, strict=True)):
+            if ours is not theirs and type(ours) in PLAIN and repr(ours) != repr(theirs):
+                return f"leaf {index} of the result is {ours!r:.80} where the program gives {theirs!r:.80}"
+        return ""
 
     def rebuild(self, named: Mapping[str, Tensor]) -> Any:
         """The program's own containers around these outputs."""
@@ -326,6 +339,10 @@ class Origin:
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
         return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
+
+
+PLAIN = (bool, int, float, complex, str, type(None))
+"""Kinds of leaves that are compared by what they are."""
 
 
 def _nothing() -> None:
@@ -362,7 +379,10 @@ def output_tree(tree: Any, leaves: Sequence[Any], names: Sequence[str], loss: bo
     marked = [{"port": next(ports)} if leaf is Tensor else {"value": repr(leaf)[:200]} for leaf in leaves]
     if loss:
         marked = marked[1:]
-    wrapped = pytree.tree_unflatten([_Leaf(item) for item in marked], tree)
+    try:
+        wrapped = pytree.tree_unflatten([_Leaf(item) for item in marked], tree)
+    except (AttributeError, TypeError, ValueError):  # a container that takes tensors alone, as a PackedSequence does
+        return {"tuple": marked}
     return _plain_tree(wrapped)
 
 

@@ -46,7 +46,8 @@ class Outcome:
     """What one step gave: outputs by name, gradients and mutations by the program's own names.
 
     `tangled` are the tensors that depend on others' gradients once the program has written to them. Of the mutations,
-    `made` are tensors that modules hold now and did not before, `left` gradients and the state of optimizers.
+    `made` are tensors that modules hold now and did not before, `left` gradients and the state of optimizers. `leaves`
+    are those of the result, with `Tensor` in the place of each tensor.
     """
 
     outputs: dict[str, Tensor]
@@ -55,6 +56,7 @@ class Outcome:
     tangled: frozenset[str] = frozenset()
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
+    leaves: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -425,6 +427,11 @@ class Substitute(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         swap = functools.partial(_swapped, self.table)
         return through(self, func, _mapped(swap, args), _mapped(swap, kwargs or {}))
+
+
+def with_others(table: Mapping[int, Tensor], value: Any) -> Any:
+    """Nested arguments with the tensors that a table has for others."""
+    return _mapped(functools.partial(_swapped, table), value)
 
 
 def _swapped(table: Mapping[int, Tensor], value: Any) -> Any:

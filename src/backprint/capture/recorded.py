@@ -17,7 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType, MappingProxyType
 from typing import Any
 
@@ -28,6 +28,7 @@ from backprint import settings
 from backprint.capture import frames
 from backprint.capture.custom import is_composite, taken_apart
 from backprint.capture.eager import said, steps
+from backprint.capture.entry import requirements
 from backprint.capture.functional import Draft, Memory, Writer, dense, needed, spanned, spec_of
 from backprint.capture.program import Outcome
 from backprint.capture.reach import children, state_of_optimizer
@@ -471,6 +472,7 @@ class StepWriter:
             guards=tuple(tied.guards),
             opaque=tuple(dict.fromkeys(self.recorder.seen.opaque)),
             environment=settings.record(),
+            requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
             origin=origin,
         )
 
@@ -597,10 +599,14 @@ class Tied:
         if name in self.roots:
             own = self.roots[name][1]
             return Port(own, self.roles[own], self.spec(name), name)
+        if name not in self.home:
+            raise CaptureError(f"a later part of the step takes {name!r}, which autograd gave a backward to start from")
         source, side = self.home[name]
         self.wanted[source][name] = None
         title = self.title(name)
         if side == 1:
+            if self.writer.places[name].layout is not torch.strided:
+                raise CaptureError("a backward gives a sparse gradient, which no link between Pairs holds")
             gradient = next((x for x, v in self.groups[source][1].gradients.items() if v == name), "")
             key, title = (f"gradient {gradient}", self.free(f"{gradient}.grad", source)) if gradient else (
                 f"gradient {name}", title)  # fmt: skip
@@ -727,7 +733,9 @@ class Recorded:
     def __init__(
         self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
     ) -> None:
-        self.kept, self.constants, self.outcome = kept, dict(constants), outcome
+        taken = {port.name for pair in pairs for port in pair.forward.inputs}
+        own = {name: term for name, term in outcome.gradients.items() if name in taken}  # not what it overwrote first
+        self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
         several = len(pairs) > 1
         self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
 

@@ -5,7 +5,7 @@ backward; where a script has no optimizer, a backward ends a step. Nothing of ou
 of the script's hangs on it: whatever cannot be followed costs the step, with its cause told.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
-`torch._C._DisableTorchFunction`, `torch.utils._python_dispatch` (the stack of modes),
+`torch._C.DisableTorchFunction`, `torch.utils._python_dispatch` (the stack of modes), `nn.Module._call_impl`, and
 `torch._dynamo.eval_frame._callback_from_stance`, which runs where a compiled function is called.
 """
 
@@ -26,7 +26,9 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
+from backprint import settings
 from backprint.capture.custom import opened
+from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Recording:
         self.settled: set[int] = set()
         self.recorder: LiveRecorder | None = None
         self.bodies: Any = None
+        self.worn: list[LiveRecorder] = []
         self.depth: Counter[int] = Counter()
         self.due = False
         self.by_hand: bool | None = None
@@ -74,6 +77,8 @@ class Recording:
         for undo in reversed(self.undo):
             undo()
         self.undo.clear()
+        if self.recorder is not None:
+            self.recorder.lose("the script has ended")  # another thread of it may go on
         self.take_off()
 
     def replace(self, module: Any, name: str, new: Any) -> None:
@@ -89,14 +94,18 @@ class Recording:
         def call(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_dynamo_compiling() or self.is_off():
                 return plain(*args, **kwargs)
+            thread, raised = threading.get_ident(), None
+            self.depth[thread] += 1
             self.guarded(before, *args, **kwargs)
             try:
-                found = plain(*args, **kwargs)
+                return plain(*args, **kwargs)
             except BaseException as error:
-                self.guarded(self.after_autograd, plain, error)
+                raised = error
                 raise
-            self.guarded(self.after_autograd, plain, None)
-            return found
+            finally:
+                self.depth[thread] -= 1
+                if not self.depth[thread]:
+                    self.guarded(self.after_autograd, plain.__name__, raised)
 
         return call
 
@@ -130,7 +139,8 @@ class Recording:
         @functools.wraps(plain)
         def first_call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if not torch.compiler.is_dynamo_compiling() and not self.is_off() and torch.is_grad_enabled():
-                nn.Module._call_impl = plain
+                if nn.Module._call_impl is first_call:
+                    nn.Module._call_impl = plain
                 if self.count == 0 and self.recorder is None and 0 not in self.settled:
                     self.guarded(self.begin_step)
             return plain(module, *args, **kwargs)
@@ -144,7 +154,6 @@ class Recording:
         **more: Any,
     ) -> None:  # fmt: skip
         """A backward begins."""
-        self.depth[threading.get_ident()] += 1
         recorder = self.recorder_here(create_graph)
         if self.recorder is not None and recorder is None:
             self.recorder.lose("a backward runs in another thread than the step")
@@ -158,15 +167,11 @@ class Recording:
         create_graph: bool = False, *rest: Any, **more: Any,
     ) -> None:  # fmt: skip
         """A call of `torch.autograd.grad`, which is written down as part of what is around it, begins."""
-        self.depth[threading.get_ident()] += 1
         self.recorder_here(create_graph)
 
-    def after_autograd(self, plain: Any, error: BaseException | None) -> None:
-        """A backward, or a call of `torch.autograd.grad`, has ended."""
-        self.depth[threading.get_ident()] -= 1
-        if self.depth[threading.get_ident()]:
-            return
-        backward, recorder = plain.__name__ == "backward", self.recorder_here()
+    def after_autograd(self, name: str, error: BaseException | None) -> None:
+        """A backward, or a call of `torch.autograd.grad`, has ended, and it was in no other."""
+        backward, recorder = name == "backward", self.recorder_here()
         if backward and recorder is not None:
             if error is not None:
                 recorder.lose(f"its backward raised {type(error).__name__}: {error}")
@@ -226,6 +231,8 @@ class Recording:
     def take_off(self) -> LiveRecorder | None:
         """Write down no more."""
         recorder, self.recorder = self.recorder, None
+        if recorder is not None:
+            self.worn.append(recorder)
         self.undo_compiled()
         self.undo_compiled = nothing
         self.sweep()
@@ -236,11 +243,10 @@ class Recording:
 
     def sweep(self) -> None:
         """Take recorders that are done off this thread's stack; in a backward that cannot last, so it is for later."""
-        stack = _get_current_dispatch_mode_stack()
-        done = [mode for mode in stack if mode is not self.recorder and hasattr(mode, "lose")]
-        if done and self.depth[threading.get_ident()] < 2 and torch._C._current_autograd_node() is None:
+        if self.worn and self.depth[threading.get_ident()] < 2 and torch._C._current_autograd_node() is None:
+            done = [mode for mode in self.worn if mode.thread == threading.get_ident()]
             with modes_lifted(done):
-                pass
+                self.worn = [mode for mode in self.worn if mode not in done]
 
     def end_step(self) -> None:
         """A step has ended, and the next begins."""
@@ -250,7 +256,7 @@ class Recording:
         if recorder is not None and recorder.lost:
             self.give_up(recorder.lost)
         elif recorder is not None:
-            self.keep(recorder)
+            self.guarded(self.keep, recorder)
         self.count += 1
         if self.first <= self.count < self.last:
             self.begin_step()
@@ -259,6 +265,8 @@ class Recording:
         """Make a Capture of a step, prove it and hand it on: in a thread, where no mode of the script's is on."""
         from backprint.capture.recorded import capture_of_step, names_in_frames
 
+        if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would wait for it forever
+            raise CaptureError("the step was made inside of a capture or a proof that the script itself asked for")
         number = self.count
         with unseen():
             names = names_in_frames(sys._getframe(1))
@@ -266,7 +274,9 @@ class Recording:
 
         def work() -> None:
             try:
-                self.done(number, capture_of_step(recorder, names, f"step_{number}"))
+                with torch._C.DisableTorchFunction():
+                    capture = capture_of_step(recorder, names, f"step_{number}")
+                self.done(number, capture)
             except BaseException as error:  # all of it is ours, and none of it the script's
                 failed.append(f"{type(error).__name__}: {error}")
 

@@ -38,11 +38,12 @@ def run(script: Any, arguments: Sequence[str], stay: bool) -> None:
 
     With `stay` its `__main__`, arguments and path stay as they are, for the threads and exit handlers that it leaves.
     """
-    path = str(Path.cwd() / script)  # Python keeps `..` and links in `__file__`
+    path = path_of(script)
     module = main_module(path)
     before = sys.argv, list(sys.path), sys.orig_argv, sys.modules["__main__"]
     sys.argv = [str(script), *arguments]
-    sys.orig_argv = [sys.executable, *sys.argv]
+    before_module = sys.orig_argv.index("-m") if "-m" in sys.orig_argv else 1
+    sys.orig_argv = [*sys.orig_argv[:before_module], *sys.argv]
     if not sys.flags.safe_path:
         sys.path[:1] = [str(Path(path).resolve().parent)]
     sys.modules["__main__"] = module
@@ -52,6 +53,11 @@ def run(script: Any, arguments: Sequence[str], stay: bool) -> None:
     finally:
         if not stay:
             sys.argv, sys.path[:], sys.orig_argv, sys.modules["__main__"] = before
+
+
+def path_of(script: Any) -> str:
+    """What Python calls a script: `..` and links stay in its path."""
+    return str(Path.cwd() / script)
 
 
 PLACES: list[ModuleType] = []
@@ -78,9 +84,9 @@ def code_of(path: str) -> CodeType:
         return compile(file.read(), path, "exec", dont_inherit=True)
 
 
-def own_trace(error: BaseException, script: Any) -> TracebackType | None:
+def own_trace(error: BaseException, path: str) -> TracebackType | None:
     """The traceback that Python would show: from the script's first line on, without what is ours."""
-    path, trace = str(Path.cwd() / script), error.__traceback__
+    trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
     return without_ours(trace)
@@ -110,9 +116,9 @@ TO_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_fra
 FROM_US = os.path.join("torch", "_ops.py")
 
 
-def show_alone(error: BaseException, script: Any) -> None:
+def show_alone(error: BaseException, path: str) -> None:
     """Have Python show an error that ends it without the frames that are ours."""
-    hook, trace = sys.excepthook, own_trace(error, script)
+    hook, trace = sys.excepthook, own_trace(error, path)
     seen, queue = {id(error)}, [error.__cause__, error.__context__]
     while queue:
         other = queue.pop()

@@ -379,8 +379,9 @@ def step(
         with torch.enable_grad():
             gradients = {} if watch else pull_back(program, stage.leaves, tensors, tangents)
         outputs = {name: apart(tensor, stage) for name, tensor in tensors.items()}
+        leaves = tuple(Tensor if isinstance(leaf, Tensor) else leaf for _, leaf in named)
         tangled = frozenset(name for name in changed if stage.ready[name].requires_grad and name not in made)
-    return Outcome(outputs, gradients, mutations, tangled, frozenset(made) - set(stage.ready), frozenset(left))
+    return Outcome(outputs, gradients, mutations, tangled, frozenset(made) - set(stage.ready), frozenset(left), leaves)
 
 
 def apart(tensor: Tensor, stage: Staged) -> Tensor:

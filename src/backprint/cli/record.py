@@ -36,7 +36,7 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     Backprint has to say goes to standard error, a step that it could not keep among that. A step ends where an
     optimizer's step does, or, where a script has no optimizer, where a backward does.
     """
-    from backprint.capture.script import check_script, check_steps, show_alone
+    from backprint.capture.script import check_script, check_steps, path_of, show_alone
     from backprint.cli import Ended
     from backprint.errors import CaptureError
     from backprint.sample.place import check_place
@@ -44,27 +44,27 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     first, last = read_steps(steps)
     check_steps((first, last))
     check_script(script)
-    output = output.absolute()  # the script may go elsewhere
+    output = output.absolute()
     places = {number: output if last - first == 1 else output / f"step_{number}" for number in range(first, last)}
     for place in places.values():
         check_place(place, overwrite)
     import backprint as bp
 
     def keep(number: int, capture: Any) -> None:
-        path = bp.save(capture, places[number], data, overwrite=overwrite)
-        kept = bp.load(path).verdict or {}
+        place = bp.save(capture, places[number], data, overwrite=overwrite)
+        kept = bp.load(place).verdict or {}
         if (verdict := kept.get("verdict")) in ("wrong", "failed"):
-            shutil.rmtree(path)
+            shutil.rmtree(place)
             raise CaptureError(f"the verdict of its sample was {verdict}")
-        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {told(kept)}, in {os.path.relpath(path, start)}")
+        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {told(kept)}, in {os.path.relpath(place, start)}")
 
-    start = os.getcwd()
+    start, path = os.getcwd(), path_of(script)  # the script may go elsewhere
     try:
         bp.record(script, arguments, (first, last), keep, tell=tell, stay=True)
     except SystemExit as leaving:
         raise Ended(leaving) from None
     except BaseException as error:  # the script's own, which ends it as it ends it alone
-        show_alone(error, script)
+        show_alone(error, path)
         raise Ended(error) from None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint.graph.links import feeds, free_ports, name_of, role_of
@@ -147,20 +147,19 @@ def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[st
                 yield Lie(port.role, port.name, f"no port of a {side} on that side is a {port.role}")
 
 
-def alike(port: Port, other: Port | None, text: str, strides: bool = False) -> Iterator[Lie]:
-    """Whether two ports that are one value say the same of it."""
+def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Lie]:
+    """Whether two ports that are of one shape, or with `whole` one value, say so."""
     if other is None or port.spec is None or other.spec is None:
         return
-    if kind(port.spec, strides) != kind(other.spec, strides):
+    if kind(port.spec, whole) != kind(other.spec, whole):
         yield Lie(port.role, port.name, text.format(show_spec(port.spec), show_spec(other.spec)))
 
 
-def kind(spec: Spec, strides: bool = False) -> Any:
-    """What two annotations of one value have in common."""
+def kind(spec: Spec, whole: bool = False) -> Any:
+    """What two annotations have in common; a gradient may be sparse where its parameter is not."""
     if not isinstance(spec, TensorSpec):
         return spec
-    stride = spec.stride if strides else None
-    return spec.dtype, spec.shape, stride, spec.layout, spec.device
+    return replace(spec, offset=0) if whole else (spec.dtype, spec.shape, spec.device)
 
 
 def dtype(spec: Spec) -> str:

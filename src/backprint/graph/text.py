@@ -83,7 +83,7 @@ def show(value: Value) -> str:
         case Ref(name):
             return name
         case Op(target):
-            return target
+            return spelled(target)
         case Sub(name):
             return f"self.{name}"
         case Atom(name):
@@ -214,7 +214,13 @@ def show_step(step: Step) -> str:
     annotation = f': "{show_spec(step.spec)}"' if step.spec is not None else ""
     if step.target == "operator.getitem" and not step.kwargs and _is_plain_item(step.args):
         return f"{step.name}{annotation} = {show(step.args[0])}[{show(step.args[1])}]"
-    return f"{step.name}{annotation} = {step.target}({show_call(step.args, step.kwargs)})"
+    return f"{step.name}{annotation} = {spelled(step.target)}({show_call(step.args, step.kwargs)})"
+
+
+def spelled(target: str) -> str:
+    """An operator as Python can call it: `aten.random.from` has a keyword of Python's for its last part."""
+    head, _, last = target.rpartition(".")
+    return f"getattr({head}, {last!r})" if keyword.iskeyword(last) else target
 
 
 def _is_plain_item(args: tuple[Value, ...]) -> bool:
@@ -539,6 +545,11 @@ class _Reader:
 
     def dotted(self, node: ast.expr) -> str:
         parts: list[str] = []
+        match node:
+            case ast.Call(func=ast.Name("getattr"), args=[of, ast.Constant(str(last))], keywords=[]):
+                if not keyword.iskeyword(last):
+                    raise self.refused(node, f"{self.said(node)!r} is no dotted name")
+                parts, node = [last], of
         while type(node) is ast.Attribute:
             parts.append(node.attr)
             node = node.value

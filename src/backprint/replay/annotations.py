@@ -17,8 +17,8 @@ from torch import Tensor
 
 from backprint.errors import GraphError
 from backprint.graph.claims import Lie
-from backprint.graph.nouns import Port, ScalarSpec, Spec, Step, TensorSpec
-from backprint.graph.sizes import evaluate, known
+from backprint.graph.nouns import Capture, Graph, Pair, Port, ScalarSpec, Spec, Step, TensorSpec
+from backprint.graph.sizes import evaluate, known, said
 from backprint.graph.text import show_spec
 from backprint.settings import record
 
@@ -30,8 +30,38 @@ WORKSPACE = TensorSpec("uint8", (0,))
 
 
 @dataclass(slots=True)
+class Sheet:
+    """What one run of a graph showed: by role and name, the annotations that were not so, and the values' own."""
+
+    graph: Graph
+    sizes: Mapping[str, int]
+    strides: bool
+    numbers: bool
+    found: dict[tuple[str, str], tuple[Spec, Spec, str]] = field(default_factory=dict)
+
+    def note(self, role: str, name: str, spec: Spec, value: Any) -> None:
+        """Hold one value against its annotation."""
+        asked = with_numbers(spec, value) if self.sizes and not self.numbers else spec
+        if not agrees(asked, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
+            where = f", where {said(self.sizes)}" if self.sizes and any_symbol(spec) else ""
+            text = f"annotated {show_spec(spec)}, is {show_value(value)}{where}"
+            true = None if self.graph.symbols else corrected(spec, value)
+            self.found.setdefault((role, name), (spec, true, text))
+
+    def ports(self, ports: Sequence[Port], values: Sequence[Any]) -> None:
+        """Hold the values on ports against these."""
+        for port, value in zip(ports, values, strict=True):
+            self.note(port.role, port.name, port.spec, value)
+
+    def step(self, step: Step, value: Any) -> None:
+        """Hold what a step gave against its annotation."""
+        if step.spec is not None and not step.is_guard:
+            self.note("step", step.name, step.spec, value)
+
+
+@dataclass(slots=True)
 class Notes:
-    """The lies found so far, each once.
+    """The graphs that have run, each with its Sheet.
 
     Without `numbers`, the sizes of a graph with symbols that are numbers are not asked: at other sizes than at capture
     some of them should have been symbols, which tracing has lost.
@@ -39,26 +69,18 @@ class Notes:
 
     strides: bool
     numbers: bool = True
-    found: dict[tuple[str, str], Lie] = field(default_factory=dict)
+    sheets: list[Sheet] = field(default_factory=list)
 
-    def note(self, role: str, name: str, spec: Spec, value: Any, sizes: Mapping[str, int]) -> None:
-        """Hold one value against its annotation."""
-        if sizes and not self.numbers:
-            spec = with_numbers(spec, value)
-        if not agrees(spec, value, sizes, self.strides and (self.numbers or not sizes)):
-            said, now = show_spec(spec), show_value(value, spec)
-            text = f"annotated {said}, is {now}" + (f", where {sizes}" if sizes and any_symbol(spec) else "")
-            self.found.setdefault((role, name), Lie(role, name, text))
+    def sheet(self, graph: Graph, sizes: Mapping[str, int]) -> Sheet:
+        """The Sheet of a graph that begins to run."""
+        self.sheets.append(Sheet(graph, sizes, self.strides, self.numbers))
+        return self.sheets[-1]
 
-    def ports(self, given: Sequence[tuple[Port, Any]], sizes: Mapping[str, int]) -> None:
-        """Hold the values on ports against these."""
-        for port, value in given:
-            self.note(port.role, port.name, port.spec, value, sizes)
-
-    def step(self, step: Step, value: Any, sizes: Mapping[str, int]) -> None:
-        """Hold what a step gave against its annotation."""
-        if step.spec is not None:
-            self.note("step", step.name, step.spec, value, sizes)
+    def lies(self) -> Iterator[Lie]:
+        """Every annotation that was not so."""
+        for sheet in self.sheets:
+            for (role, name), (_, _, text) in sheet.found.items():
+                yield Lie(role, name, text)
 
 
 NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
@@ -77,6 +99,50 @@ def checked(environment: Mapping[str, str], numbers: bool = True) -> Iterator[No
         NOTES.reset(token)
 
 
+def settled(capture: Capture, notes: Notes) -> Capture:
+    """The Capture with annotations as its values are: tracing works them out without values, by kernels of its own."""
+    sheets = {id(sheet.graph): sheet for sheet in notes.sheets if sheet.found}
+    if not sheets:
+        return capture
+
+    def side(graph: Graph | None) -> Graph | None:
+        return corrected_graph(graph, sheets[id(graph)]) if graph is not None and id(graph) in sheets else graph
+
+    pairs = []
+    for pair in capture.pairs:
+        forward = side(pair.forward)
+        assert forward is not None
+        pairs.append(Pair(pair.name, forward, side(pair.backward)))
+    return replace(capture, pairs=tuple(pairs))
+
+
+def corrected_graph(graph: Graph, sheet: Sheet) -> Graph:
+    """A graph with the annotations that a run showed to be so."""
+
+    def of(role: str, name: str, spec: Spec) -> Spec:
+        found = sheet.found.get((role, name))
+        return found[1] if found is not None and found[0] == spec else spec
+
+    def ports(given: Sequence[Port]) -> tuple[Port, ...]:
+        return tuple(replace(port, spec=of(port.role, port.name, port.spec)) for port in given)
+
+    steps = tuple(
+        step if step.is_guard else replace(step, spec=of("step", step.name, step.spec)) for step in graph.steps
+    )
+    return replace(graph, inputs=ports(graph.inputs), steps=steps, outputs=ports(graph.outputs))
+
+
+def corrected(spec: Spec, value: Any) -> Spec:
+    """The annotation of a value; nothing where it is no tensor, as what an operator was not asked for."""
+    if isinstance(value, Tensor):
+        return spec_of(value)
+    if isinstance(value, (tuple, list)) and isinstance(spec, tuple) and len(spec) == len(value):
+        return tuple(
+            corrected(part, each) if each is not None else part for part, each in zip(spec, value, strict=True)
+        )
+    return None
+
+
 def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = True) -> bool:
     """Whether a value is what an annotation says; one that says nothing is never wrong."""
     match spec:
@@ -88,7 +154,9 @@ def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = Tru
             return is_scalar_of(kind, expression, value, sizes)
         case tuple():
             same = isinstance(value, (tuple, list)) and len(value) == len(spec)
-            return same and all(agrees(part, each, sizes, strides) for part, each in zip(spec, value, strict=True))
+            pairs = zip(spec, value, strict=True) if same else ()
+            # an operator gives None in the place of what it was not asked for, as gradients by a mask
+            return same and all(each is None or agrees(part, each, sizes, strides) for part, each in pairs)
     return False
 
 
@@ -160,7 +228,7 @@ def any_symbol(spec: Spec) -> bool:
     return isinstance(spec, ScalarSpec) and bool(spec.expression)
 
 
-def show_value(value: Any, like: Spec = None) -> str:
+def show_value(value: Any) -> str:
     """A value as an annotation would say it."""
     if isinstance(value, Tensor):
         return show_spec(spec_of(value))

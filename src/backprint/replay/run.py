@@ -27,20 +27,21 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = 
     make = maker(env, subgraphs(graph))
     last = last_uses(graph)
     notes = NOTES.get()
-    given = [(port, env[port.local]) for port in graph.inputs] if notes is not None else []
-    sizes = sizes_of(given)
+    sheet = None
     if notes is not None:
-        notes.ports(given, sizes)
+        given = [env[port.local] for port in graph.inputs]
+        sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, given, strict=True))))
+        sheet.ports(graph.inputs, given)
     with torch.enable_grad():
         for index, step in enumerate(graph.steps):
             perform(step, env, make)
-            if notes is not None and not step.is_guard:
-                notes.step(step, env[step.name], sizes)
+            if sheet is not None:
+                sheet.step(step, env.get(step.name))
             for name in last.get(index, ()):
                 del env[name]
         results = tuple(make(result) for result in graph.results)
-    if notes is not None:
-        notes.ports(list(zip(graph.outputs, results, strict=True)), sizes)
+    if sheet is not None:
+        sheet.ports(graph.outputs, results)
     return results
 
 

@@ -22,7 +22,7 @@ from backprint.errors import BackprintError, GuardError, ReplayError
 from backprint.graph.claims import lies
 from backprint.graph.links import free_ports, held_exact, mutated, specs
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair, TensorSpec
-from backprint.replay.annotations import checked
+from backprint.replay.annotations import Notes, checked
 from backprint.replay.compare import (
     AUTOGRAD,
     DIGESTS,
@@ -324,8 +324,9 @@ def replayed(capture: Capture, draw: Draw) -> Replayed:
     torch.manual_seed(draw.seed)
     with checked(dict(capture.environment), draw.name != "resized") as notes:
         got = replay_values(capture, draw.values, draw.tangents)
-    found = [*lies(capture), *notes.found.values()]
-    return replace(got, lies=tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found))
+    found = [*lies(capture), *(notes.lies() if capture.origin is None else ())]  # tracing's are put right at save
+    told = tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found)
+    return replace(got, lies=told, notes=notes)
 
 
 def eager(capture: Capture, draw: Draw) -> Results:
@@ -482,6 +483,7 @@ def held_against_program(capture: Capture) -> Proof:
         captured = tried(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
         if captured and reads_tangents(capture):  # then with those that the backward was recorded with
             captured = tried(capture, Draw("captured", values, None, capture.seed), found)
+        captured = captured or capture.origin.differs()
         if captured:
             return Proof(tuple(found.values()), captured)
         if capture.origin.unheld:
@@ -684,6 +686,7 @@ class Attested:
     verdict: Verdict
     values: tuple[dict[str, Any], ...]
     power: Power
+    notes: Notes | None = None
 
 
 POWER_SECONDS, POWER_TRIALS = 20.0, 12
@@ -731,7 +734,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         if wanted is not None
         else dict(capture.witness or {}) or None
     )
-    return Attested(rows, verdict, port_values(capture, draw, got), seen)
+    return Attested(rows, verdict, port_values(capture, draw, got), seen, got.notes)
 
 
 def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:

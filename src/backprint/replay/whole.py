@@ -15,6 +15,7 @@ from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Graph, Guard
 from backprint.graph.sizes import evaluate, known, said
+from backprint.replay.annotations import Notes
 from backprint.replay.arguments import State, name_tangents, values_of
 from backprint.replay.compare import PortVerdict
 from backprint.replay.linked import Play, Played
@@ -36,6 +37,7 @@ class Replayed:
     loss: Tensor | None = None
     parts: tuple[Played, ...] = ()
     lies: tuple[PortVerdict, ...] = ()
+    notes: Notes | None = None
 
 
 def replay(
