@@ -752,6 +752,13 @@ def refuse_effects(program: Program, seen: Sighting, made: Collection[str]) -> N
             f"{operator} raises{frames.place(source)} and {program.title} goes on: engine 'aot' would lose what that "
             "depends on; engine 'eager' keeps it as a guard"
         )
+    addressed = [each for each in seen.unseen if each[0] in ("storage", "untyped_storage", "data_ptr")]
+    if addressed:  # a traced tensor has no memory to read: torch would end the process
+        function, source = addressed[0]
+        raise CaptureError(
+            f"Tensor.{function} gives the program its memory{frames.place(source)}, which a traced tensor has not: "
+            "engine 'eager' keeps what it reads as a guard"
+        )
     if seen.accumulates or made:
         left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
         raise CaptureError(
