@@ -1,6 +1,7 @@
 """What a capture costs against PyTorch's own tracing of the same model, in one process, taken in turns.
 
-The limit is AOTAutograd's joint export and the min-cut partition. Bars: capture <= 1.3 of it, capture and save <= 2.
+The limit is AOTAutograd's joint export and the min-cut partition. Bars: a capture with its witness <= 1.6 of it, with
+a save <= 2.
 
     python benchmarks/tracing.py [rounds]
 """

@@ -130,13 +130,20 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
         yield from alike(port, results.get(port.name), "its tangent is {}, the output {}")
     for port in backward.by_role("gradient"):
         named = inputs.get(port.name)
-        if named is None and port.name not in elsewhere:
+        if named is None and port.name not in elsewhere and not is_kept(capture, port):
             yield Lie("gradient", port.name, "is the gradient of no input of the forward")
         yield from alike(port, named, "the gradient is {}, what it is of {}")
     for port in forward.by_role("mutation"):
         named = inputs.get(port.name)
         if named is not None and dtype(port.spec) != dtype(named.spec):
             yield Lie("mutation", port.name, f"{show_spec(port.spec)} is written to {show_spec(named.spec)}")
+
+
+def is_kept(capture: Capture, port: Port) -> bool:
+    """Whether a recorded step gave this: a gradient of what its forward did not need, or what its backward changed."""
+    rows = capture.witness or {}
+    recorded = bool(getattr(capture.origin, "partial", False))
+    return recorded or f"gradient {port.name}" in rows or f"mutation {port.name}" in rows
 
 
 def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Lie]:
