@@ -491,11 +491,13 @@ def from_disk(capture: bp.Capture) -> tuple[str, str]:
         command = [sys.executable, "-m", "backprint", "verify", str(place), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        answer = json.loads(done.stdout)
-    except json.JSONDecodeError:
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        whole = answers[-1]  # after its Pairs, where it has several
+    except (json.JSONDecodeError, IndexError):
         return "failed", f"backprint verify ended with {done.returncode}: {done.stderr[-300:]}"
-    told = "" if answer["verdict"] == "bitwise" else f"from disk: {answer['detail']}"
-    return answer["verdict"] if answer["proof"] else f"{answer['verdict']}, no proof", told
+    verdict = max((answer["verdict"] for answer in answers), key=ORDER.index)
+    told = "" if verdict == "bitwise" and whole["proof"] else f"from disk: {whole['detail']}"
+    return verdict if whole["proof"] else f"{verdict}, no proof", told
 
 
 def taken(capture: bp.Capture) -> str:

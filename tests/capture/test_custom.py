@@ -293,7 +293,7 @@ def test_the_backend_of_torch_compile_saves_the_body(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ values that a body reads
 
 
-@pytest.mark.parametrize("engine", ["auto", "eager"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_values_that_a_body_reads_are_guards(engine: str, tmp_path: Path) -> None:
     x, ends = torch.randn(5, 3, requires_grad=True), torch.tensor([2, 2, 5])
     capture = bp.capture(lambda x, ends: scaled_parts(x * 2, ends).sum(), x, ends, engine=engine, specialise=True)
@@ -474,3 +474,22 @@ def test_a_tensor_that_a_body_takes_from_outside_is_an_input() -> None:
     capture = bp.capture(lambda x: weighed(x * 2).sum(), torch.randn(3, requires_grad=True))
     assert [port.role for port in capture.pairs[0].forward.inputs] == ["input", "constant"]
     assert bp.verify(capture)[-1].verdict == "bitwise"
+
+
+@registered("picked", lambda x, n: torch.empty_like(x), backward=lambda ctx, grad: (grad * ctx.n.tolist()[1], None),
+            keep=lambda ctx, inputs, output: setattr(ctx, "n", inputs[1]))  # fmt: skip
+def picked(x: Tensor, n: Tensor) -> Tensor:
+    return x * n[0].item()
+
+
+def test_a_value_that_the_backward_alone_reads_is_not_taken_for_one_that_the_forward_checks() -> None:
+    x, n = torch.randn(3, requires_grad=True), torch.tensor([2, 3])
+    capture = bp.capture(lambda x, n: picked(x * 2, n).sum(), x, n)
+    assert capture.engine == "eager"
+    assert bp.verify(capture)[-1].verdict == "bitwise"
+    with pytest.raises(bp.GuardError):
+        bp.replay(capture, x, torch.tensor([2, 4]))
+    traced = bp.capture(lambda x, n: picked(x * 2, n).sum(), x, n, engine="aot", specialise=True)
+    assert any(guard.kind == "pinned" for guard in traced.guards)
+    with pytest.raises(bp.GuardError):
+        bp.replay(traced, x, torch.tensor([2, 4]))

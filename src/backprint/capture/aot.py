@@ -98,6 +98,15 @@ class Traced:
     casts: int = 0
 
 
+READ = torch.ops.aten._local_scalar_dense.default
+"""The operator that reads a number."""
+
+
+def place_of(tensor: Tensor) -> tuple[Any, ...]:
+    """Where a number lies. Traced tensors are never written to: two reads of one place read the same."""
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.dtype
+
+
 class Recorded:
     """Fake tensors that answer what only values can tell with what the scouting run read.
 
@@ -108,6 +117,7 @@ class Recorded:
         self.expected: Reading | None = None
         self.reals: Any = WeakIdKeyDictionary() if real else None
         self.unforeseen: list[str] = []
+        self.held: dict[tuple[Any, ...], Tensor] = {}
         self.world = world
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
         self.plain = shapes_of(self.mode) if world is None else world.dispatch
@@ -125,7 +135,8 @@ class Recorded:
             known, real = self.really(func, args, kwargs or {})
             if not known:
                 raise
-            self.unforeseen.append(str(func))
+            if func is not READ or place_of(args[0]) not in self.held:
+                self.unforeseen.append(str(func))
             with self.mode:
                 result = pytree.tree_map(fake_like, real)
             self.follow(result, real)
@@ -135,6 +146,10 @@ class Recorded:
             if known:
                 self.follow(result, real)
         return result
+
+    def hold(self, tensor: Tensor) -> None:
+        """A number that the forward has read: where a backward reads it again, it is the one that was checked."""
+        self.held[place_of(tensor)] = tensor
 
     def really(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
         """The operator on the real values behind these fake tensors, where all are known."""
@@ -212,6 +227,8 @@ class Told(TorchDispatchMode):
 
     def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
         """Go on with what the scouting run read: as a guard, where it hangs on an input."""
+        if func is READ:
+            self.fake.hold(from_fun(values[0]))
         if not reading.inputs:
             return
         if func in CHECKS:
@@ -220,7 +237,7 @@ class Told(TorchDispatchMode):
             return
         if not self.specialise:
             raise DataDependentError(refusal(reading))
-        if func is torch.ops.aten._local_scalar_dense.default or isinstance(first_leaf(reading.result), Tensor):
+        if func is READ or isinstance(first_leaf(reading.result), Tensor):
             self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
         else:
             self.fake.unforeseen.append(str(func))
