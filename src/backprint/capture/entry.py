@@ -25,7 +25,7 @@ from backprint.capture.witness import second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.memory import Meeting, meetings, places
-from backprint.settings import quiet_random
+from backprint.settings import STATE_OF, quiet_random
 from backprint.tree import alias_groups, copy_values
 
 MODES = (None, "train", "eval")
@@ -119,6 +119,8 @@ def proved(made: Capture, check: Check, pin: bool) -> Capture:
     made.origin.proof = proof
     if proof.captured:
         raise CaptureError(f"what it traced is not what the program does: {proof.captured}")
+    if proof.drawn:
+        made = pinned(made, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins)
     if not proof.redrawn:
         return made
     if not pin:
@@ -199,8 +201,9 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         guards=(
             *made.guards,
             *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same),
-            *(Guard("value", f"the numbers that {name} gave are constants") for name in sorted(program.chance.drawn)),
+            *(Guard("pinned", f"{name} is pinned: {DRAWS}") for name in program.chance.pins()),
         ),
+        pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.chance.pins().items()),
         opaque=made.opaque,
         environment=settings.record(),
         requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
@@ -208,6 +211,10 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         fake=program.world is not None,
         origin=Origin(made),
     )
+
+
+DRAWS = "the program draws from it, and the numbers that it drew are constants of the graph"
+"""What is said of a generator of numbers that is not torch's."""
 
 
 def check_fake(engine: str, options: Options) -> None:
@@ -283,6 +290,7 @@ class Origin:
         else:
             self.program.target = _nothing
         self.program.outside.clear()
+        self.program.chance.objects.clear()
         self.parts = ()
 
     @contextlib.contextmanager
@@ -323,6 +331,14 @@ class Origin:
         outcome = step(self.program, given, tangents)
         self.gave = outcome.leaves
         return outcome
+
+    def chance(self) -> dict[str, str]:
+        """The digests, as they are now, of the states that the program's numbers depend on beside torch's."""
+        return self.program.chance.now()
+
+    def drawn_from(self) -> str:
+        """The generators of its own that the program draws from, beside torch's; '' where there are none."""
+        return ", ".join(self.program.chance.objects)
 
     def differs(self) -> str:
         """Where the last run gave something else than a tensor that is not what the Capture gives; '' where nowhere."""

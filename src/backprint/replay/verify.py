@@ -455,13 +455,15 @@ class Proof:
     """How a Capture compared with the program when it was made: of each port the worst, over what it was tried on.
 
     `captured` says what differs on the captured values, `redrawn` what differs on others, '' where nothing does;
-    `pins` are the inputs that were other than captured then, with the digests of the captured values.
+    `pins` are the inputs that were other than captured then, with the digests of the captured values; all of them where
+    the program draws from generators of its own, which are `drawn`: a sample cannot hold their states.
     """
 
     ports: tuple[PortVerdict, ...]
     captured: str = ""
     redrawn: str = ""
     pins: tuple[tuple[str, str], ...] = ()
+    drawn: str = ""
 
 
 def seen_at_capture(capture: Capture) -> tuple[PortVerdict, ...]:
@@ -487,9 +489,7 @@ def held_against_program(capture: Capture) -> Proof:
         if captured:
             return Proof(tuple(found.values()), captured)
         if capture.origin.unheld:
-            names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
-            pins = tuple((name, digest(values[name])) for name in names if name in values)
-            return Proof(tuple(found.values()), "", capture.origin.unheld[0], pins)
+            return Proof(tuple(found.values()), "", capture.origin.unheld[0], every_input(capture, values))
         quick = time.monotonic() - started < QUICK
         if quick and (other := tried(capture, Draw("reseeded", values, None, capture.seed + 1), {})):
             return Proof(tuple(found.values()), f"under another seed, {other}: random numbers are drawn unseen")
@@ -499,7 +499,14 @@ def held_against_program(capture: Capture) -> Proof:
                 redrawn = f"the program reads them as nothing here sees: on others, {redrawn}"
                 pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
                 return Proof(tuple(found.values()), "", redrawn, pins)
-    return Proof(tuple(found.values()))
+    drawn = capture.origin.drawn_from()
+    return Proof(tuple(found.values()), pins=every_input(capture, values) if drawn else (), drawn=drawn)
+
+
+def every_input(capture: Capture, values: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
+    """The program's inputs and constants, with the digests of their values."""
+    names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
+    return tuple((name, digest(values[name])) for name in names if name in values)
 
 
 def reads_tangents(capture: Capture) -> bool:
