@@ -652,3 +652,33 @@ def test_a_counter_that_an_installed_package_keeps_is_its_own(tmp_path: Path, mo
 
     capture = bp.capture(lambda x: double(x).sum(), torch.randn(3))
     assert bp.verify(capture)[-1].verdict == "bitwise"
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("engine", ["auto", "aot", "eager"])
+def test_a_program_that_knows_its_argument_by_identity_is_refused(engine: str, threads: bool) -> None:
+    x = torch.randn(3)
+    table = {id(x): 2.0}
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    if threads:  # then an alias stands for an argument that gets a gradient by default
+        other.start()
+    try:
+        with pytest.raises(bp.CaptureError, match="knows its arguments by identity.*by their values"):
+            bp.capture(lambda x: x * table.get(id(x), 3.0), x, engine=engine)
+        assert bp.capture(lambda x: x * (2 if id(x) else 3), x, engine=engine).verify()[0].verdict == "bitwise"
+    finally:
+        done.set()
+        if threads:
+            other.join()
+
+
+def test_an_argument_known_by_its_version_or_its_history_is_no_identity() -> None:
+    x = torch.randn(3)
+    x += 1
+
+    def f(x: Tensor) -> Tensor:
+        return x * (2 + x._version) if x.is_leaf else x * x.untyped_storage().nbytes()
+
+    bases = x, torch.randn(6, requires_grad=True) * 2, torch.randn(6)[1:4]
+    assert [bp.capture(f, each).verify()[0].verdict for each in bases] == ["bitwise"] * 3

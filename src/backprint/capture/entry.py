@@ -21,7 +21,7 @@ from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call, refuse_sparse
 from backprint.capture.scout import SEED, flag_guards, plain_own, scout, unheld
-from backprint.capture.witness import second_order, step
+from backprint.capture.witness import is_only_given, second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.memory import Meeting, meetings, places
@@ -86,7 +86,7 @@ def by_auto(program: Program, options: Options, check: Check, named: Callable[..
         why = tuple(f"{each}: {error}" for each, error in causes.items())
         try:
             return proved(named(ENGINES[name](program, options), name, why), check, pin=name == able[-1])
-        except UsageError:
+        except (UsageError, KnownByIdentity):
             raise
         except CaptureError as error:
             causes[name] = error
@@ -98,6 +98,10 @@ def by_auto(program: Program, options: Options, check: Check, named: Callable[..
     last = list(causes.values())[-1]
     said = "; ".join(f"{name}: {error}" for name, error in causes.items())
     raise type(last)(f"no engine captures {program.title}: {said}") from last
+
+
+class KnownByIdentity(CaptureError):
+    """A program that tells one tensor from another with the same values: no engine can do better."""
 
 
 def proved(made: Capture, check: Check, pin: bool) -> Capture:
@@ -117,6 +121,12 @@ def proved(made: Capture, check: Check, pin: bool) -> Capture:
     if proof is None:
         return made
     made.origin.proof = proof
+    if proof.identity:
+        raise KnownByIdentity(
+            f"{made.name} knows its arguments by identity (id(), `is`, a table of tensors), which no graph holds. With "
+            f"other tensors of the same values it gives something else ({proof.identity}): tell arguments apart by "
+            "their values"
+        )
     if proof.captured:
         raise CaptureError(f"what it traced is not what the program does: {proof.captured}")
     if proof.drawn:
@@ -293,6 +303,20 @@ class Origin:
         self.program.chance.objects.clear()
         self.parts = ()
 
+    def step_alone(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
+        """One eager step in the caller's very tensors, or in others; none is asked for a gradient by default."""
+        before, self.program = self.program, undefaulted(self.program)
+        try:
+            return self.step(values, None, anew)
+        finally:
+            self.program = before
+
+    @property
+    def aliased(self) -> bool:
+        """Whether the program ran on aliases of its arguments."""
+        own = self.program.own()
+        return any(is_only_given(self.program, own[name]) for name in self.program.values if name in own)
+
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """While the program runs, everything that it reaches is remembered once, and put back at the end."""
@@ -324,11 +348,11 @@ class Origin:
                 found |= dict.fromkeys(named.same, found[named.name])
         return found
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """One eager step of the original program on these values."""
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+        """One eager step of the original program on these values; `anew`, in other tensors than its own arguments."""
         names = {named.name for named in self.program.tensors}
         given = {name: tensor for name, tensor in values.items() if name in names}
-        outcome = step(self.program, given, tangents)
+        outcome = step(self.program, given, tangents, anew=anew)
         self.gave = outcome.leaves
         return outcome
 
@@ -355,6 +379,16 @@ class Origin:
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
         return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
+
+
+def undefaulted(program: Program) -> Program:
+    """The program without the gradients that nobody asked for: those of its arguments where nothing asks for any."""
+    if not program.defaulted:
+        return program
+    tensors = tuple(
+        replace(each, requires_grad=each.requires_grad and each.name not in program.values) for each in program.tensors
+    )
+    return replace(program, tensors=tensors, defaulted=False)
 
 
 PLAIN = (bool, int, float, complex, str, type(None))
