@@ -460,7 +460,7 @@ class Writer:
         self.heads.setdefault(call.seq - 1, (name, call))
 
     def first(self, call: Call) -> tuple[str, Call] | None:
-        """The forward's call that a call of the backward makes again, as a checkpoint does; None where it makes none."""
+        """The forward's call that a call of the backward makes again, as a checkpoint does; None where none."""
         if self.drafts is self.forward or not call.grad:
             return None
         if not self.firsts:
@@ -470,15 +470,15 @@ class Writer:
 
     def said(self, call: Call) -> str:
         """A call as text, with what is computed again in its first place."""
-        return repr((call.func, self.placed(call.args), self.placed(call.kwargs), call.state))
+        return repr((call.func, self.at_first(call.args), self.at_first(call.kwargs), call.state))
 
-    def placed(self, value: Any) -> Any:
+    def at_first(self, value: Any) -> Any:
         """Arguments with the Places where their values lay at first."""
         if type(value) is Place:
             return value._replace(memory=self.twins.get(value.memory, value.memory))
         if isinstance(value, (tuple, list)):
-            return [self.placed(item) for item in value]
-        return {key: self.placed(item) for key, item in value.items()} if isinstance(value, dict) else value
+            return [self.at_first(item) for item in value]
+        return {key: self.at_first(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def is_silent(self, call: Call) -> bool:
         """Whether the call changes running statistics that its schema does not name."""
