@@ -37,7 +37,7 @@ from backprint.replay.compare import (
 from backprint.replay.linked import Played
 from backprint.replay.power import Base, Power, Trial, other_values, power_of, unseen, with_power
 from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
-from backprint.replay.run import key_of, trace_through
+from backprint.replay.run import AS_WRITTEN, key_of, trace_through
 from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.recipes import digest
 from backprint.sample.redraws import disturbed
@@ -435,16 +435,17 @@ def second_opinion(
         name: tensor.detach().clone().requires_grad_(name in asking and name not in same)
         for name, tensor in values.items()
     }
-    with torch.enable_grad():
+    with torch.enable_grad(), AS_WRITTEN():
         results = dict(zip(map(key_of, pair.forward.outputs), trace_through(pair.forward, leaves), strict=True))
     outputs = {name: results[f"output {name}"] for name in differentiable}
     given = [ones_like(o) if tangents is None else tangents[n] for n, o in outputs.items()]
     wanted = [name for name in leaves if leaves[name].requires_grad]
-    gradients = (
-        torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
-        if wanted
-        else ()
-    )
+    with AS_WRITTEN():
+        gradients = (
+            torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
+            if wanted
+            else ()
+        )
     named = dict(zip(wanted, gradients, strict=True))
     named |= {right: named[left] for right, left in same.items() if left in named}
     plain = {key.partition(" ")[2]: value.detach() for key, value in results.items() if key.startswith("output ")}
