@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -320,11 +319,20 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 
 
 def replayed(capture: Capture, draw: Draw) -> Replayed:
-    """The Capture's own results."""
+    """The Capture's own results, and on the draws that every proof has, where it contradicts itself.
+
+    What tracing noted of values is put right when a Capture is saved, so only then and from disk is it asked.
+    """
     torch.manual_seed(draw.seed)
-    with checked(dict(capture.environment), draw.name != "resized") as notes:
+    asked = capture.origin is None or draw.name == "recipe"
+    notes = None
+    with contextlib.ExitStack() as stack:
+        if asked:
+            notes = stack.enter_context(checked(dict(capture.environment), draw.name != "resized"))
         got = replay_values(capture, draw.values, draw.tangents)
-    found = [*lies(capture), *(notes.lies() if capture.origin is None else ())]  # tracing's are put right at save
+    found = list(lies(capture)) if asked or draw.name == "captured" else []
+    if notes is not None and capture.origin is None:
+        found += notes.lies()
     told = tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found)
     return replace(got, lies=told, notes=notes)
 
@@ -470,16 +478,15 @@ def seen_at_capture(capture: Capture) -> tuple[PortVerdict, ...]:
     return () if proof is None else tuple(port for port in proof.ports if port.verdict != "bitwise")
 
 
-QUICK = 0.1
-"""Seconds that a run may take for a second redraw to be tried, in which signs are turned."""
+LIGHT = 2**20
+"""Up to how many numbers among a Capture's values it is tried under another seed, and with signs turned, apart."""
 
 
 def held_against_program(capture: Capture) -> Proof:
-    """A Capture against the untouched program: on the captured values, and again with other inputs."""
+    """A Capture against the untouched program: on the captured values, and again with other inputs and another seed."""
     found: dict[str, PortVerdict] = {}
     values = capture.origin.values()
     with settings.quiet_random():
-        started = time.monotonic()
         captured = tried(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
         if captured and reads_tangents(capture):  # then with those that the backward was recorded with
             captured = tried(capture, Draw("captured", values, None, capture.seed), found)
@@ -490,15 +497,20 @@ def held_against_program(capture: Capture) -> Proof:
             names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
             pins = tuple((name, digest(values[name])) for name in names if name in values)
             return Proof(tuple(found.values()), "", capture.origin.unheld[0], pins)
-        quick = time.monotonic() - started < QUICK
-        if quick and (other := tried(capture, Draw("reseeded", values, None, capture.seed + 1), {})):
-            return Proof(tuple(found.values()), f"under another seed, {other}: random numbers are drawn unseen")
-        for name, moved in redraws(capture, values, quick):
-            draw = Draw(name, {**values, **moved}, random_tangents(capture, 2), capture.seed)
+        light = sum(value.numel() for value in values.values()) <= LIGHT
+        others = list(redraws(capture, values, light))
+        reseeded = Draw("reseeded", values, None, capture.seed + 1)
+        unseen = tried(capture, reseeded, {}) if light or not others else ""
+        for name, moved in others if not unseen else ():
+            draw = Draw(name, {**values, **moved}, random_tangents(capture, 2), capture.seed + 1)
             if redrawn := tried(capture, draw, found if name == "redrawn" else {}):
+                if not light and (unseen := tried(capture, reseeded, {})):
+                    break
                 redrawn = f"the program reads them as nothing here sees: on others, {redrawn}"
                 pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
                 return Proof(tuple(found.values()), "", redrawn, pins)
+        if unseen:
+            return Proof(tuple(found.values()), f"under another seed, {unseen}: random numbers are drawn unseen")
     return Proof(tuple(found.values()))
 
 
@@ -561,7 +573,7 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
     return found
 
 
-def redraws(capture: Capture, values: Mapping[str, Tensor], quick: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
+def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Other values for the program's inputs: of the same kind, and with their signs turned."""
     held = held_exact(capture)
     same = {right for _, right in capture.signature.same}
@@ -574,7 +586,7 @@ def redraws(capture: Capture, values: Mapping[str, Tensor], quick: bool) -> Iter
     floats = {name: tensor for name, tensor in free.items() if tensor.is_floating_point() or tensor.is_complex()}
     if len(floats) < len(free) and floats:
         yield "redrawn", joined_again(own, floats, disturbed)
-    if quick and floats:
+    if light and floats:
         yield "turned", joined_again(own, floats, lambda tensor, seed: -2 * tensor)
 
 
