@@ -37,6 +37,7 @@ from backprint.replay.linked import Played
 from backprint.replay.power import Base, Power, Trial, other_values, power_of, unseen, with_power
 from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
 from backprint.replay.run import key_of, trace_through
+from backprint.replay.strides import laid_as, strides
 from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.recipes import digest
 from backprint.sample.redraws import disturbed
@@ -557,7 +558,7 @@ def tried(capture: Capture, draw: Draw, found: dict[str, PortVerdict]) -> str:
 
 
 def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
-    """Normals for every differentiable output, as far as its spec says what they are."""
+    """Normals for every differentiable output, in its memory order, as far as its spec says what they are."""
     source = torch.Generator().manual_seed(seed)
     known = specs(capture)
     found = {}
@@ -569,7 +570,7 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
         shape = tuple(int(size) for size in spec.shape)
         part = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
         drawn = torch.randn(shape, dtype=part, generator=source)
-        found[name] = drawn.to(dtype).to(spec.device)
+        found[name] = laid_as(drawn.to(dtype).to(spec.device), strides(spec, drawn, {}) or drawn.stride())
     return found
 
 
