@@ -62,12 +62,16 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One set of inputs: what it is called, the values, the tangents, and the seed of the program's own draws."""
+    """One set of inputs: what it is called, the values, the tangents, and the seed of the program's own draws.
+
+    `anew` gives the program other tensors with these values, where they would go into its own.
+    """
 
     name: str
     values: dict[str, Tensor]
     tangents: dict[str, Tensor] | None
     seed: int
+    anew: bool = False
 
 
 Outcome = tuple[Results, list[PortVerdict], tuple[Played, ...]]
@@ -341,7 +345,7 @@ def replayed(capture: Capture, draw: Draw) -> Replayed:
 def eager(capture: Capture, draw: Draw) -> Results:
     """The original program's results. What the graph writes and the program left alone stands as it was given."""
     torch.manual_seed(draw.seed)
-    outcome = capture.origin.step(draw.values, draw.tangents)
+    outcome = capture.origin.step(draw.values, draw.tangents, **({"anew": True} if draw.anew else {}))
     written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
     return keyed(outcome.outputs, written | outcome.mutations, outcome.gradients)
 
@@ -464,13 +468,17 @@ class Proof:
     """How a Capture compared with the program when it was made: of each port the worst, over what it was tried on.
 
     `captured` says what differs on the captured values, `redrawn` what differs on others, '' where nothing does;
-    `pins` are the inputs that were other than captured then, with the digests of the captured values.
+    `pins` are the inputs that were other than captured then, with the digests of the captured values; all of them where
+    the program draws from generators of its own, which are `drawn`: a sample cannot hold their states.
+    `identity` says what the program itself gives otherwise with other tensors of the same values.
     """
 
     ports: tuple[PortVerdict, ...]
     captured: str = ""
     redrawn: str = ""
     pins: tuple[tuple[str, str], ...] = ()
+    drawn: str = ""
+    identity: str = ""
 
 
 def seen_at_capture(capture: Capture) -> tuple[PortVerdict, ...]:
@@ -493,26 +501,56 @@ def held_against_program(capture: Capture) -> Proof:
             captured = tried(capture, Draw("captured", values, None, capture.seed), found)
         captured = captured or capture.origin.differs()
         if captured:
-            return Proof(tuple(found.values()), captured)
+            return Proof(tuple(found.values()), captured, identity=by_identity(capture, values))
         if capture.origin.unheld:
-            names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
-            pins = tuple((name, digest(values[name])) for name in names if name in values)
-            return Proof(tuple(found.values()), "", capture.origin.unheld[0], pins)
+            return Proof(tuple(found.values()), "", capture.origin.unheld[0], every_input(capture, values))
         light = sum(value.numel() for value in values.values()) <= LIGHT
+        if light and capture.origin.aliased and (identity := by_identity(capture, values)):
+            return Proof(tuple(found.values()), identity=identity)
         others = list(redraws(capture, values, light))
-        reseeded = Draw("reseeded", values, None, capture.seed + 1)
+        reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
         unseen = tried(capture, reseeded, {}) if light or not others else ""
         for name, moved in others if not unseen else ():
             draw = Draw(name, {**values, **moved}, random_tangents(capture, 2), capture.seed + 1)
             if redrawn := tried(capture, draw, found if name == "redrawn" else {}):
+                if identity := by_identity(capture, values):
+                    return Proof(tuple(found.values()), identity=identity)
                 if not light and (unseen := tried(capture, reseeded, {})):
                     break
                 redrawn = f"the program reads them as nothing here sees: on others, {redrawn}"
                 pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
                 return Proof(tuple(found.values()), "", redrawn, pins)
         if unseen:
-            return Proof(tuple(found.values()), f"under another seed, {unseen}: random numbers are drawn unseen")
-    return Proof(tuple(found.values()))
+            unseen = f"under another seed, {unseen}: random numbers are drawn unseen"
+            return Proof(tuple(found.values()), unseen, identity=by_identity(capture, values))
+    drawn = capture.origin.drawn_from()
+    return Proof(tuple(found.values()), pins=every_input(capture, values) if drawn else (), drawn=drawn)
+
+
+def by_identity(capture: Capture, values: Mapping[str, Tensor]) -> str:
+    """What the program gives otherwise where it gets other tensors with the captured values; '' where nothing."""
+    own, other, again = (program_alone(capture, values, anew) for anew in (False, True, False))
+    if own is None or other is None or again is None:
+        return ""
+    verdicts = [unsteady(port, own, again) for port in against(other, own)]
+    bad = [port for port in verdicts if port.verdict in ("wrong", "failed")]
+    return "; ".join(f"{port.role} {port.name}: {port.detail}" for port in bad[:2])
+
+
+def program_alone(capture: Capture, values: Mapping[str, Tensor], anew: bool) -> Results | None:
+    """What the program gives in its own tensors with these values, or in other ones; None where it raises."""
+    torch.manual_seed(capture.seed)
+    try:
+        outcome = capture.origin.step_alone(values, anew)
+    except Exception:  # whatever the program raises, there is nothing to compare
+        return None
+    return keyed(outcome.outputs, outcome.mutations, outcome.gradients)
+
+
+def every_input(capture: Capture, values: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
+    """The program's inputs and constants, with the digests of their values."""
+    names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
+    return tuple((name, digest(values[name])) for name in names if name in values)
 
 
 def reads_tangents(capture: Capture) -> bool:
