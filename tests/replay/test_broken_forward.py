@@ -2,7 +2,8 @@
 
 Three programs are captured. At every operator of their forwards and backwards one thing is changed: its value, the
 order of its tensors, one argument that is no tensor, or it is dropped. Each changed graph is verified where a Capture
-can be: with its program alive, the program released, and from disk. It must be `wrong`, `failed` or `unproven`.
+can be: with its program alive (the Capture alone holds it), the program released, and from disk, in memory or in the
+files. It must be `wrong`, `failed` or `unproven`.
 
 Some changes change nothing: the operands of a sum swapped, a constant added below a softmax. Plain PyTorch says which:
 both texts run, without Backprint, on other inputs and tangents. A change that gives the same bits there, or in float64
@@ -13,6 +14,7 @@ With -s a table of what came of it is printed.
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import json
@@ -71,7 +73,7 @@ def leaf(*shape: int) -> Tensor:
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "convolution": lambda: (Convolution(), (torch.randn(3, 2, 6, 6),)),
     "attention": lambda: (Attention(), (torch.randn(2, 3, 4),)),
-    "indexed": lambda: (indexed, (leaf(3, 4), leaf(5, 4), torch.tensor([1, 3, 0]))),
+    "indexed": lambda: (indexed, (leaf(3, 4), leaf(5, 4), torch.tensor([1, 3, 1]))),
 }
 
 
@@ -108,8 +110,8 @@ def changed(graph: Graph, index: int, step: Step) -> Iterator[tuple[str, str, Gr
     """A graph with one step changed: the kind of change, a word about it, the graph."""
     if step.target == "operator.getitem":
         return
-    for other in valued(graph, step):
-        yield "value", "another value", other
+    for what, other in valued(graph, step):
+        yield "value", what, other
     for what, args in swapped(step.args):
         yield "order", what, with_step(graph, index, replace(step, args=args))
     for what, args in other_arguments(step.args):
@@ -126,15 +128,18 @@ def with_step(graph: Graph, index: int, *steps: Step) -> Graph:
     return replace(graph, steps=(*graph.steps[:index], *steps, *graph.steps[index + 1 :]))
 
 
-def valued(graph: Graph, step: Step) -> Iterator[Graph]:
+def valued(graph: Graph, step: Step) -> Iterator[tuple[str, Graph]]:
     """A constant added to each tensor that a step gives; masks turned over."""
-    for made in [step, *(each for each in graph.steps if each.target == "operator.getitem" and step.name in uses(each))]:
+    for made in [
+        step,
+        *(each for each in graph.steps if each.target == "operator.getitem" and step.name in uses(each)),
+    ]:
         if isinstance(made.spec, TensorSpec):
             inner = replace(made, name=f"{made.name}_before")
             turned = made.spec.dtype == "bool"
             target, args = ("aten.logical_not.default", ()) if turned else ("aten.add.Tensor", (1,))
             after = Step(made.name, target, (Ref(inner.name), *args), spec=made.spec)
-            yield with_step(graph, graph.steps.index(made), inner, after)
+            yield f"another {made.name}", with_step(graph, graph.steps.index(made), inner, after)
 
 
 def uses(step: Step) -> set[str]:
@@ -264,9 +269,7 @@ def is_same(pair: Pair, broken: Pair) -> bool:
     return runs and all(equal(pair, broken, given, torch.float64, same_numbers) for given in draws)
 
 
-def equal(
-    pair: Pair, broken: Pair, given: Given, dtype: torch.dtype, alike: Callable[[Tensor, Tensor], bool]
-) -> bool:
+def equal(pair: Pair, broken: Pair, given: Given, dtype: torch.dtype, alike: Callable[[Tensor, Tensor], bool]) -> bool:
     left, right = plainly(pair, given, dtype), plainly(broken, given, dtype)
     assert left is not None, "the captured graph itself does not run"
     return right is not None and all(kind(a) == kind(b) and alike(a, b) for a, b in zip(left, right, strict=True))
@@ -345,6 +348,9 @@ PLACES: dict[str, tuple[Callable[[Capture, Path], Prove], str]] = {
 }
 """Each place, and the verdict of the graph that nobody broke."""
 
+EVERY = {"rewritten": 3}
+"""Of the changes in a place where each takes long, one in so many."""
+
 COUNTS: Counter[tuple[str, str, str]] = Counter()
 
 
@@ -367,25 +373,67 @@ def outcome(verdict: Any, same: bool) -> str:
     return {"wrong": "caught", "failed": "caught", "unproven": "unproven"}.get(verdict.verdict, "missed")
 
 
-SAME: dict[tuple[str, str, str, str], bool] = {}
-"""Of each change, whether it is the same program: asked once, whatever the place."""
+@functools.cache
+def judged(name: str) -> tuple[tuple[Change, bool], ...]:
+    """Every change of a program, and whether it is the same program."""
+    pair = captured(name).pairs[0]
+    return tuple((change, is_same(pair, change.pair)) for change in changes(pair))
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_whatever_is_broken_is_seen(name: str, place: str, tmp_path: Path) -> None:
     capture = captured(name)
-    pair = capture.pairs[0]
-    prove, unbroken = PLACES[place][0](capture, tmp_path), PLACES[place][1]
-    missed, seen = [], Counter()
-    for change in changes(pair):
-        key = (name, change.side, change.kind, change.what)
-        if key not in SAME:
-            SAME[key] = is_same(pair, change.pair)
+    whole = Change("none", "forward", "nothing", capture.pairs[0])
+    prepare, unbroken = PLACES[place]
+    prove = prepare(capture, tmp_path)
+    if place != "rewritten":
+        assert prove(whole).verdict == unbroken
+    missed = []
+    for change, same in judged(name)[:: EVERY.get(place, 1)]:
         verdict = prove(change)
-        said = outcome(verdict, SAME[key])
-        seen[change.kind, said] += 1
+        said = outcome(verdict, same)
         COUNTS[place, change.kind, said] += 1
         if said == "missed":
             missed.append(f"{change.side} {change.kind} {change.what}: {verdict.verdict} {verdict.detail[:200]}")
     assert not missed, "\n".join(missed)
+
+
+def test_plain_pytorch_tells_what_is_the_same_program() -> None:
+    same = {(change.side, change.what): answer for change, answer in judged("attention")}
+    assert same["forward", "add: 0 and 1 swapped"]  # the sum of two tensors
+    assert same["forward", "div: another div"]  # a constant below a softmax
+    assert not same["forward", "softmax: another softmax"]
+    assert not same["forward", "div: 3 for 2"]
+
+
+def scattered(table: Tensor, places: Tensor) -> Tensor:
+    return table[places].exp()
+
+
+@pytest.mark.xfail(reason="whole numbers change places when they are drawn again, and none comes twice", strict=True)
+def test_gradients_that_do_not_add_up_where_no_index_came_twice() -> None:
+    capture = bp.capture(scattered, leaf(5, 4), torch.tensor([1, 3, 0]))
+    (put,) = [change for change in changes(capture.pairs[0]) if "False for True" in change.what]
+    assert not is_same(capture.pairs[0], put.pair)
+    assert replace(capture, pairs=(put.pair,)).verify()[-1].verdict == "wrong"
+
+
+def test_a_saved_value_too_small_for_its_backward_is_refused_before_a_kernel_reads_it() -> None:
+    capture = captured("convolution")
+    (change,) = [each for each in changes(capture.pairs[0]) if each.what == f"{NORM}: False for True"]
+    (verdict,) = replace(capture, pairs=(change.pair,)).verify()
+    assert verdict.verdict == "failed"
+    assert f"the forward saved '{NORM}_1' as float32[0], and the backward takes it as f32[3]" in verdict.detail
+
+
+NORM = "native_batch_norm_legit_functional"
+
+
+def test_a_forward_that_autograd_cannot_differentiate_is_unproven() -> None:
+    capture = captured("attention")
+    (change,) = [each for each in changes(capture.pairs[0]) if each.what == "add: x in its place"]
+    capture.release()
+    (verdict,) = replace(capture, pairs=(change.pair,)).verify()
+    assert verdict.verdict == "unproven"
+    assert "autograd of the forward of pair_0 fails (element 0 of tensors does not require grad" in verdict.detail
