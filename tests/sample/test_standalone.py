@@ -82,13 +82,13 @@ def identity(recipes: dict[str, Recipe]) -> str:
 
 
 def test_a_graph_of_guards_alone_runs_alone(tmp_path: Path) -> None:
-    port = Port("x", "input", TensorSpec("float32", (2,)), "x")
+    port = Port("x", "input", TensorSpec("int64", (2,)), "x")
     step = Step("read", "aten.sum.default", (Ref("x"),))
-    graph = Graph((port,), (step, Step("guard_0", "assert_equal", (Ref("read"), 3.0))), (), ())
+    graph = Graph((port,), (step, Step("guard_0", "assert_equal", (Ref("read"), 3))), (), ())
     text = graph.code.partition("class ")[2]
     assert parse(graph.code) == graph
     assert parse(graph.code.replace("-> ():", "-> (\n            (),\n    ):")) == graph  # as it was written before
-    write(tmp_path, fit_all({"x": torch.tensor([1.0, 2.0])}, 0), {}, forward=f"class {text}")
+    write(tmp_path, fit_all({"x": torch.tensor([1, 2])}, 0), {}, forward=f"class {text}")
     done = play(tmp_path)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
