@@ -408,11 +408,11 @@ class Study:
             return Trial(name, tuple(together), untried=drawn)
         given, sides = drawn
         names, shown = frozenset(given), tuple(each for each in free if each not in idle)
-        if standard:
-            self.count(names, sides)
         hangs = self.hangs[0]
         bound = [key for key in sides[0] if hangs[key] & names and not hangs[key] & idle]
         found = {key: by for key in bound if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None}
+        if standard:
+            self.count(names, sides, found)
         del drawn, sides
         still = [key for key, by in found.items() if by < 1]
         if standard and still and not Trial(name, shown, tuple(found.items())).hidden:
@@ -442,13 +442,14 @@ class Study:
         self.pinned |= set(names) if guarded and ways is GUARDED and len(names) == 1 else set()
         return why or "its dtype has no other values that could be drawn"
 
-    def count(self, names: frozenset[str], sides: Sides) -> None:
-        """Add a standard trial to the power of what hangs on these names."""
+    def count(self, names: frozenset[str], sides: Sides, found: Mapping[str, float]) -> None:
+        """Add a standard trial, of which the whole's ports are `found`, to the power of what hangs on these names."""
         rows = zip(self.most, self.hangs, (self.base.ports, *self.base.parts), sides, strict=False)
-        for most, hangs, ports, others in rows:
+        for index, (most, hangs, ports, others) in enumerate(rows):
+            seen = {} if index else found
             for key, by in most.items():
                 if hangs[key] & names:
-                    most[key] = max(by, strength(ports[key], others.get(key)))
+                    most[key] = max(by, seen[key] if key in seen else strength(ports[key], others.get(key)))
 
     def another(self, name: str, step: float | None = None) -> dict[str, Tensor]:
         """Other values of an input, and of the views of it; none where it knows no other."""
@@ -579,16 +580,19 @@ def share(first: Tensor, second: Tensor) -> float:
         return float("inf")
     if first.is_complex():
         first, second = torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())
-    apart, size = (first - second).abs(), first.abs()
-    most = float(apart.max())
+    most, largest = biggest(first - second), biggest(first)
     if not most < float("inf"):  # NaN too
         good = torch.isfinite(first) & torch.isfinite(second)
-        apart, size = apart[good], size[good]
-        if not apart.numel():
+        if not bool(good.any()):
             return 0.0
-        most = float(apart.max())
-    largest = max(float(size.max()), 1e-30)
-    return most / largest if largest < float("inf") else 0.0
+        first, second = first[good], second[good]
+        most, largest = biggest(first - second), biggest(first)
+    return most / max(largest, 1e-30) if largest < float("inf") else 0.0
+
+
+def biggest(tensor: Tensor) -> float:
+    """The largest size among a tensor's numbers."""
+    return float(torch.linalg.vector_norm(tensor, float("inf")))
 
 
 # ------------------------------------------------------------------ the same Capture in float64

@@ -133,6 +133,17 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     return sizes
 
 
+def hold_saved(backward: Graph, given: Mapping[str, Any]) -> None:
+    """Raise where a forward saved fewer numbers than its backward was traced for: kernels read past their end."""
+    for port in () if backward.symbols else backward.by_role("saved"):
+        value, spec = given.get(key_of(port)), port.spec
+        if isinstance(spec, TensorSpec) and isinstance(value, Tensor) and value.numel() < spec.numel:
+            raise ReplayError(
+                f"the forward saved {port.name!r} as {str(value.dtype)[6:]}{list(value.shape)}, and the backward takes "
+                f"it as {show_spec(spec)}: the two do not belong together, so capture the program again"
+            )
+
+
 def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
     """Whether a tensor has the dtype and the sizes of a spec; a size that no input tells may be any."""
     if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape) or str(value.layout)[6:] != spec.layout:

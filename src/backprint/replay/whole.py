@@ -19,7 +19,7 @@ from backprint.replay.annotations import Notes
 from backprint.replay.arguments import State, is_live, name_tangents, values_of
 from backprint.replay.compare import PortVerdict
 from backprint.replay.linked import Play, Played
-from backprint.replay.run import key_of, run, sizes_of
+from backprint.replay.run import hold_saved, key_of, run, sizes_of
 from backprint.replay.strides import tangent_as
 from backprint.sample.recipes import digest
 from backprint.settings import OWN, STATE_OF, digest_of, foreign_states
@@ -184,6 +184,7 @@ def pull(
     """The backward alone, on what its forward saved."""
     feed: dict[str, Any] = {f"constant {name}": value for name, value in values.items()}
     feed |= {f"saved {name}": value for name, value in saved.items()}
+    hold_saved(backward, feed)
     specs = {port.name: port.spec for port in backward.by_role("tangent")}
     sizes = sizes_of([(port, feed[key_of(port)]) for port in backward.inputs if key_of(port) in feed])
     for name in capture.signature.differentiable:
