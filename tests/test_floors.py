@@ -16,7 +16,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version", "tree", "settings", "likeness", "memory")
+GROUND = ("errors", "version", "tree", "settings", "likeness", "memory", "plain")
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tree": ("errors",),
     "likeness": (),
     "memory": ("tree",),
+    "plain": (),
     "settings": ("version",),
     "examples": (),
     "graph": ("errors",),
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "api": (*ROOMS, "regions", "target", "calls"),  # bp.capture("folder") reads a TARGET, which captures by the face
     "target": (*ROOMS, "api"),
     "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
-    "report": ("errors", "graph", "corpus.ledger", "corpus.groups"),
+    "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),
     "cli": (*ROOMS, "regions", "api", "target", "corpus", "report", "__init__"),

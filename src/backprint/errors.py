@@ -2,6 +2,7 @@
 
     BackprintError
     ├── UsageError       the call itself is wrong                    (also a ValueError)
+    ├── PlaceError       a run's own folder is gone, full or not writable, and what to do
     ├── CaptureError     this program cannot be captured, and why
     │   └── DataDependentError   it reads values that tracing does not have
     ├── GraphError       a graph is malformed, or text is not a graph
@@ -23,6 +24,10 @@ class BackprintError(Exception):
 
 class UsageError(BackprintError, ValueError):
     """The call is wrong: an unknown option, a mask of the wrong length, an ambiguous name."""
+
+
+class PlaceError(BackprintError):
+    """What a run writes cannot be written: its folder was removed, the disk is full. No sample is to blame."""
 
 
 class CaptureError(BackprintError):

@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,8 @@ def capture_target(target: Target, **options: Any) -> Capture:
         given["mode"] = None  # it is in the code already
         if target.fake and given["specialise"] is None:
             given["specialise"] = True  # the numbers that a sample's code reads are known from its metadata
-    return capture_made(target.model, target.args, target.kwargs, given, target.recipes)
+    made = capture_made(target.model, target.args, target.kwargs, given, target.recipes)
+    return replace(made, notes=target.notes) if target.notes else made
 
 
 def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Capture:
@@ -156,6 +157,7 @@ def from_sample(place: Path, fake: bool, device: str | None, mode: str | None) -
         recipes=recipes and Inputs(recipes.recipes, recipes.exact, recipes.seed),
         asks=asks,
         rests=rests,
+        notes=capture.notes,
         requires_grad=tuple(name for name, _ in asks) or False,
         bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
     )

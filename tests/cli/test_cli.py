@@ -420,7 +420,8 @@ def test_what_is_no_sample_is_a_row(tmp_path: Path, sample: Path) -> None:
     (tmp_path / "empty").mkdir()
     result = call("verify", "--json", tmp_path / "empty", tmp_path / "absent", sample)
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert result.exit_code == 1
+    assert result.exit_code == 2
+    assert "empty: no sample here or below" in result.stderr
     assert [row["verdict"] for row in rows] == ["failed", "failed", "bitwise"]
     assert ["no capture.json here" in rows[0]["detail"], "no such folder" in rows[1]["detail"]] == [True, True]
 
@@ -501,9 +502,7 @@ def test_show_takes_names_as_they_are(sample: Path, tmp_path: Path) -> None:
 
 
 def test_show_of_what_is_no_sample(tmp_path: Path) -> None:
-    result = call("show", tmp_path)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"backprint: SampleError: {tmp_path}: no capture.json here, so this is no sample\n"
+    assert f"{tmp_path}: no sample here or below" in refused("show", tmp_path)
 
 
 # ------------------------------------------------------------------ doctor and demo

@@ -197,7 +197,7 @@ def test_what_is_too_large_to_travel_says_so(
     cluster: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (source / "family_1" / "sample_01" / "data.bin").write_bytes(b"x" * (3 << 20))
-    plan = Plan(VERB, source, tmp_path / "out", {"bytes": 100}, only="family_1/*")
+    plan = Plan(VERB, source, tmp_path / "out", {"bytes": 100}, only=("family_1/*",))
     found = apart(cluster, plan, monkeypatch, travels=1 << 20)
     row = found.pop("family_1/sample_01")
     assert (row["verdict"], row["cause"], row["stage"]) == ("failed", "not sent", "read")

@@ -57,7 +57,7 @@ VALUES: dict[str, Value] = {
     "false": False,
     "zero": 0,
     "negative": -7,
-    "wide": -(2**64),
+    "wide": -(2**63),
     "float": 0.1,
     "minus zero": -0.0,
     "tiny": 5e-324,

@@ -484,7 +484,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "capture.json",
         "recipes['tangent output']: makes float32[1]",
     ),
-    "a recipe for no device": (recipe("x", device="os:1"), "", "on os:1"),
+    "a recipe for no device": (recipe("x", device="os:1"), "capture.json", "a device like cpu or cuda:0, found 'os:1'"),
     "a view of nothing": (recipe("x", kind="view", facts={"of": "evil"}), "", "a view of 'evil', which is not among"),
     "a view of itself": (recipe("x", kind="view", facts={"of": "x"}), "", "a view of 'x', which is not among"),
     "a recipe's facts too many": (

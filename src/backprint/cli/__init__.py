@@ -13,6 +13,10 @@ from backprint.version import __version__
 VERBS = ("capture", "record", "verify", "power", "region", "corpus", "show", "demo", "doctor")
 
 
+NEWLINE, INDENTED = "\n", "\n  "
+"""A message of several lines cannot look like one of ours."""
+
+
 class Ended(BaseException):
     """A script that a verb ran has ended, by an exit or an error of its own: the process ends by that."""
 
@@ -40,14 +44,25 @@ class Verbs(click.Group):
         raise error  # here, where click no longer takes it for one of its own
 
     def invoke(self, ctx: click.Context) -> Any:
-        from backprint.errors import BackprintError, UsageError
+        from backprint.cli.say import echo, ending
+        from backprint.errors import BackprintError, PlaceError, UsageError
+        from backprint.plain import printable
 
         try:
-            return super().invoke(ctx)
+            with ending(lambda: "nothing was changed"):
+                return super().invoke(ctx)
         except UsageError as error:
-            raise click.UsageError(str(error)) from error
+            raise click.UsageError(printable(str(error), lines=True)) from error
+        except click.UsageError as error:
+            said = error.format_message()
+            if said == printable(said, lines=True):
+                raise
+            raise click.UsageError(printable(said), error.ctx) from None
+        except PlaceError as error:
+            echo(f"backprint: {error}", err=True)
+            ctx.exit(2)
         except BackprintError as error:
-            click.echo(f"backprint: {type(error).__name__}: {error}", err=True)
+            echo(f"backprint: {type(error).__name__}: {str(error).replace(NEWLINE, INDENTED)}", err=True, lines=True)
             ctx.exit(1)
 
 
@@ -57,7 +72,7 @@ def main() -> None:
     """Capture, keep, replay and prove the forward and backward graphs that PyTorch really runs.
 
     \b
-    Exit codes: 0 all is good, 1 something is not good, 2 wrong usage.
+    Exit codes: 0 all is good, 1 something is not good, 2 wrong usage, or a place that cannot be written, 130 Ctrl-C.
     Shell completion: eval "$(_BACKPRINT_COMPLETE=bash_source backprint)"   (or zsh_source, fish_source)
     """
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from backprint.cli.say import echo, ending, working
 from backprint.graph.verdicts import has_proof, standing, told
 
 LOSSES = ("sum", "mean")
@@ -73,6 +75,26 @@ def command(
     kwargs); or the folder of a GraphNet sample, which is parsed and not executed; or the folder of one of our samples,
     whose forward is captured again.
     """
+    with ending(lambda: kept(output)), working(f"{target}: reading") as at:
+        capture(target, output, loss, device, allow, at, **rest)
+
+
+def kept(output: Path) -> str:
+    """What is there after an end at any moment."""
+    there = (output / "capture.json").exists()
+    return f"{output} is a whole sample" if there else "nothing was written: a sample is there whole or not at all"
+
+
+def capture(
+    target: str,
+    output: Path,
+    loss: str | None,
+    device: str | None,
+    allow: tuple[str, ...],
+    at: Callable[[str], None],
+    **rest: Any,
+) -> None:
+    """Read, capture, save, tell."""
     from backprint.sample.place import check_place
     from backprint.target import capture_target, read_target
 
@@ -83,9 +105,11 @@ def command(
     found = read_target(target, fake=rest["fake"], device=device, mode=mode, trust=rest.pop("trust"))
     import backprint as bp
 
+    at(f"{target}: capturing")
     order = int(rest.pop("order"))
     rest["allow"] = allow
     made = capture_target(found, loss=loss_of(loss), order=order, **rest)
+    at(f"{target}: proving and saving")
     if layout == "graphnet":
         trees(made, output, found, target, rest, allow, overwrite, as_json)
         return
@@ -94,9 +118,9 @@ def command(
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
     answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet":
-        answer |= {"asks": found.asks, "notes": found.notes}
+        answer |= {"asks": found.asks, "notes": made.notes}
     if as_json:
-        click.echo(json.dumps(answer))
+        echo(json.dumps(answer))
     else:
         tell(answer, made)
     if answer["verdict"] in ("wrong", "failed"):
@@ -109,17 +133,17 @@ def tell(answer: dict[str, Any], made: Any) -> None:
         back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
         name = made.name if len(made.pairs) == 1 else f"{made.name} {pair.name}"
         steps = f"{len(pair.forward.steps)} steps forward, {back}, {len(pair.saved)} values saved"
-        click.echo(f"{answer['sample']}: {name}, {steps}")
-    click.echo(f"engine: {made.engine}")
+        echo(f"{answer['sample']}: {name}, {steps}")
+    echo(f"engine: {made.engine}")
     for text in made.why:
-        click.echo(text if "::" in text.partition(":")[0] else f"not by {text}")
+        echo(text if "::" in text.partition(":")[0] else f"not by {text}")
     for text in made.breaks:
-        click.echo(f"break: {text}")
-    click.echo(f"verdict: {told(answer)}" + (f" ({answer['detail']})" if answer["detail"] else ""))
+        echo(f"break: {text}")
+    echo(f"verdict: {told(answer)}" + (f" ({answer['detail']})" if answer["detail"] else ""))
     for guard in made.guards:
-        click.echo(f"guard: {guard.text}")
+        echo(f"guard: {guard.text}")
     for text in answer.get("notes", ()):
-        click.echo(f"note: {text}")
+        echo(f"note: {text}")
 
 
 def trees(
@@ -140,11 +164,11 @@ def trees(
     places = {tree: str(folder) for tree, folder in folders.items()}
     answer = {"name": made.name, "engine": made.engine, "verdict": verdict.verdict, "detail": verdict.detail}
     if as_json:
-        click.echo(json.dumps({**answer, "trees": places}))
+        echo(json.dumps({**answer, "trees": places}))
     else:
-        click.echo(f"{made.name}: {verdict.verdict} {verdict.detail}".rstrip())
+        echo(f"{made.name}: {verdict.verdict} {verdict.detail}".rstrip())
         for tree, place in places.items():
-            click.echo(f"{tree:14} {place}")
+            echo(f"{tree:14} {place}")
     if not folders:
         raise SystemExit(1)
 

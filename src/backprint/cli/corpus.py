@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from backprint.cli.say import echo
+
 if TYPE_CHECKING:
     from backprint.corpus.run import Plan
 
@@ -64,7 +66,7 @@ def options(function: F) -> F:
                 "--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."
             ),
             click.option("--list", "names", type=click.Path(path_type=Path), help="A file with a sample's id a line."),
-            click.option("--only", metavar="GLOB", help="Samples whose id matches."),
+            click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these."),
             click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples."),
             click.option("--restart", is_flag=True, help="Begin anew; the old ledger stays as ledger.1.sqlite."),
             click.option(
@@ -165,7 +167,7 @@ def carry_out(
     executor: str,
     ray_address: str | None,
     names: Path | None,
-    only: str | None,
+    only: tuple[str, ...],
     limit: int | None,
     restart: bool,
     retry: tuple[str, ...],
@@ -197,11 +199,11 @@ def carry_out(
         with shown(as_json) as watcher:
             verdicts = run(plan, limits, count, restart=restart, retry=retry, watcher=watcher, executor=elsewhere)
     except Stopped as stopped:
-        click.echo(f"stopped by {stopped}" + ("; the same command goes on from here" if resumable else ""), err=True)
+        echo(f"stopped by {stopped}" + ("; the same command goes on from here" if resumable else ""), err=True)
         raise SystemExit(128 + stopped.number) from None
     if not as_json:
         for text in closing(plan, verdicts):
-            click.echo(text)
+            echo(text)
     if set(verdicts) - GOOD - ({"unproven"} if allow_unproven else set()):
         raise SystemExit(1)
 
@@ -233,7 +235,7 @@ def status(out: Path, as_json: bool) -> None:
 
     answer = state(out)
     if as_json:
-        click.echo(json.dumps(answer))
+        echo(json.dumps(answer))
         return
     for text in told(answer):
-        click.echo(text)
+        echo(text)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from backprint.cli.say import echo, ending, working
+
 
 @click.command("dedup")
 @click.argument("source", metavar="SRC_OR_OUT", type=click.Path(path_type=Path))
@@ -31,18 +33,19 @@ def command(source: Path, output: Path, by: str, how: str, as_json: bool) -> Non
     """
     from backprint.corpus.dedup import KEPT, LIST, dedup
 
-    found = dedup(source, output, by, how)
+    with ending(lambda: f"the same command goes on from what is in {output}"), working(f"{source}: comparing"):
+        found = dedup(source, output, by, how)
     if as_json:
         for first, *others in found.groups:
-            click.echo(json.dumps(dict(id=first.id, kept=True, duplicate_of="", why="")))
+            echo(json.dumps(dict(id=first.id, kept=True, duplicate_of="", why="")))
             for other in others:
-                click.echo(json.dumps(dict(id=other.id, kept=False, duplicate_of=first.id, why="")))
+                echo(json.dumps(dict(id=other.id, kept=False, duplicate_of=first.id, why="")))
         for member in found.left_out:
-            click.echo(json.dumps(dict(id=member.id, kept=False, duplicate_of="", why=member.why)))
+            echo(json.dumps(dict(id=member.id, kept=False, duplicate_of="", why=member.why)))
         return
     samples = sum(map(len, found.groups))
-    click.echo(f"{samples:,} samples, {len(found.groups):,} distinct by {by} graphs; the others are in {output / LIST}")
+    echo(f"{samples:,} samples, {len(found.groups):,} distinct by {by} graphs; the others are in {output / LIST}")
     if found.left_out:
         one = found.left_out[0]
-        click.echo(f"{len(found.left_out):,} could not be compared and are left out; {one.id}: {one.why}")
-    click.echo(f"{'kept' if how == 'list' else 'kept samples'}: {output / KEPT if how == 'list' else output}")
+        echo(f"{len(found.left_out):,} could not be compared and are left out; {one.id}: {one.why}")
+    echo(f"{'kept' if how == 'list' else 'kept samples'}: {output / KEPT if how == 'list' else output}")

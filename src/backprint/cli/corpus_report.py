@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from backprint.cli.say import echo
+
 
 @click.command("report")
 @click.argument("out", type=click.Path(path_type=Path))
@@ -42,10 +44,10 @@ def command(
         made = compared(made, Run(against), Run(out))
     if as_json:
         for line in json_lines(made):
-            click.echo(line, nl=False)
+            echo(line.rstrip("\n"))
     elif output is not None:
         write_report(made, chosen, output)
-        click.echo(f"{chosen} report of {out} in {output}", err=True)
+        echo(f"{chosen} report of {out} in {output}", err=True)
     elif not FORMATS[chosen].text:
         raise UsageError(f"--format {chosen} is no text: say where to with -o FILE")
     else:

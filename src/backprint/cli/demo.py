@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from backprint.cli.say import echo
+
 MODELS = ("convnet", "gpt")
 
 
@@ -22,7 +24,7 @@ def command(output: Path) -> None:
 
     places = []
     for name in MODELS:
-        click.echo(f"\n== {name}: capture")
+        title(f"{name}: capture")
         model, args = importlib.import_module(f"backprint.examples.{name}").factory()
         made = bp.capture(model, args=args, name=name)
         place = bp.save(made, output / name, overwrite=True)
@@ -30,21 +32,26 @@ def command(output: Path) -> None:
         loaded = bp.load(place)
         forward, backward = loaded.pairs[0].forward, loaded.pairs[0].backward
         assert backward is not None, f"{name} has parameters, so it has a backward"
-        click.echo(f"{place}: {len(forward.steps)} steps forward, {len(backward.steps)} backward")
-        click.echo(f"\n== {name}: the backward begins")
-        click.echo(body(backward.code, 14))
-        click.echo(f"\n== {name}: show")
+        echo(f"{place}: {len(forward.steps)} steps forward, {len(backward.steps)} backward")
+        title(f"{name}: the backward begins")
+        echo(body(backward.code, 14), lines=True)
+        title(f"{name}: show")
         show.tell(loaded, 0, loaded.pairs[0])
-    click.echo("\n== verify")
+    title("verify")
     rows = [row for place in places for row in verify.judged(place, ())]
     verify.table(rows)
-    click.echo("\nThe results:")
+    echo("\nThe results:", lines=True)
     for place in places:
-        click.echo(f"  {place / 'pair_0' / 'forward' / 'model.py'}")
-        click.echo(f"  {place / 'pair_0' / 'backward' / 'model.py'}")
-    click.echo("Each runs alone, with torch and nothing else: python model.py")
+        echo(f"  {place / 'pair_0' / 'forward' / 'model.py'}")
+        echo(f"  {place / 'pair_0' / 'backward' / 'model.py'}")
+    echo("Each runs alone, with torch and nothing else: python model.py")
     if any(row["verdict"] not in ("bitwise", "close") for row in rows):
         raise SystemExit(1)
+
+
+def title(text: str) -> None:
+    """What comes next."""
+    echo(f"\n== {text}", lines=True)
 
 
 def body(code: str, lines: int) -> str:

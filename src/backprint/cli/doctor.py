@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from backprint.cli.say import echo
+
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
@@ -23,11 +25,10 @@ def command(as_json: bool) -> None:
         except Exception as error:  # a doctor reports whatever is wrong, by name
             rows[name] = f"not good: {type(error).__name__}: {error}"
             good = False
-    click.echo(
-        json.dumps({"good": good, **rows})
-        if as_json
-        else "\n".join(f"{name:<10} {said}" for name, said in rows.items())
-    )
+    for text in (
+        [json.dumps({"good": good, **rows})] if as_json else [f"{name:<10} {said}" for name, said in rows.items()]
+    ):
+        echo(text)
     if not good:
         raise SystemExit(1)
 

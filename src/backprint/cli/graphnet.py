@@ -7,21 +7,22 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import click
+from backprint.cli.say import console, echo, plain
 
 
 def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
     """Print a GraphNet sample."""
     from backprint.errors import UsageError
+    from backprint.sample.graphnet.metas import text_of
 
     if side == "backward":
         raise UsageError(f"{place}: a GraphNet sample has no backward: `backprint capture {place} -o DIR` makes it")
     row = numbers(place)
     if as_json:
-        click.echo(json.dumps(row))
+        echo(json.dumps(row))
         return
     if side or not summary_only:
-        click.echo((place / "model.py").read_text(encoding="utf-8"))
+        echo(text_of(place / "model.py"), lines=True)
     if not side:
         tell(row)
 
@@ -68,25 +69,22 @@ def called(program: Any) -> Counter[str]:
 
 def tell(row: dict[str, Any]) -> None:
     """The numbers for people."""
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from backprint.cli.show import amount
 
-    console = Console(highlight=False)
-    console.print(Text(f"{row['name']} · a GraphNet sample · {row['lines']} lines · inputs {amount(row['bytes'])}"))
+    echo(f"{row['name']} · a GraphNet sample · {row['lines']} lines · inputs {amount(row['bytes'])}")
     for key, value in row["facts"].items():
-        console.print(Text(f"{key}: {json.dumps(value) if not isinstance(value, str) else value}"))
+        echo(f"{key}: {json.dumps(value) if not isinstance(value, str) else value}")
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("input", "role", "spec", "gradient", "why"):
         shown.add_column(heading, overflow="fold")
     for each in row["inputs"]:
         spec = f"{each['dtype']}{each['shape'] or ''}"
         cells = (each["name"], each["role"], spec, "asks" if each["asks"] else "", each["why"])
-        shown.add_row(*map(Text, cells))
-    console.print(shown)
+        shown.add_row(*map(plain, cells))
+    console().print(shown)
     calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])
-    console.print(Text(f"calls: {calls}{' …' if len(row['calls']) > 16 else ''}"))
+    echo(f"calls: {calls}{' …' if len(row['calls']) > 16 else ''}")
     for text in row["notes"]:
-        console.print(Text(f"note: {text}"))
+        echo(f"note: {text}")

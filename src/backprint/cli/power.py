@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
-from backprint.cli.verify import captured, found, listed
+from backprint.cli.say import console, echo, ending, plain, working
+from backprint.cli.verify import absent, captured, found, listed
+from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, has_proof, ports_without
 
 
@@ -45,14 +47,20 @@ def command(
     verified too: it has a proof where all compares equal and every port has power, as `verify` says. Exit code 1 unless
     each has a proof, and a check sees everything that results depend on.
     """
-    rows = []
-    for place in found(samples):
-        row = measured(place, inputs, seconds, partial(read, place, mode, trust, allow))
-        rows.append(row)
-        if as_json:
-            click.echo(json.dumps(row))
-        else:
-            tell(row)
+    rows: list[dict[str, Any]] = []
+    places = list(found(samples))
+    wrong = absent(samples)
+    with ending(lambda: f"{len(rows)} of {len(places)} samples were measured, as above"), working() as at:
+        for index, place in enumerate(places):
+            at(f"{index + 1}/{len(places)} {place}")
+            row = measured(place, inputs, seconds, partial(read, place, mode, trust, allow))
+            rows.append(row)
+            if as_json:
+                echo(json.dumps(row))
+            else:
+                tell(row)
+    if wrong:
+        raise UsageError(wrong)
     if not rows or not all(row.get("reacts") and row.get("proof") for row in rows):
         raise SystemExit(1)
 
@@ -94,22 +102,20 @@ def measured(place: Path, inputs: str, seconds: float | None, read: Callable[[],
 
 def tell(row: dict[str, Any]) -> None:
     """A sample's power for people."""
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
-    console = Console(highlight=False)
-    console.print(Text(f"{row['sample']} · {row['name']}", style="bold"))
+    out = console()
+    out.print(plain(f"{row['sample']} · {row['name']}", "bold"))
     if "error" in row:
-        console.print(Text(row["error"], style="red"))
+        out.print(plain(row["error"], "red"))
         return
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("drawn again", "ports", "least", "of", "most", ""):
         shown.add_column(heading, overflow="fold")
     for name, one in row["redrawn"].items():
-        shown.add_row(Text(name), *map(Text, cells(one)))
-    console.print(shown)
-    console.print(f"{row['tried']} of {row['of']} inputs drawn again alone; {verdict(row)}", soft_wrap=True)
+        shown.add_row(plain(name), *map(plain, cells(one)))
+    out.print(shown)
+    echo(f"{row['tried']} of {row['of']} inputs drawn again alone; {verdict(row)}")
 
 
 def cells(one: dict[str, Any]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from backprint.graph.verdicts import told
+from backprint.plain import printable
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -64,6 +65,9 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     except SystemExit as leaving:
         raise Ended(leaving) from None
     except BaseException as error:  # the script's own, which ends it as it ends it alone
+        if isinstance(error, KeyboardInterrupt):
+            whole = [str(place) for place in places.values() if (place / "capture.json").exists()]
+            tell(f"stopped by SIGINT; {', '.join(whole) or 'no step'} is kept")
         show_alone(error, path)
         raise Ended(error) from None
 
@@ -83,4 +87,4 @@ def tell(text: str) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be closed, or gone
         sys.stderr.flush()
     with contextlib.suppress(OSError):
-        os.write(2, f"backprint: {text}\n".encode(errors="replace"))
+        os.write(2, f"backprint: {printable(text)}\n".encode(errors="replace"))

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from backprint.cli.say import echo, echo_styled
+
 STYLES = {
     "bitwise": "green",
     "close": "cyan",
@@ -32,8 +34,9 @@ def show(dump: Path) -> None:
     from backprint.regions.read import read_passes
     from backprint.regions.write import summary
 
+    check_dump(dump)
     for each in read_passes(dump):
-        click.echo(summary(each))
+        echo(summary(each), lines=True)
 
 
 @command.command("compare")
@@ -50,13 +53,25 @@ def compare(left: Path, right: Path, every: bool, as_json: bool) -> None:
     from backprint.regions.compare import compare_passes
     from backprint.regions.read import read_passes
 
+    check_dump(left)
+    check_dump(right)
     found = compare_passes(read_passes(left), read_passes(right))
     if as_json:
-        click.echo(json.dumps(as_dict(found)))
+        echo(json.dumps(as_dict(found)))
     else:
         table(found, every, left, right)
     if not found.good:
         sys.exit(1)
+
+
+def check_dump(place: Path) -> None:
+    """Refuse a path at which there is no dump; one that is damaged is for its reader."""
+    from backprint.errors import UsageError
+
+    if not place.is_dir():
+        raise UsageError(f"{place}: {'not a folder' if place.exists() else 'no such folder'}")
+    if not (place / "graph.json").exists() and not any(place.glob("*/graph.json")):
+        raise UsageError(f"{place}: no pass here: a region's dump has folders with graph.json")
 
 
 def as_dict(found: Any) -> dict[str, Any]:
@@ -82,17 +97,17 @@ def table(found: Any, every: bool, left: Path, right: Path) -> None:
         width = max(len(row.name) for row in shown)
         for row in shown:
             error = "" if row.error is None else f"{row.error:.3g}"
-            verdict = click.style(f"{row.verdict:8}", fg=STYLES[row.verdict])
             where = f"pass {row.index} {row.what:5} {row.name:{width}}"
-            click.echo(f"{verdict} {where}  {row.tensor}  {error}  {row.detail}".rstrip())
+            said = f" {where}  {row.tensor}  {error}  {row.detail}".rstrip()
+            echo_styled(said, f"{row.verdict:8}", fg=STYLES[row.verdict])
     counts: dict[str, int] = {}
     for row in found.rows:
         counts[row.verdict] = counts.get(row.verdict, 0) + 1
-    click.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "nothing to compare")
+    echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "nothing to compare")
     if found.passes[0] != found.passes[1]:
-        click.echo(f"{left} has {found.passes[0]} passes, {right} {found.passes[1]}")
+        echo(f"{left} has {found.passes[0]} passes, {right} {found.passes[1]}")
     if found.first is not None:
         line = f", forward {found.first.line}" if found.first.line else ""
-        click.echo(f"first divergence: pass {found.first.index}, {found.first.what} {found.first.name}{line}")
+        echo(f"first divergence: pass {found.first.index}, {found.first.what} {found.first.name}{line}")
     if found.worst is not None and found.worst.error:
-        click.echo(f"largest error: {found.worst.error:.3g}, {found.worst.what} {found.worst.name}")
+        echo(f"largest error: {found.worst.error:.3g}, {found.worst.what} {found.worst.name}")

@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
+from backprint.cli.say import console, echo, plain
 from backprint.graph.verdicts import has_proof, standing, told
+from backprint.plain import printable
 
 
 @click.command("show")
@@ -25,8 +27,12 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
     Of a GraphNet sample: its facts, its inputs under their own names with who asks for a gradient and why, its calls.
     """
     import backprint as bp
+    from backprint.cli.verify import absent
+    from backprint.errors import UsageError
     from backprint.sample.graphnet import is_graphnet
 
+    if wrong := absent((sample,)):
+        raise UsageError(wrong)
     if is_graphnet(sample):
         from backprint.cli.graphnet import show
 
@@ -34,7 +40,7 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
         return
     capture = bp.load(sample, allow=allow)
     if as_json:
-        click.echo(json.dumps(numbers(capture, sample)))
+        echo(json.dumps(numbers(capture, sample)))
         return
     if not summary_only:
         for pair in capture.pairs:
@@ -45,22 +51,27 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
         for index, pair in enumerate(capture.pairs):
             tell(capture, index, pair)
         tell_breaks(capture)
+        for text in capture.notes:
+            echo(f"note: {text}")
         tell_lies(capture)
     elif side == "backward" and all(pair.backward is None for pair in capture.pairs):
-        click.echo("no backward: no output of this program asks for a gradient", err=True)
+        echo("no backward: no output of this program asks for a gradient", err=True)
 
 
 def code(title: str, text: str) -> None:
     """A graph's text, coloured on a terminal."""
-    from rich.console import Console
+    from rich.markup import escape
     from rich.syntax import Syntax
 
-    console = Console()
-    if not console.is_terminal:
-        click.echo(text)
+    out = console()
+    if not out.is_terminal:
+        echo(text, lines=True)
         return
-    console.rule(title)
-    console.print(Syntax(text, "python", theme="ansi_dark", word_wrap=False, background_color="default"))
+    out.rule(escape(printable(title)))
+    coloured = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(
+        printable(text, lines=True)
+    )
+    out.print(coloured, soft_wrap=True)  # lines that are longer than the window go on in its next line
 
 
 def numbers(capture: Any, sample: Path) -> dict[str, Any]:
@@ -85,30 +96,28 @@ def tell_lies(capture: Any) -> None:
     from backprint.graph.claims import lies
 
     for lie in lies(capture):
-        click.echo(f"not as it was saved: {lie.role} {lie.name}: {lie.text}")
+        echo(f"not as it was saved: {lie.role} {lie.name}: {lie.text}")
 
 
 def tell_breaks(capture: Any) -> None:
     """Where the program was cut, and why cleaner engines would not do."""
     for text in capture.breaks:
-        click.echo(f"break: {text}")
+        echo(f"break: {text}")
     for text in capture.why:
-        click.echo(f"not by {text}")
+        echo(f"not by {text}")
 
 
 def tell(capture: Any, index: int, pair: Any) -> None:
     """A Pair's numbers for people."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
-    from rich.text import Text
 
     from backprint.graph.summary import summarise
 
     summary = summarise(pair)
-    console = Console(highlight=False)
-    title, engine = escape(f"{capture.name} · {pair.name}"), escape(capture.engine)
-    console.print(f"[bold]{title}[/bold] · engine {engine} · verdict {escape(told(capture.verdict))}")
+    out = console()
+    head = plain(f"{capture.name} · {pair.name}", "bold")
+    out.print(head.append(printable(f" · engine {capture.engine} · verdict {told(capture.verdict)}"), "not bold"))
     facts = Table(box=None, show_header=False, pad_edge=False)
     steps = f"{len(pair.forward.steps)} forward" + (
         f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward"
@@ -125,22 +134,23 @@ def tell(capture: Any, index: int, pair: Any) -> None:
         f"{pair.forward.hash()[:16]} forward" + (f", {pair.backward.hash()[:16]} backward" if pair.backward else ""),
     )
     for link in [link for link in capture.links if link.target == index]:
-        facts.add_row("takes", Text(f"{pair.name} takes {link.name} from pair_{link.source}, {link.port}"))
+        facts.add_row("takes", plain(f"{pair.name} takes {link.name} from pair_{link.source}, {link.port}"))
     for guard in capture.guards if index == 0 else ():
-        facts.add_row("guard", Text(guard.text))
+        facts.add_row("guard", plain(guard.text))
     for edge in capture.opaque if index == 0 else ():
-        facts.add_row("opaque", Text(edge.text))
-    console.print(facts)
-    console.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")
+        facts.add_row("opaque", plain(edge.text))
+    out.print(facts)
+    out.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")
     rows = Table(box=None, show_header=False, pad_edge=False)
     for line in summary.saved[:12]:
-        rows.add_row(amount(line.bytes), Text(line.line))
-    console.print(rows)
+        rows.add_row(amount(line.bytes), plain(line.line))
+    out.print(rows)
     if len(summary.saved) > 12:
-        console.print(f"… and {len(summary.saved) - 12} lines more")
+        out.print(f"… and {len(summary.saved) - 12} lines more")
     for title, ops in (("forward", summary.forward_ops), ("backward", summary.backward_ops)):
-        kinds = escape(", ".join(f"{name.removeprefix('aten.')} × {count}" for name, count in ops[:12]))
-        console.print(f"[bold]{title} ops[/bold] {kinds}{' …' if len(ops) > 12 else ''}" if ops else "")
+        listed = ", ".join(f"{name.removeprefix('aten.')} × {count}" for name, count in ops[:12])
+        kinds = escape(printable(listed))
+        out.print(f"[bold]{title} ops[/bold] {kinds}{' …' if len(ops) > 12 else ''}" if ops else "")
 
 
 def amount(count: int) -> str:

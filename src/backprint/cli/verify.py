@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from backprint.cli.say import console, echo, ending, plain, working
+from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, ports_without
+
+MAIN = ("capture.json", "model.py", "graph_net.json", "weight_meta.py")
+"""Files that a folder has only as a sample, be it a whole one or not."""
 
 STYLES = {
     "bitwise": "green",
@@ -47,17 +52,23 @@ def command(
     A SAMPLE is a folder that holds capture.json, or a folder with samples somewhere below. Nothing in a sample is
     run but known tensor operators. A GraphNet sample is captured first, in memory.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     places = list(found(samples))
-    for index, place in enumerate(places):
-        if not as_json and sys.stderr.isatty() and len(places) > 1:
-            click.echo(f"\r{index + 1}/{len(places)} {place}\x1b[K", err=True, nl=False)
-        for row in judged(place, allow, mode, trust):
-            rows.append(row)
-            if as_json:
-                click.echo(json.dumps(row))
-    if not as_json:
-        table(rows)
+    wrong = absent(samples)
+    with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
+        try:
+            with working() as at:
+                for index, place in enumerate(places):
+                    at(f"{index + 1}/{len(places)} {place}")
+                    for row in judged(place, allow, mode, trust):
+                        rows.append(row)
+                        if as_json:
+                            echo(json.dumps(row))
+        finally:
+            if rows and not as_json:
+                table(rows)
+    if wrong:
+        raise UsageError(wrong)
     good = GOOD | ({"unproven"} if allow_unproven else set())
     if not rows or any(row["verdict"] not in good for row in rows):
         raise SystemExit(1)
@@ -75,6 +86,19 @@ def found(places: tuple[Path, ...]) -> Iterator[Path]:
         theirs = {path.parent for path in place.glob("**/model.py") if is_graphnet(path.parent)}
         theirs = {path for path in theirs if not ours & set(path.parents)}
         yield from sorted(ours | theirs) or [place]
+
+
+def absent(places: Sequence[Path]) -> str:
+    """What is wrong with the first of these paths that names no sample, and none below; '' where all do."""
+    from backprint.sample.graphnet import is_graphnet
+
+    for place in places:
+        if not place.is_dir():
+            return f"{place}: {'not a folder' if place.exists() else 'no such folder'}"
+        damaged = is_graphnet(place) or any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in MAIN)
+        if not damaged and next(found((place,))) == place:
+            return f"{place}: no sample here or below: no folder holds capture.json, or model.py and graph_net.json"
+    return ""
 
 
 def captured(place: Path, mode: str | None, trust: bool) -> Any:
@@ -148,19 +172,16 @@ def listed(names: Sequence[str]) -> str:
 
 def table(rows: list[dict[str, Any]]) -> None:
     """The rows for people."""
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("sample", "name", "verdict", "power", "detail"):
         shown.add_column(heading, overflow="fold")
     for row in rows:
         power = "" if row["power"] is None else f"{float(row['power']):.3g}"
-        verdict = Text(row["verdict"], style=STYLES.get(row["verdict"], ""))
-        shown.add_row(Text(row["sample"]), Text(row["name"]), verdict, power, Text(row["detail"]))
-    console = Console()
-    console.print(shown)
+        verdict = plain(row["verdict"], STYLES.get(row["verdict"], ""))
+        shown.add_row(plain(row["sample"]), plain(row["name"]), verdict, power, plain(row["detail"]))
+    console().print(shown)
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
@@ -168,4 +189,4 @@ def table(rows: list[dict[str, Any]]) -> None:
     good = [row for row in rows if row["verdict"] in GOOD]
     empty, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
     said += f"; {empty} of them vacuous, which is no proof ({ports_without(ports)})" if empty else ""
-    console.print(f"{len(rows)} checked: {said}", highlight=False)
+    echo(f"{len(rows)} checked: {said}")

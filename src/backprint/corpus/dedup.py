@@ -287,7 +287,7 @@ def of_text(folder: Path, job: Job, by: str) -> Key:
     """The key of code that is refused: its bytes, and exactly, those of its inputs' metadata too."""
     metas = folder / "weight_meta.py"
     beside = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
-    return ("text", job.source_hash, *beside)
+    return ("text", sha256(folder / "model.py"), *beside)
 
 
 def code_of(program: Program) -> str:

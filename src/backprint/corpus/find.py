@@ -14,17 +14,29 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from backprint.errors import UsageError
+from backprint.plain import spelled
 
 GRAPHNET = ("model.py", "graph_net.json", "weight_meta.py")
 """The files that a GraphNet sample cannot be without; any of them makes a folder one."""
 
+BESIDE = (*GRAPHNET, "input_meta.py", "input_tensor_constraints.py", "graph_hash.txt")
+"""All that is read of one."""
+
 BACKPRINT = "capture.json"
+
+TENSORS = "tensors.safetensors"
+
+OWN = re.compile(r"capture\.json|result\.json|tensors\.safetensors|pair_\d+")
+"""What a sample of ours consists of, so what no sample below another may be called."""
+
+BULK = 256 << 20
+"""Bytes from which on a file is known by its size and time: it is not read."""
 
 RESERVED = re.compile(r"ledger\..*|\.work")
 """What a run keeps beside its samples, so what no sample may be called."""
@@ -50,23 +62,31 @@ def find(
     source: Path,
     *,
     names: Path | None = None,
-    only: str | None = None,
+    only: str | Collection[str] | None = None,
     limit: int | None = None,
     without: Path | None = None,
 ) -> Iterator[Job]:
-    """Every sample below `source`, or those that the lines of the file `names` say; `without` is not searched."""
+    """Every sample below `source`, or those that the lines of the file `names` say, as far as one of `only` matches.
+
+    `without` is not searched.
+    """
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
     found = listed(source, names, without) if names else searched(source, "", without)
-    count = 0
+    wanted, count = patterns(only), 0
     for path in found if names is None else once(found):
         name = escape(path or source.resolve().name or ".")
-        if only and not fnmatchcase(name, only):
+        if wanted and not any(fnmatchcase(name, pattern) for pattern in wanted):
             continue
         if limit is not None and count >= limit:
             return
         count += 1
         yield job(source, path, name)
+
+
+def patterns(only: str | Collection[str] | None) -> tuple[str, ...]:
+    """One pattern, several, or none."""
+    return (only,) if isinstance(only, str) else tuple(only or ())
 
 
 # ------------------------------------------------------------------ names
@@ -80,15 +100,9 @@ def escape(path: str) -> str:
 def _escaped(letter: str) -> str:
     if letter == "\\":
         return r"\\"
-    if letter.isprintable():
-        return letter
-    code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as os.fsdecode gives it
-        return f"\\x{code - 0xDC00:02x}"
-    return SHORT.get(letter) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    return letter if letter.isprintable() else spelled(letter)
 
 
-SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 LONG = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 
 
@@ -200,7 +214,7 @@ def job(source: Path, path: str, name: str) -> Job:
     """The Job of one folder: its kind, family and hash, or what is wrong with it."""
     folder = source / path
     first, slash, _ = path.partition("/")
-    for check in (_reserved, _reachable):
+    for check in (_reserved, _reachable, _apart):
         if wrong := check(folder, path):
             return Job(name, path, escape(first) if slash else "", "", "", *wrong)
     ours = (folder / BACKPRINT).exists()
@@ -208,7 +222,8 @@ def job(source: Path, path: str, name: str) -> Job:
     main = BACKPRINT if ours else "model.py"
     kind = "backprint" if ours else "graphnet"
     try:
-        return Job(name, path, family, kind, digest(folder / main))
+        _plain(folder / main).close()
+        return Job(name, path, family, kind, source_hash(folder))
     except OSError as error:
         return Job(name, path, family, kind, "", *_unread(main, error))
 
@@ -237,6 +252,17 @@ def _reachable(folder: Path, path: str) -> tuple[str, str] | None:
     return None
 
 
+def _apart(folder: Path, path: str) -> tuple[str, str] | None:
+    """Why a sample could not lie in OUT beside one that it is below."""
+    parts = path.split("/")
+    for depth in range(1, len(parts)):
+        above = folder.parents[depth - 1]
+        if OWN.fullmatch(parts[-depth]) and any((above / name).is_file() for name in (BACKPRINT, "model.py")):
+            other = escape("/".join(parts[:-depth])) or "a sample"
+            return "refused", f"{other} is a sample too, and has a {parts[-depth]} of its own in OUT: rename this one"
+    return None
+
+
 CAUSES = {"FileNotFoundError": "missing file", "PermissionError": "unreadable"}
 
 
@@ -257,8 +283,35 @@ def declared(folder: Path) -> str:
     return escape(source)[:200] if isinstance(source, str) else ""
 
 
+def source_hash(folder: Path) -> str:
+    """What a sample is known by: the SHA-256 of its one file, or of the digests of all files that are read of it."""
+    names = sorted(_read_of(folder))
+    if names == ["model.py"]:
+        return digest(folder / names[0])
+    rows = (f"{name}\0{digest(folder / name)}\n" for name in names)
+    return hashlib.sha256("".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _read_of(folder: Path) -> Iterator[str]:
+    """The files that are read of a sample, as far as they are there."""
+    ours = os.path.lexists(folder / BACKPRINT)
+    yield from (name for name in ((BACKPRINT, TENSORS) if ours else BESIDE) if os.path.lexists(folder / name))
+    if not ours:
+        return
+    with os.scandir(folder) as entries:
+        pairs = [entry.name for entry in entries if re.fullmatch(r"pair_\d+", entry.name)]
+    for pair in pairs:
+        for here, _, names in os.walk(folder / pair):
+            yield from (os.path.relpath(os.path.join(here, name), folder) for name in names)
+
+
 def digest(path: Path) -> str:
-    """The SHA-256 of a plain file's bytes."""
+    """The SHA-256 of a file's bytes; of what is no plain file, or too large to be read here, what it is."""
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        return f"link {os.readlink(path)}" if stat.S_ISLNK(found.st_mode) else "no file"
+    if found.st_size > BULK:
+        return f"{found.st_size} bytes of {found.st_mtime_ns}"
     with _plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

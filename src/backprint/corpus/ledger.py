@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.find import Job, unescape
+from backprint.corpus.rows import COLUMNS as COLUMNS
+from backprint.corpus.rows import GIVEN, checked
+from backprint.corpus.rows import VERDICTS as VERDICTS
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import GOOD as GOOD
 from backprint.graph.verdicts import Proofs, proofs
@@ -24,53 +27,7 @@ from backprint.graph.verdicts import Proofs, proofs
 NAME = "ledger.sqlite"
 FORMAT = 1
 
-COLUMNS: Mapping[str, str] = {
-    "id": "text primary key",
-    "path": "text",
-    "family": "text",
-    "kind": "text",
-    "source_hash": "text",
-    "state": "text",
-    "attempts": "integer",
-    "verdict": "text",
-    "cause": "text",
-    "detail": "text",
-    "stage": "text",
-    "seconds": "real",
-    "stages": "json",
-    "peak_bytes": "integer",
-    "engine": "text",
-    "mode": "text",
-    "forward_hash": "text",
-    "backward_hash": "text",
-    "forward_shape": "text",
-    "backward_shape": "text",
-    "forward_steps": "integer",
-    "backward_steps": "integer",
-    "saved_bytes": "integer",
-    "inputs": "integer",
-    "gradients": "integer",
-    "outputs": "integer",
-    "input_bytes": "integer",
-    "disk_bytes": "integer",
-    "power": "real",
-    "vacuous": "json",
-    "asks": "json",
-    "notes": "json",
-    "guards": "integer",
-    "worker": "text",
-    "started": "real",
-    "finished": "real",
-    "versions": "json",
-}
-"""A sample's row: `stages` (stage -> seconds) and `versions` are JSON objects, `vacuous`, `asks` and `notes` lists."""
-
-GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
-"""Columns that are the ledger's own; what a verb gives are the others."""
-
 STATES = ("todo", "running", "done")
-
-VERDICTS = ("bitwise", "close", "undifferentiable", "unproven", "wrong", "failed")
 
 SAME = ("format", "verb", "source", "options")
 """Facts of a run that a resume has to share."""
@@ -260,28 +217,9 @@ def named(path: Path) -> Iterator[None]:
 # ------------------------------------------------------------------ rows
 
 
-def checked(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A verb's row: its verdict is one, and it has no column that a ledger has not."""
-    strange = [key for key in row if key not in COLUMNS or key in GIVEN]
-    if strange:
-        raise UsageError(f"a verb's row has {strange[0]!r}, which is none of {', '.join(set(COLUMNS) - set(GIVEN))}")
-    if row.get("verdict") not in VERDICTS:
-        raise UsageError(f"a verb's row has verdict {row.get('verdict')!r}, which is none of {', '.join(VERDICTS)}")
-    return row
-
-
 def encoded(key: str, value: Any) -> Any:
-    """A value as its column keeps it. Text that is no UTF-8 and numbers that are no JSON are spelled out."""
-    if value is None:
-        return None
-    match COLUMNS[key].split()[0]:
-        case "json":
-            return json.dumps(finite(value))
-        case "text":
-            return str(value).encode("utf-8", "backslashreplace").decode()
-        case "integer":
-            return int(value)
-    return float(value)
+    """A value of a checked row as SQLite keeps it."""
+    return json.dumps(value) if COLUMNS[key] == "json" and value is not None else value
 
 
 def finite(value: Any) -> Any:

@@ -15,6 +15,7 @@ from backprint.corpus.pool import Stage
 from backprint.corpus.run import Begun, Written
 from backprint.corpus.task import one_line
 from backprint.graph.verdicts import GOOD, has_proof, ports_without
+from backprint.plain import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -134,18 +135,18 @@ class Lines:
 
     def __exit__(self, *_: object) -> None:
         if self.tally.total:
-            print(line(self.tally), file=self.file, flush=True)
+            print(printable(line(self.tally)), file=self.file, flush=True)
 
     def show(self, event: Begun | Written | Stage) -> None:
         """Take an event in."""
         self.tally.take(event)
         if isinstance(event, Written) and event.row["verdict"] not in GOOD:
-            print(said(event.row), file=self.file, flush=True)
+            print(printable(said(event.row)), file=self.file, flush=True)
         elif isinstance(event, Written) and event.row.get("vacuous"):
-            print(powerless(event.row["id"], event.row["vacuous"]), file=self.file, flush=True)
+            print(printable(powerless(event.row["id"], event.row["vacuous"])), file=self.file, flush=True)
         if time.monotonic() - self.last >= EVERY and not isinstance(event, Stage):
             self.last = time.monotonic()
-            print(line(self.tally), file=self.file, flush=True)
+            print(printable(line(self.tally)), file=self.file, flush=True)
 
 
 class Objects:
@@ -199,8 +200,8 @@ class Bars:
         bar.add_row(ProgressBar(total=max(tally.total, 1), completed=tally.done, width=40), Text(line(tally)))
         working = Table.grid(padding=(0, 1))
         for name, (id, stage, since) in sorted(tally.working.items()):
-            working.add_row(Text(name, "dim"), Text(stage, "cyan"), Text(f"{now - since:.0f} s"), Text(id))
-        bad = [Text(said(row)[:300], STYLES[row["verdict"]], no_wrap=True) for row in list(tally.bad)]
+            working.add_row(Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(id))
+        bad = [Text(printable(said(row)[:300]), STYLES[row["verdict"]], no_wrap=True) for row in list(tally.bad)]
         return Group(bar, working, *bad)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from backprint.corpus import processes
 from backprint.corpus.files import all_files, own_files, packed, unpacked
-from backprint.corpus.find import BACKPRINT, digest
+from backprint.corpus.find import BACKPRINT, source_hash
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.pool import FALSE_STARTS, Event, Outcome, Pool, remove
 from backprint.corpus.task import Task, failure
@@ -315,7 +315,7 @@ def seen(task: Task) -> bool:
         main = task.path / name
         with contextlib.suppress(OSError):
             if main.is_file():
-                return not task.source_hash or digest(main) == task.source_hash
+                return not task.source_hash or source_hash(task.path) == task.source_hash
     return False
 
 

@@ -8,35 +8,43 @@ progress is below OUT/.work, where no later run looks.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
-import hashlib
 import json
 import os
-import re
 import secrets
 import signal
 import socket
+import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from backprint.corpus import processes
-from backprint.corpus.find import find
-from backprint.corpus.ledger import FORMAT, NAME, Ledger, checked, finite, place_of, source_of, take_up
-from backprint.corpus.limits import Limits
+from backprint.corpus.find import find, patterns
+from backprint.corpus.ledger import FORMAT, NAME, Ledger, finite, place_of, source_of, take_up
+from backprint.corpus.limits import FREE, Limits
+from backprint.corpus.places import RESULT as RESULT
+from backprint.corpus.places import WORK as WORK
+from backprint.corpus.places import keep_log, plant, settle
+from backprint.corpus.places import log_of as log_of
 from backprint.corpus.pool import Event, Executor, Outcome, Pool, Stage, remove
+from backprint.corpus.rows import checked, kept
 from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
-from backprint.errors import UsageError
+from backprint.errors import PlaceError, SampleError, UsageError
 
 SHORT = ("out of memory", "too large")
 """Causes of failure that are other ones where there is more memory."""
 
-WORK = ".work"
-RESULT = "result.json"
+ITS_OWN = frozenset(
+    {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL, errno.ELOOP}
+)
+"""Errors of writing a sample that are its own, by its name; others are the disk's, and end the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,14 @@ class Plan:
     out: Path
     options: Mapping[str, Any] = field(default_factory=dict)
     names: Path | None = None
-    only: str | None = None
+    only: str | tuple[str, ...] | None = None
     limit: int | None = None
 
     def facts(self) -> dict[str, Any]:
         """What a resume has to share."""
-        chosen = {"list": os.fspath(self.names) if self.names else None, "only": self.only, "limit": self.limit}
+        several = patterns(self.only)
+        only = several[0] if len(several) == 1 else list(several) or None
+        chosen = {"list": os.fspath(self.names) if self.names else None, "only": only, "limit": self.limit}
         options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
         return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
 
@@ -103,8 +113,12 @@ def run(
     """
     processes.check_platform()
     check_places(plan)
-    plan.out.mkdir(parents=True, exist_ok=True)
-    with locked(plan.out), signals() as go_on, take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger:
+    with (
+        writable(plan.out),
+        locked(plan.out),
+        signals() as go_on,
+        take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
+    ):
         name = ledger.facts()["run"]
         clear(plan.out, name)
         search(plan, ledger)
@@ -116,19 +130,45 @@ def run(
             raise UsageError(f"{plan.source}: no samples here (a folder with model.py or capture.json is one)")
         watcher(Begun(total, ledger.counts("state").get("done", 0)))
         work = plan.out / WORK / secrets.token_hex(4)
-        if executor is None:
-            left = total - ledger.counts("state").get("done", 0)
-            at_work: Executor = Pool(plan.verb, plan.options, limits, min(jobs, left), work, name)
-        else:
-            at_work = executor(work, name)
-        try:
-            Run(plan, ledger, name, at_work, watcher).all(go_on)
+        left = total - ledger.counts("state").get("done", 0)
+        with contextlib.ExitStack() as last:  # all of it, whichever fails, the last first
+            last.callback(give_up, ledger)
+            last.callback(remove, work)
+            make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, left))
+            at_work = make(work, name)
+            last.callback(at_work.close)
+            Run(plan, ledger, name, at_work, watcher, work).all(go_on)
             ledger.note(finished=time.time())
-        finally:
-            at_work.close()
-            remove(work)
-            give_up(ledger)
         return ledger.counts("verdict")
+
+
+@contextlib.contextmanager
+def writable(out: Path) -> Iterator[None]:
+    """OUT made; where it cannot be written to, or is removed meanwhile, that is said with what to do."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        yield
+    except BrokenPipeError:  # of who reads what is printed
+        raise
+    except (OSError, sqlite3.Error) as error:
+        raise unwritable(out, error) from error
+    except SampleError as error:
+        if isinstance(error.__cause__, sqlite3.OperationalError):
+            raise unwritable(out, error.__cause__) from error
+        raise
+
+
+def unwritable(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
+    """What is wrong with OUT, and the next step."""
+    if not out.is_dir():
+        return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
+    if isinstance(error, FileNotFoundError) and (out / NAME).exists():
+        return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
+    if not (out / NAME).exists():
+        return PlaceError(f"{out / NAME} was removed while the run went on: begin anew in another OUT")
+    said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    return PlaceError(f"{out} cannot be written to: {said}{where}; once it can be, the same command goes on from here")
 
 
 def new_facts() -> dict[str, Any]:
@@ -232,8 +272,11 @@ def adopt(out: Path, ledger: Ledger, name: str) -> None:
             said = json.loads((place_of(out, row) / RESULT).read_bytes())
         except (OSError, ValueError):
             continue
+        if not isinstance(said, dict):
+            continue
         if [said.pop(key, None) for key in ("run", "id", "source_hash")] == [name, row["id"], row["source_hash"]]:
-            ledger.finish(row["id"], said)
+            with contextlib.suppress(UsageError):  # it is not as it was written: the sample is done again
+                ledger.finish(row["id"], said)
 
 
 def give_up(ledger: Ledger) -> None:
@@ -248,10 +291,12 @@ def give_up(ledger: Ledger) -> None:
 class Run:
     """A run at work: what is to do, what is with the executor, what is tried again alone, with all the memory."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher) -> None:
-        self.plan, self.ledger, self.name = plan, ledger, name
+    def __init__(self, plan: Plan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher, work: Path) -> None:
+        self.plan, self.ledger, self.name, self.work = plan, ledger, name, work
         self.executor, self.watcher = executor, watcher
-        self.instead = VERBS[plan.verb].instead if plan.verb in VERBS else {}
+        verb = VERBS.get(plan.verb)
+        self.instead = verb.instead if verb else {}
+        self.keeps = verb.keeps if verb else False
         self.todo = self.tasks()
         self.upcoming: Task | None = None
         self.active: dict[str, Mapping[str, Any]] = {}
@@ -262,6 +307,7 @@ class Run:
         self.lost: set[str] = set()
         self.grown: set[str] = set()
         self.first: dict[str, Outcome] = {}
+        self.inode = (plan.out / NAME).stat().st_ino
 
     def all(self, go_on: Callable[[], None]) -> None:
         """Until every sample is done. Those that were lost with their worker come last, each alone."""
@@ -269,8 +315,24 @@ class Run:
             while self.more() and self.executor.free() and (picked := self.pick()):
                 self.submit(*picked)
             go_on()
+            self.check_there()
             for event in self.executor.events(0.5):
                 self.take(event)
+
+    def check_there(self) -> None:
+        """Raise where what is written to is no more: SQLite goes on writing to a file that was removed."""
+        there = (self.plan.out / NAME).stat().st_ino == self.inode
+        if not there or not self.work.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "removed while the run went on", os.fspath(self.work))
+
+    def check_room(self, event: Outcome) -> None:
+        """Raise where the disk is full, and not with what this sample wrote."""
+        self.executor.done(event)
+        room = os.statvfs(self.plan.out)
+        free = room.f_bavail * room.f_frsize
+        if free < FREE:
+            said = f"{free / 2**30:.2f} GiB are left on the disk, {FREE / 2**30:.2f} have to be"
+            raise OSError(errno.ENOSPC, said)
 
     def tasks(self) -> Iterator[Task]:
         """What the ledger says is not done."""
@@ -307,7 +369,11 @@ class Run:
         if isinstance(event, Stage):
             self.watcher(event)
             return
+        self.check_there()
         task = event.task
+        event = replace(event, row=kept(event.row))
+        if event.row["cause"] == "disk full":
+            self.check_room(event)
         options = self.active.pop(task.id)
         event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
         event.row["seconds"] += self.spent.pop(task.id, 0.0)
@@ -349,76 +415,21 @@ class Run:
     def write(self, event: Outcome) -> None:
         """Into its place, then into the ledger."""
         task = event.task
-        row = {**event.row, "worker": event.worker, "finished": time.time()}
-        row.setdefault("cause", "")
-        try:
-            checked(row)
-        except UsageError as error:  # a verb of the user's
-            row = failure("no row", str(error), "done") | {"finished": time.time()}
+        row = checked({**event.row, "worker": event.worker, "finished": time.time()})
         place = place_of(self.plan.out, {"id": task.id})
-        kept = event.place if row["verdict"] != "failed" and event.place and event.place.is_dir() else None
+        whole = row["verdict"] != "failed" or self.keeps
+        staged = event.place if whole and event.place and event.place.is_dir() else None
         try:
-            if kept:
+            if staged:
                 said = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **finite(row)}
-                (kept / RESULT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-                plant(kept / TREES, self.plan.out)
-            settle(kept, place)
+                (staged / RESULT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+                plant(staged / TREES, self.plan.out, task.id, lambda id: self.ledger.row(id) is not None)
+            settle(staged, place, self.plan.out)
             if row["verdict"] == "failed" and event.log:
                 keep_log(self.plan.out, task.id, event.log)
         except OSError as error:
+            if error.errno not in ITS_OWN:
+                raise
             row = failure("not written", f"{place}: {error.strerror}", "save") | {"finished": time.time()}
         self.ledger.finish(task.id, row)
         self.watcher(Written(self.ledger.row(task.id) or row))
-
-
-# ------------------------------------------------------------------ on disk
-
-
-def settle(staged: Path | None, place: Path) -> None:
-    """Put a finished folder in its place, in one rename; nothing of an older one there stays.
-
-    Where other samples lie below that place, its files join them one by one, and `result.json`, which makes them a
-    sample, is the last.
-    """
-    if (place / RESULT).exists():
-        (place / RESULT).unlink()
-        for entry in list(place.iterdir()):
-            if not (entry.is_dir() and any(entry.rglob(RESULT))):
-                remove(entry)
-        with contextlib.suppress(OSError):  # others lie below it
-            place.rmdir()
-    if staged is None:
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.rename(staged, place)
-    except OSError:
-        if not place.is_dir():
-            raise
-        for entry in sorted(staged.iterdir(), key=lambda entry: entry.name == RESULT):
-            remove(place / entry.name)
-            os.rename(entry, place / entry.name)
-
-
-def plant(trees: Path, out: Path) -> None:
-    """Put what a sample has in trees beside the samples into its places there, each in one rename."""
-    for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
-        for mark in sorted(tree.rglob("graph_net.json")):
-            place = out / mark.parent.relative_to(trees)
-            remove(place)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(mark.parent, place)
-    remove(trees)
-
-
-def keep_log(out: Path, id: str, text: str) -> None:
-    """What a failed sample printed last."""
-    place = log_of(out, id)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
-def log_of(out: Path, id: str) -> Path:
-    """Where the log of a failed sample is."""
-    name = re.sub(r"[^\w.+=-]", "_", id)[-100:]
-    return out / WORK / "logs" / f"{name}.{hashlib.sha256(id.encode()).hexdigest()[:8]}.txt"

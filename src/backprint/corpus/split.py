@@ -540,6 +540,7 @@ def captured(
             differentiable=differentiable,
         ),
         why=(place, said),
+        notes=capture.notes,
         guards=guards_of(pair, capture),
         opaque=opaque,
         environment=capture.environment,

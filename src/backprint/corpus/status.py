@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.ledger import Ledger, finite
+from backprint.corpus.places import WORK, log_of
 from backprint.corpus.progress import as_object, duration, powerless, said, speed
-from backprint.corpus.run import WORK, log_of
 from backprint.graph.verdicts import GOOD
 
 FIRST = 10

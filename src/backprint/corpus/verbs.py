@@ -31,7 +31,7 @@ class Verb:
     """A verb: its function, the options it takes, and what a worker loads first (which gives the versions of it).
 
     `instead` has, by cause of failure, the options with which a sample is tried once more; `kinds` the samples it is
-    for, others being passed over, or nothing for all.
+    for, others being passed over, or nothing for all. What it wrote stays although the sample failed where it `keeps`.
     """
 
     run: Callable[[Task, Options, Path], Row]
@@ -39,6 +39,7 @@ class Verb:
     options: Options = field(default_factory=dict)
     instead: Mapping[str, Options] = field(default_factory=dict)
     kinds: tuple[str, ...] = ()
+    keeps: bool = False
 
 
 def settled(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:

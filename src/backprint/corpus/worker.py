@@ -28,9 +28,9 @@ from typing import Any, NoReturn
 
 from backprint.corpus import clock, processes
 from backprint.corpus.limits import FREE, GIB, Limits
+from backprint.corpus.rows import kept
 from backprint.corpus.task import Task, failed, failure, one_line
 from backprint.corpus.verbs import Verb, verb_of
-from backprint.errors import UsageError
 
 POLL = 0.05
 """Seconds between two looks at a sample's processes."""
@@ -186,13 +186,13 @@ class Watch:
             del self.heard[: end + 1]
             try:
                 said = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # a sample that writes where it should not: it says nothing so
             match said:
                 case {"stage": str(name)}:
                     self.enter(name)
                 case {"row": dict(row)}:
-                    self.row = row
+                    self.row = kept(row)
         if len(self.heard) > MESSAGE:
             self.heard.clear()
 
@@ -347,9 +347,7 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
         torch.set_num_threads(threads)
     try:
         given = verb.run(task, options, place)
-        if not isinstance(given, dict):
-            raise UsageError(f"the verb gave {type(given).__name__}, and a verb gives a dict")
-        row = {"stage": "done", **given}
+        row = {"stage": "done", **kept(given)}
     except BaseException as error:
         traceback.print_exc()
         row = failed(error, watch.stage)

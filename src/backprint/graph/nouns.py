@@ -152,8 +152,10 @@ class TensorSpec:
         if self.stride is not None and len(self.stride) != len(self.shape):
             raise GraphError(f"a tensor of {len(self.shape)} sizes cannot have {len(self.stride)} strides")
         for size in (*self.shape, *(self.stride or ()), self.offset):
-            if type(size) is not int or abs(size) > MAX_SIZE:
+            if type(size) is not int or not -MAX_SIZE <= size < MAX_SIZE:
                 check_size(size)
+        if self.numel >= MAX_SIZE:
+            raise GraphError(f"a tensor of {self.numel:.3g} elements: at most 2**63 - 1 can be counted")
         if self.device != "cpu":
             check_device(self.device)
 
@@ -314,7 +316,7 @@ class Symbol:
 
     def __post_init__(self) -> None:
         check_local(self.name)
-        if type(self.hint) is not int or abs(self.hint) > MAX_SIZE:
+        if type(self.hint) is not int or not -MAX_SIZE <= self.hint < MAX_SIZE:
             raise GraphError(f"symbol {self.name}: its value at capture is no size: {self.hint!r:.80}")
         for bound in (self.low, self.high):
             check_expression(bound)
@@ -533,6 +535,7 @@ class Capture:
     seed: int = 0
     fake: bool = False
     pins: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
     claims: Any = field(default=None, compare=False, repr=False)
     recipes: Any = field(default=None, compare=False, repr=False)
     witness: Any = field(default=None, compare=False, repr=False)
@@ -593,24 +596,28 @@ BUILT_IN = frozenset(
 """What `torch.ops` holds beside libraries' operators: in `torch.ops.X.f.default`, X is none of these."""
 _CUSTOM = re.compile(r"torch\.ops\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
 _LOCAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-_DEVICE = re.compile(r"[a-z]{1,32}(:\d{1,4})?")
+_DEVICE = re.compile(r"([a-z]{1,32})(:\d{1,4})?")
+DEVICES = frozenset("cpu cuda xpu mps meta hpu mtia xla npu ipu maia vulkan hip ve fpga lazy mkldnn".split())
+"""Kinds of devices that torch knows by name. `privateuseone` is whatever a program has registered."""
 _NUMBER = re.compile(r"-?\d{1,19}")
 _EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*+|\d++(?:\.\d++)?+|[ +\-*/%(),<>=!&|~])++", re.ASCII)
 MAX_SIZE = 2**63
-MAX_INTEGER = 2**128
+MAX_INTEGER = 2**63
+"""Integers and sizes are those of 64 bits, as torch has them: from minus this to below it."""
 MAX_EXPRESSION = 4096
 
 
 def check_device(name: str) -> None:
     """Raise unless `name` is a device's, as `cpu` or `cuda:0`."""
-    if type(name) is not str or not _DEVICE.fullmatch(name):
+    found = _DEVICE.fullmatch(name) if type(name) is str else None
+    if found is None or found[1] not in DEVICES:
         raise RefusedError(f"{name!r:.80} is no device name")
 
 
 def check_size(size: Size) -> None:
     """Raise unless `size` is a number that fits 64 bits, or an expression that does not read back as a number."""
     if type(size) is int:
-        if abs(size) > MAX_SIZE:
+        if not -MAX_SIZE <= size < MAX_SIZE:
             raise GraphError(f"a size of {size.bit_length()} bits is no size of a tensor")
         return
     check_expression(size)
@@ -729,7 +736,7 @@ def check_graph(graph: Graph) -> None:
             elif isinstance(leaf, Sub):
                 if leaf.name not in attributes:
                     odd = f"uses the subgraph {leaf.name!r}, which is not here"
-            elif isinstance(leaf, int) and abs(leaf) > MAX_INTEGER:
+            elif isinstance(leaf, int) and not -MAX_INTEGER <= leaf < MAX_INTEGER:
                 odd = f"holds an integer of {leaf.bit_length()} bits"
             if odd:
                 who = f"step {user.name!r} ({user.target})" if isinstance(user, Step) else f"output {user.name!r}"

@@ -17,7 +17,6 @@ from typing import Any
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.nouns import (
-    MAX_INTEGER,
     Graph,
     Port,
     ScalarSpec,
@@ -31,6 +30,9 @@ from backprint.graph.nouns import (
 
 Number = int | float | bool
 Sizes = Mapping[str, int]
+
+MAX_NUMBER = 2**128
+"""The largest number that is met on the way to a size."""
 
 MAX_POWER = 128
 """The largest exponent of an expression."""
@@ -154,7 +156,7 @@ def _value(node: ast.expr, sizes: Sizes) -> Number:
             found = FUNCTIONS[name](*[_value(argument, sizes) for argument in args])
         case _:
             raise RefusedError(f"{ast.unparse(node)!r:.40} is nothing that sizes are computed with")
-    if isinstance(found, int) and abs(found) > MAX_INTEGER:
+    if isinstance(found, int) and not -MAX_NUMBER <= found <= MAX_NUMBER:
         raise GraphError(f"a number of {found.bit_length()} bits is no size")
     return found
 

@@ -76,7 +76,7 @@ def show(value: Value) -> str:
             return "nan" if math.isnan(value) else repr(value)
         case None | bool() | str():
             return repr(value)
-        case int() if abs(value) <= MAX_INTEGER:
+        case int() if -MAX_INTEGER <= value < MAX_INTEGER:
             return repr(value)
         case complex():
             return f"complex({show(value.real)}, {show(value.imag)})"
@@ -581,9 +581,11 @@ class _Reader:
             case ast.Name(id=name):
                 return self.name(node, name)
             case ast.Constant(value=None | bool() | int() | float() | str() as value):
-                if type(value) is int and value > MAX_INTEGER:
+                if type(value) is int and value >= MAX_INTEGER:
                     raise self.refused(node, f"an integer of {value.bit_length()} bits is no value of a graph")
                 return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(least))) if least == MAX_INTEGER:
+                return -least
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 number = self.value(operand, depth + 1)
                 if isinstance(number, int | float) and not isinstance(number, bool):

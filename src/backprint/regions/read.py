@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from backprint.errors import RegionError
+from backprint.plain import parse_json
 from backprint.regions.nouns import LEVELS, Edge, Input, Line, Node, Pass, Root, Stats
 from backprint.regions.write import FORMAT
 
@@ -42,7 +42,7 @@ def content_of(folder: Path) -> dict[str, Any]:
     try:
         if place.stat().st_size > MOST:
             raise RegionError(f"{place}: is larger than {MOST >> 20} MiB")
-        content = json.loads(place.read_bytes())
+        content = parse_json(place.read_bytes().decode())
     except (OSError, ValueError, RecursionError) as error:
         raise RegionError(f"{place}: cannot be read: {error}") from error
     if not isinstance(content, dict) or "region" not in content:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from backprint.errors import UsageError
+from backprint.plain import cell
 from backprint.report.nouns import Report
 
 BATCH = 1000
@@ -47,9 +48,11 @@ def render_csv(report: Report) -> Iterator[str]:
 
 
 def text_of(value: Any) -> Any:
-    """A value in one CSV field."""
+    """A value in one CSV field. A text is none that a spreadsheet would compute."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return cell(value)
     return json.dumps(value) if isinstance(value, (dict, tuple)) else value
 
 

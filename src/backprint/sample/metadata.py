@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from backprint.errors import GraphError, SampleError
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
 from backprint.graph.verdicts import WORST
+from backprint.plain import parse_json
 
 FORMAT = 2
 """The version of the layout. A newer one is refused by name; older ones are read."""
@@ -63,6 +64,7 @@ def describe(capture: Capture) -> dict[str, Any]:
             for g in capture.guards
         ],
         **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
+        **({"notes": list(capture.notes)} if capture.notes else {}),
         "opaque": [{"kind": e.kind, "text": e.text, "source": source_json(e.source)} for e in capture.opaque],
     }
 
@@ -103,16 +105,12 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise SampleError(f"{path}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise SampleError(f"{path}: cannot be read as JSON: {type(error).__name__}: {str(error)[:200]}") from None
     if not isinstance(content, dict):
         raise SampleError(f"{path}: expected an object, found {type(content).__name__}")
     return content
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
 
 
 @contextlib.contextmanager
@@ -326,6 +324,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "why": tuple(item.free() for item in root.get("why", []).items()),
             "guards": tuple(each(root.get("guards", []), read_guard)),
             "pins": root.get("pins", []).pairs(),
+            "notes": tuple(item.free() for item in root.get("notes", []).items()),
             "opaque": tuple(each(root.get("opaque", []), read_edge)),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from backprint.errors import SampleError
+from backprint.graph.nouns import DEVICES
 from backprint.sample.generator import PARTS, Recipe, parse
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -247,7 +248,7 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "stride": (f"at most {MOST} strides from 0", counts),
     "device": (
         "a device like cpu or cuda:0",
-        lambda value: text(value) and bool(re.fullmatch(r"[a-z]+(:\d{1,3})?", value)),
+        lambda value: text(value) and bool(re.fullmatch(rf"({'|'.join(DEVICES)})(:\d{{1,3}})?", value)),
     ),
     "extent": (f"a whole number from 0 to {LARGEST}", count),
     "offset": (f"a whole number from 0 to {LARGEST}", count),

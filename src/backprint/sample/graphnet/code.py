@@ -412,7 +412,7 @@ class Reader:
         value = node.value
         if isinstance(value, bytes) or (isinstance(value, str) and len(value) > MAX_STRING):
             raise self.refused(node, f"a constant of {len(value):,} characters or bytes is not part of a graph")
-        if type(value) is int and abs(value) > MAX_INTEGER:
+        if type(value) is int and not -MAX_INTEGER <= value < MAX_INTEGER:
             raise self.refused(node, f"an integer of {value.bit_length():,} bits is not part of a graph")
         return Const(value)
 
@@ -510,6 +510,8 @@ class Reader:
         kind = type(node.op).__name__
         if kind not in UNARY:
             raise self.refused(node, f"the operator {kind} is not part of a graph")
+        if kind == "USub" and isinstance(node.operand, ast.Constant) and node.operand.value == MAX_INTEGER:
+            return Const(-MAX_INTEGER)
         made = self.expr(node.operand)
         if kind == "USub" and isinstance(made, Const) and type(made.value) in (int, float):
             return Const(-made.value)

@@ -156,7 +156,13 @@ def copied(source: Path, there: Path) -> None:
     """A GraphNet sample as it came, completed where files or attributes are missing."""
     if not any(source.rglob("model.py")):
         raise SampleError(f"{source}: no model.py in it or below, so this is no GraphNet sample")
-    shutil.copytree(source, there, ignore=left_out)
+    apart = (source / "model.py").is_file()
+
+    def left(folder: str, names: list[str]) -> list[str]:
+        below = [name for name in names if apart and any((Path(folder) / name).rglob("model.py"))]
+        return [*left_out(folder, names), *below]  # other samples, which have trees of their own
+
+    shutil.copytree(source, there, ignore=left)
     for model in sorted(there.rglob("model.py")):
         folder = model.parent
         digest = hashlib.sha256(model.read_bytes()).hexdigest()

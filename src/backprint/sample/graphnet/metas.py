@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.graph.nouns import DTYPES
 from backprint.graph.text import tree_of
+from backprint.plain import parse_json
 from backprint.sample.graphnet.meta import Meta
 
 MOST = 64
@@ -224,8 +225,12 @@ UNTYPED = (
 def text_of(path: Path) -> str:
     """A file's text; what is not there or cannot be read is a SampleError."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise SampleError(f"{path}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+            raise SampleError(f"{path}: is {kind}; a sample's files are its own: copy what it leads to (cp -RL)")
+        if found.st_size > MAX_BYTES:
+            raise SampleError(f"{path}: {found.st_size:,} bytes; at most {MAX_BYTES:,} are read")
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise SampleError(f"{path}: cannot be read: {error}") from None
@@ -263,7 +268,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
     if not place.is_file():
         return {}
     try:
-        facts = json.loads(text_of(place))
+        facts = parse_json(text_of(place))
     except (ValueError, RecursionError) as error:
         raise SampleError(f"{place}: not JSON: {str(error)[:200]}") from None
     if not isinstance(facts, dict):

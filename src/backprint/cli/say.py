@@ -1,0 +1,145 @@
+"""What every verb prints goes through here: strangers' control characters are spelled out, and long work is seen.
+
+A progress line stands on standard error of a terminal, and is wiped before anything else is printed; where there is no
+terminal, a line comes now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from backprint.plain import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+EVERY = 15.0
+"""Seconds between two lines where there is no terminal."""
+
+TICK = 0.5
+"""Seconds between two looks of the progress line on a terminal, and before its first."""
+
+WIPE = "\r\x1b[K"
+
+
+def echo(text: str, *, err: bool = False, lines: bool = False) -> None:
+    """Print a text in one line, or with `lines` in those that it has."""
+    wipe()
+    click.echo(printable(text, lines), err=err)
+
+
+def echo_styled(text: str, mark: str, **style: Any) -> None:
+    """Print a line whose beginning has a style of ours."""
+    wipe()
+    click.echo(click.style(printable(mark), **style) + printable(text))
+
+
+def console(**options: Any) -> Console:
+    """Where tables are printed; what strangers wrote goes there as `plain`."""
+    from rich.console import Console
+
+    wipe()
+    return Console(highlight=False, **options)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """A text of strangers for a table."""
+    from rich.text import Text
+
+    return Text(printable(text), style)
+
+
+# ------------------------------------------------------------------ the end
+
+STOPPED = 130
+"""The exit code of what Ctrl-C ended."""
+
+
+@contextlib.contextmanager
+def ending(kept: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C ends the verb with a line that says what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo(f"stopped by SIGINT; {kept()}", err=True)
+        raise SystemExit(STOPPED) from None
+
+
+# ------------------------------------------------------------------ progress
+
+
+class Working:
+    """What is being done, and since when, shown until `close`."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self.file, self.what, self.since = file, "", time.monotonic()
+        self.painted, self.lock, self.closed = False, threading.Lock(), threading.Event()
+        self.inline = file.isatty()
+        self.thread = threading.Thread(target=self.show, name="backprint progress", daemon=True)
+
+    def at(self, what: str) -> None:
+        """Something else is being done now."""
+        self.what, self.since = what, time.monotonic()
+
+    def show(self) -> None:
+        """Until it is closed."""
+        while not self.closed.wait(TICK if self.inline else EVERY):
+            self.paint()
+
+    def paint(self) -> None:
+        """The line as it is now."""
+        said = printable(f"{self.what} … {time.monotonic() - self.since:.0f} s")
+        with self.lock, contextlib.suppress(OSError, ValueError):  # it may be closed, or gone
+            if self.closed.is_set() or not self.what:
+                return
+            width = max(shutil.get_terminal_size().columns - 1, 10)
+            self.file.write(f"{WIPE}{said[-width:]}" if self.inline else f"{said}\n")
+            self.file.flush()
+            self.painted = self.inline
+
+    def wipe(self) -> None:
+        """Remove the line from the terminal; it comes back."""
+        with self.lock, contextlib.suppress(OSError, ValueError):
+            if self.painted:
+                self.file.write(WIPE)
+                self.file.flush()
+                self.painted = False
+
+    def close(self) -> None:
+        """Nothing more is shown."""
+        self.closed.set()
+        self.wipe()
+        self.thread.join(1.0)
+
+
+_working: Working | None = None
+
+
+def wipe() -> None:
+    """Remove the progress line, if there is one."""
+    if _working is not None:
+        _working.wipe()
+
+
+@contextlib.contextmanager
+def working(what: str = "") -> Iterator[Callable[[str], None]]:
+    """Show what is being done; gives what says that it is something else now."""
+    global _working
+    before, _working = _working, Working(sys.stderr)
+    made = _working
+    made.at(what)
+    made.thread.start()
+    try:
+        yield made.at
+    finally:
+        made.close()
+        _working = before

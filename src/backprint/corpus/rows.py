@@ -1,0 +1,203 @@
+"""A sample's row: its columns, and what may stand in each. A row that cannot be kept becomes one that says why.
+
+Rows are checked where they are made (the sample's process), where they enter (a worker, the parent), and where they are
+written, because what lies between is a stranger's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from backprint.corpus.task import failure
+from backprint.errors import UsageError
+
+COLUMNS: Mapping[str, str] = {
+    "id": "text primary key",
+    "path": "text",
+    "family": "text",
+    "kind": "text",
+    "source_hash": "text",
+    "state": "text",
+    "attempts": "integer",
+    "verdict": "text",
+    "cause": "text",
+    "detail": "text",
+    "stage": "text",
+    "seconds": "real",
+    "stages": "json",
+    "peak_bytes": "integer",
+    "engine": "text",
+    "mode": "text",
+    "forward_hash": "text",
+    "backward_hash": "text",
+    "forward_shape": "text",
+    "backward_shape": "text",
+    "forward_steps": "integer",
+    "backward_steps": "integer",
+    "saved_bytes": "integer",
+    "inputs": "integer",
+    "gradients": "integer",
+    "outputs": "integer",
+    "input_bytes": "integer",
+    "disk_bytes": "integer",
+    "power": "real",
+    "vacuous": "json",
+    "asks": "json",
+    "notes": "json",
+    "guards": "integer",
+    "worker": "text",
+    "started": "real",
+    "finished": "real",
+    "versions": "json",
+}
+"""A sample's row: `stages` (stage -> seconds) and `versions` are JSON objects, `vacuous`, `asks` and `notes` lists."""
+
+GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
+"""Columns that are the ledger's own; what a verb gives are the others."""
+
+VERDICTS = ("bitwise", "close", "undifferentiable", "unproven", "wrong", "failed")
+
+NO_ROW = "no row"
+"""The cause of a sample whose row cannot be kept."""
+
+LONGEST = 1 << 16
+"""Characters of a text."""
+
+LARGEST = 1 << 22
+"""Characters of a list or an object, as JSON."""
+
+
+def kept(given: Any) -> dict[str, Any]:
+    """The row that a verb gave, or the one that says why it cannot be kept."""
+    try:
+        return checked(given)
+    except UsageError as error:
+        return failure(NO_ROW, str(error), "done")
+
+
+def checked(row: Any) -> dict[str, Any]:
+    """A verb's row, each value as its column keeps it. Raises UsageError, by the column's name, where one cannot be."""
+    if not isinstance(row, Mapping):
+        raise UsageError(f"the verb gave {type(row).__name__}, and a verb gives a dict")
+    for key in row:
+        if type(key) is not str or key not in COLUMNS or key in GIVEN:
+            raise UsageError(f"a verb's row has {seen(key)}, which is none of {', '.join(set(COLUMNS) - set(GIVEN))}")
+    verdict = row.get("verdict")
+    if type(verdict) is not str or verdict not in VERDICTS:
+        raise UsageError(f"a verb's row has verdict {seen(verdict)}, which is none of {', '.join(VERDICTS)}")
+    found = {key: None if value is None else column(key, value) for key, value in row.items()}
+    return {**found, "cause": found.get("cause") or ""}
+
+
+def column(key: str, value: Any) -> Any:
+    """A value as its column keeps it."""
+    words, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]
+    try:
+        return keep(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
+        why = f": {error}" if type(error) is Unkept else ""
+        raise UsageError(f"a verb's row has {key} {seen(value)}, and {key} is {words}{why}") from None
+
+
+class Unkept(ValueError):
+    """A value of the right type that is still none of its column; says why."""
+
+
+def seen(value: Any) -> str:
+    """A value of a stranger's, as far as it can be shown in short."""
+    try:
+        return reprlib.repr(value)[:80]
+    except Exception:  # a repr of the user's own; an int of more digits than Python writes
+        return f"a {type(value).__name__}"
+
+
+# ------------------------------------------------------------------ what a column keeps
+
+
+def text(value: Any) -> str:
+    """A text; halves of characters are spelled out."""
+    if not isinstance(value, str):
+        raise TypeError
+    if len(value) > LONGEST:
+        raise Unkept(f"{len(value):,} characters, at most {LONGEST:,} are kept")
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+def whole(value: Any) -> int:
+    """A whole number of 64 bits."""
+    number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError
+    return number
+
+
+def finite(value: Any) -> float:
+    """A number that is one."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    number = float(value)
+    if not math.isfinite(number):
+        raise Unkept("it is not finite")
+    return number
+
+
+def power(value: Any) -> float:
+    """A number, or infinity."""
+    return math.inf if value in ("inf", math.inf) else finite(value)
+
+
+def texts(value: Any) -> list[str]:
+    """A list of texts."""
+    return small([text(item) for item in listed(value)])
+
+
+def pairs(value: Any) -> list[list[str]]:
+    """A list of pairs of texts."""
+    return small([[text(left), text(right)] for left, right in map(listed, listed(value))])
+
+
+def numbers(value: Any) -> dict[str, float]:
+    """Numbers by name."""
+    return small({text(key): finite(item) for key, item in value.items()})
+
+
+def words(value: Any) -> dict[str, str]:
+    """Texts by name."""
+    return small({text(key): text(item) for key, item in value.items()})
+
+
+def listed(value: Any) -> Any:
+    """A list or a tuple."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError
+    return value
+
+
+def small(value: Any) -> Any:
+    """What is not too long as JSON."""
+    if (size := len(json.dumps(value))) > LARGEST:
+        raise Unkept(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
+    return value
+
+
+Keeper = tuple[str, Callable[[Any], Any]]
+
+KINDS: Mapping[str, Keeper] = {
+    "text": ("a text", text),
+    "integer": ("a whole number of 64 bits", whole),
+    "real": ("a finite number", finite),
+}
+
+KEEPERS: Mapping[str, Keeper] = {
+    "power": ("a number, or infinity", power),
+    "vacuous": ("a list of texts", texts),
+    "notes": ("a list of texts", texts),
+    "asks": ("a list of pairs of texts", pairs),
+    "stages": ("an object of numbers", numbers),
+    "versions": ("an object of texts", words),
+}

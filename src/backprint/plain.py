@@ -1,0 +1,56 @@
+"""Text of strangers: as it may be printed, as a cell of a table, as JSON.
+
+What would move a cursor, hide or reorder letters is spelled out; what a spreadsheet would compute, or what readers of
+JSON understand in different ways, is not let through.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
+
+
+def printable(text: str, lines: bool = False) -> str:
+    r"""The text with `\u001b`, `\n`, `\u202e` and the like for what is not printable; with `lines`, its lines stay."""
+    if text.isprintable():
+        return text
+    stays = "\n\t" if lines else ""
+    return "".join(letter if letter.isprintable() or letter in stays else spelled(letter) for letter in text)
+
+
+def spelled(letter: str) -> str:
+    """One character as Python writes it; `\\x` is for bytes alone."""
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as os.fsdecode gives it
+        return f"\\x{code - 0xDC00:02x}"
+    return SHORT.get(letter) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""How a cell begins that spreadsheets take for a formula (OWASP, CSV injection)."""
+
+
+def cell(text: str) -> str:
+    """A text that a spreadsheet takes for one: an apostrophe stands before what it would compute."""
+    return printable(f"'{text}" if FORMULA.match(text) else text)
+
+
+def parse_json(text: str) -> Any:
+    """A JSON text; what readers of JSON would understand in different ways is a ValueError."""
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"an object has the key {twice!r:.80} twice")
+    return found
