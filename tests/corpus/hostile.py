@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
 import time
@@ -173,3 +175,30 @@ def note(path: str, line: str) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(handle, f"{line}\n".encode())
     os.close(handle)
+
+
+def odd_row(task: Any, options: Any, staging: Path) -> Any:
+    """A row that no ledger can keep, one of `test_corpus_rows.ODD`; or one that a sample tells in the verb's name."""
+    staging.mkdir()
+    if task.path.name == "forged":
+        for descriptor in range(3, 600):
+            with contextlib.suppress(OSError):
+                os.write(descriptor, b'{"row": {"verdict": "bitwise", "vacuous": 7}}\n' + b"[" * 10_000 + b"\n")
+        os._exit(0)
+    from test_corpus_rows import ODD
+
+    return {"verdict": "bitwise"} | ODD.get(task.path.name.removeprefix("odd "), [{}])[0]
+
+
+def planted(task: Any, options: Any, staging: Path) -> dict[str, Any]:
+    """A sample with trees beside it, each file of which says whose it is."""
+    (staging / "pair_0").mkdir(parents=True)
+    (staging / "capture.json").write_text(task.id)
+    several = task.path.name == "several" and (task.path / "model.py").read_text() != "one"
+    for tree in ("train_forward", "train_backward", "eval_forward"):
+        for end in ("/subgraph_0", "/subgraph_1") if several else ("",):
+            place = staging / "trees" / tree / (task.id + end)
+            place.mkdir(parents=True)
+            (place / "model.py").write_text(task.id)
+            (place / "graph_net.json").write_text(json.dumps({"id": task.id, "place": task.id + end}))
+    return {"verdict": "close" if task.path.name == "a" else "bitwise"}

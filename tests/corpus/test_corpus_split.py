@@ -163,11 +163,11 @@ def test_equal_parts_are_counted_once(tmp_path: Path) -> None:
     arguments = ["corpus", "split", str(path), "-o", str(tmp_path / "parts"), "--by", "module:1", "--unique", "--json"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
-    rows = [json.loads(line) for line in done.output.splitlines()]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["label"] for row in rows] == ["first", "second", "third", "(itself)", "fc", "(itself)"]
     assert [bool(row["part"]) for row in rows] == [True, True, False, True, True, True]  # x has no gradient
     assert rows[2]["of"] == rows[1]["part"]
-    assert len(list((tmp_path / "parts").iterdir())) == 5
+    assert len(list((tmp_path / "parts" / "net").glob("part_*"))) == 5
     assert CliRunner().invoke(main, ["verify", str(tmp_path / "parts")]).exit_code == 0
 
 
@@ -176,13 +176,16 @@ def test_a_folder_of_samples_is_cut_and_what_cannot_be_is_a_row(tmp_path: Path) 
     bp.save(bp.capture(torch.sin, torch.randn(3)), tmp_path / "in" / "b")
     arguments = ["corpus", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "module:1"]
     done = CliRunner().invoke(main, [*arguments, "--json"])
-    rows = [json.loads(line) for line in done.output.splitlines()]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.exit_code == 1
-    assert [row["verdict"] for row in rows] == ["bitwise"] * 6 + ["failed"]
-    assert "cut it by range or saved" in rows[-1]["detail"]
+    assert sorted(row["verdict"] for row in rows) == ["bitwise"] * 6 + ["failed"]
+    assert "cut it by range or saved" in next(row for row in rows if row["verdict"] == "failed")["detail"]
     assert (tmp_path / "out" / "a" / "net" / "part_003" / "capture.json").exists()
-    shown = CliRunner().invoke(main, [*arguments[:-1], "range:1"])
-    assert "parts: " in shown.output
+    other = CliRunner().invoke(main, [*arguments[:-1], "range:1"])
+    assert (other.exit_code, "by 'module:1', now 'range:1'" in " ".join(other.stderr.split())) == (2, True)
+    shown = CliRunner().invoke(main, [*arguments[:-1], "range:1", "--restart"])
+    assert "2 parts: 2 written, 0 equal to another" in shown.output
+    assert not (tmp_path / "out" / "a" / "net" / "part_003").exists()
     none = CliRunner().invoke(
         main, ["corpus", "split", str(tmp_path / "out" / "none"), "-o", str(tmp_path / "x"), "--by", "range:2"]
     )

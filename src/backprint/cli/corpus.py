@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -174,8 +177,14 @@ def carry_out(
     allow_unproven: bool,
     as_json: bool,
     resumable: bool = True,
+    show: Callable[[bool], Any] | None = None,
+    finish: Callable[[], bool] = lambda: False,
+    close: Callable[[Plan, dict[str, int], bool], None] | None = None,
 ) -> None:
-    """The run that a verb asks for, shown as it goes; exit 1 unless all is good."""
+    """The run that a verb asks for, shown as it goes; exit 1 unless all is good.
+
+    `finish` is done at its end, and says whether samples are to do again; `close` says what came of it.
+    """
     from backprint.corpus.ledger import GOOD
     from backprint.corpus.limits import default_jobs, limits_of
     from backprint.corpus.progress import shown
@@ -196,16 +205,33 @@ def carry_out(
     else:
         limits = limits_of(count, out, timeout, memory, disk)
     try:
-        with shown(as_json) as watcher:
-            verdicts = run(plan, limits, count, restart=restart, retry=retry, watcher=watcher, executor=elsewhere)
+        with (show or shown)(as_json) as watcher:
+            go_on = partial(run, plan, limits, count, watcher=watcher, executor=elsewhere)
+            verdicts = go_on(restart=restart, retry=retry)
+            if finish():
+                verdicts = go_on()
+                finish()
     except Stopped as stopped:
         echo(f"stopped by {stopped}" + ("; the same command goes on from here" if resumable else ""), err=True)
+        if elsewhere is not None:
+            end_at_once(128 + stopped.number)
         raise SystemExit(128 + stopped.number) from None
-    if not as_json:
-        for text in closing(plan, verdicts):
-            echo(text)
+    (close or told)(plan, verdicts, as_json)
     if set(verdicts) - GOOD - ({"unproven"} if allow_unproven else set()):
         raise SystemExit(1)
+
+
+def end_at_once(code: int) -> NoReturn:
+    """End without what Ray does at the exit of a process: with tasks at work, it is a race. The ledger is closed."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def told(plan: Plan, verdicts: dict[str, int], as_json: bool) -> None:
+    """Say for people what came of a run."""
+    for text in () if as_json else closing(plan, verdicts):
+        echo(text)
 
 
 def closing(plan: Plan, verdicts: dict[str, int]) -> Iterator[str]:
@@ -231,11 +257,11 @@ def closing(plan: Plan, verdicts: dict[str, int]) -> Iterator[str]:
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def status(out: Path, as_json: bool) -> None:
     """How the run in OUT stands: counts, rate, what runs, the slowest samples, the last ones that are not good."""
-    from backprint.corpus.status import state, told
+    from backprint.corpus import status as reading
 
-    answer = state(out)
+    answer = reading.state(out)
     if as_json:
         echo(json.dumps(answer))
         return
-    for text in told(answer):
+    for text in reading.told(answer):
         echo(text)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from backprint.cli.corpus import carry_out, options, told
+from backprint.cli.say import console, echo, plain
+
+if TYPE_CHECKING:
+    from backprint.corpus.progress import Show
+    from backprint.corpus.run import Plan
 
 
 @click.command("split")
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder for the parts.")
+@click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path), help="The folder for the parts.")
 @click.option(
     "--by",
     required=True,
@@ -29,55 +36,77 @@ import click
 )
 @click.option("--unique", is_flag=True, help="Write parts whose graphs are equal once.")
 @click.option("--allow", multiple=True, metavar="NS::OP", help="A custom operator that the samples may call.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a part.")
+@options
 def command(
-    source: Path, output: Path, by: str, data: str, unique: bool, allow: tuple[str, ...], as_json: bool
+    source: Path, out: Path, by: str, data: str, unique: bool, allow: tuple[str, ...], as_json: bool, **rest: Any
 ) -> None:
     """Cut samples into parts: a forward with the backward that belongs to it, each a sample again.
 
-    SOURCE is a sample, or a folder with samples below. Every part is proven: on the values that the whole had there,
-    and against autograd of its forward on values made again. One that is not is told, and not written.
+    SOURCE is a sample, or a folder with samples below; the parts of each are below OUT/<its path>/, and `parts.json`
+    there has a row for each. Every part is proven: on the values that the whole had there, and against autograd of its
+    forward on values made again. One that is not is told, and not written. With --json, one object a part.
     """
-    rows = []
-    seen: dict[str, str] | None = {} if unique else None
-    for row in cut(source, output, by, data, allow, seen):
-        rows.append(row)
-        if as_json:
-            click.echo(json.dumps(row))
-    if not as_json:
-        table(rows)
-    if not rows or any(row["verdict"] not in ("bitwise", "close", "undifferentiable") for row in rows):
-        raise SystemExit(1)
+    from backprint.corpus.parts import all_parts, unify
+    from backprint.errors import UsageError
+    from backprint.graph.cuts import KINDS
 
-
-def cut(
-    source: Path, output: Path, by: str, data: str, allow: tuple[str, ...], seen: dict[str, str] | None
-) -> Iterator[dict[str, Any]]:
-    """A row for each part of each sample; a sample that cannot be cut is a row too."""
-    from backprint.corpus.split import split_sample
-    from backprint.errors import BackprintError, UsageError
-
-    single = (source / "capture.json").exists()
-    samples = [source] if single else sorted(path.parent for path in source.glob("**/capture.json"))
-    if not samples:
+    kind = by.partition(":")[0]
+    if kind not in KINDS:
+        raise UsageError(f"--by {by!r:.80}: {kind!r:.40} is none of {', '.join(KINDS)}")
+    if source.is_dir() and not any(source.glob("**/capture.json")):
         raise UsageError(f"{source}: no sample here or below: no folder holds capture.json")
-    for sample in samples:
-        out = output if single else output / sample.relative_to(source)
-        try:
-            for written in split_sample(sample, out, by, data, allow, seen):
-                yield asdict(written)
-        except BackprintError as error:
-            if single:
-                raise
-            verdict = {"sample": str(sample), "part": "", "label": by, "verdict": "failed"}
-            yield {**verdict, "detail": f"{type(error).__name__}: {error}", "of": "", "backward": ""}
+    chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}
+    show: Callable[[bool], Any] | None = None
+    if as_json:
+        show = Later if unique else partial(Objects, out)
+
+    def close(plan: Plan, verdicts: dict[str, int], as_json: bool) -> None:
+        rows = list(all_parts(out))
+        if as_json and unique:  # which parts are equal is known at the end
+            for row in rows:
+                echo(json.dumps(row))
+        if not as_json:
+            table(rows)
+            told(plan, verdicts, as_json)
+
+    finish = partial(unify, out) if unique else bool
+    carry_out("split", source, out, chosen, as_json=as_json, show=show, finish=finish, close=close, **rest)
+
+
+class Later:
+    """Nothing is shown before the end."""
+
+    def __init__(self, as_json: bool) -> None:
+        pass
+
+    def __enter__(self) -> Show:
+        return self.show
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, event: Any) -> None:
+        """Take an event in."""
+
+
+class Objects(Later):
+    """One JSON object a part, as its sample finishes."""
+
+    def __init__(self, out: Path, as_json: bool) -> None:
+        self.out = out
+
+    def show(self, event: Any) -> None:
+        """Take an event in."""
+        from backprint.corpus.parts import parts_of
+        from backprint.corpus.run import Written
+
+        for row in parts_of(self.out, event.row) if isinstance(event, Written) else ():
+            echo(json.dumps(row))
 
 
 def table(rows: list[dict[str, Any]]) -> None:
     """The rows for people."""
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("part", "of", "steps", "backward", "verdict", "detail"):
@@ -85,9 +114,7 @@ def table(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         where = row["part"] or (f"= {row['of']}" if row["of"] else "(not written)")
         steps = f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}"
-        shown.add_row(*map(Text, (where, row["label"], steps, row["backward"], row["verdict"], row["detail"])))
-    console = Console()
-    console.print(shown)
-    copies = sum(bool(row["of"]) for row in rows)
-    written = sum(bool(row["part"]) for row in rows)
-    console.print(f"{len(rows)} parts: {written} written, {copies} equal to another", highlight=False)
+        shown.add_row(*map(plain, (where, row["label"], steps, row["backward"], row["verdict"], row["detail"])))
+    console().print(shown)
+    copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
+    echo(f"{len(rows)} parts: {written} written, {copies} equal to another")

@@ -87,6 +87,9 @@ class Executor(Protocol):
     def done(self, outcome: Outcome) -> None:
         """The Outcome is written down, and what it left may go."""
 
+    def abandon(self) -> None:
+        """This process is about to end: `close` may leave to that what it would race with."""
+
     def close(self) -> None:
         """End all work at once."""
 
@@ -163,6 +166,9 @@ class Pool:
         """Remove what a sample left in its staging folder."""
         if outcome.place is not None:
             remove(outcome.place.parent)
+
+    def abandon(self) -> None:
+        """Nothing is left to others here."""
 
     def close(self) -> None:
         """End every worker, and with it its sample."""

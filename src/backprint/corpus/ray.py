@@ -143,7 +143,7 @@ class Cluster:
         self.names: list[str] = []
         self.slots = 0
         self.carrying = False
-        self.apart = False
+        self.apart = self.abandoned = False
         self.run = run
         self.count = 0
         self.false_starts = 0
@@ -248,13 +248,18 @@ class Cluster:
         if outcome.place is not None and outcome.place.parent.is_dir():
             remove(outcome.place.parent)
 
+    def abandon(self) -> None:
+        """Ray ends what is still at work when this process is no more, as after `kill -9`.
+
+        To cancel tasks, or to shut down while they end, races with their ends in Ray's own threads, of which a check
+        then ends the process (ray 2.60: "Tried to complete task that was not pending").
+        """
+        self.abandoned = True
+
     def close(self) -> None:
-        """End all that is still at work; a task's process ends, and its worker and sample with it."""
-        for reference in self.sent:
-            with contextlib.suppress(self.ray.exceptions.RayError):
-                self.ray.cancel(reference, force=True)
-        if self.sent:
-            self.ray.wait(list(self.sent), num_returns=len(self.sent), timeout=10)
+        """Leave the cluster: it ends the processes of what is still at work, their workers and samples with them."""
+        if self.abandoned:
+            return
         self.sent.clear()
         if self.apart:
             self.sweep()

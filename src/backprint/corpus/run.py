@@ -133,11 +133,15 @@ def run(
         left = total - ledger.counts("state").get("done", 0)
         with contextlib.ExitStack() as last:  # all of it, whichever fails, the last first
             last.callback(give_up, ledger)
-            last.callback(remove, work)
+            last.callback(tidy, work)
             make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, left))
             at_work = make(work, name)
             last.callback(at_work.close)
-            Run(plan, ledger, name, at_work, watcher, work).all(go_on)
+            try:
+                Run(plan, ledger, name, at_work, watcher, work).all(go_on)
+            except Stopped:
+                at_work.abandon()
+                raise
             ledger.note(finished=time.time())
         return ledger.counts("verdict")
 
@@ -169,6 +173,12 @@ def unwritable(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
     said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
     where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
     return PlaceError(f"{out} cannot be written to: {said}{where}; once it can be, the same command goes on from here")
+
+
+def tidy(work: Path) -> None:
+    """Remove where samples were worked on; what somebody still writes there, the next run removes."""
+    with contextlib.suppress(OSError):
+        remove(work)
 
 
 def new_facts() -> dict[str, Any]:

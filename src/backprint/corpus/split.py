@@ -695,6 +695,7 @@ class Written:
     backward_steps: int
     backward: str
     of: str = ""
+    key: str = ""
 
 
 def split_sample(
@@ -724,6 +725,7 @@ def split_sample(
             str(sample), str(folder), cutting.label, cutting.verdict.verdict, cutting.verdict.detail, *sizes, how
         )
         key = f"{pair.forward.hash()} {pair.backward.hash() if pair.backward is not None else ''}"
+        row = replace(row, key=key)
         if unique is not None and key in unique:
             yield replace(row, part="", of=unique[key])
             continue

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from backprint.corpus.clock import current, stage
 from backprint.corpus.find import GRAPHNET
 from backprint.corpus.task import TREES, Task, failure, one_line
 from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.graph.verdicts import WORST
 
 Row = dict[str, Any]
 Options = Mapping[str, Any]
@@ -211,6 +213,39 @@ def power(task: Task, options: Options, staging: Path) -> Row:
     return described(capture) | judged(stored) | {"power": found.value, "vacuous": list(found.vacuous), "notes": silent}
 
 
+def split(task: Task, options: Options, staging: Path) -> Row:
+    """Cut a sample into parts, each a sample below its own folder; `parts.json` has a row for each."""
+    from backprint.corpus.split import split_sample
+
+    found = []
+    staging.mkdir()
+    with stage("split"):
+        for written in split_sample(task.path, staging, options["by"], options["data"], tuple(options["allow"])):
+            found.append(asdict(written) | {"sample": task.id, "part": below(staging, written.part)})
+    (staging / PARTS).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if not found:
+        return failure("no parts", f"--by {options['by']} finds nothing to cut out", "split")
+    bad = [f"{row['label']}: {row['verdict']}, {one_line(row['detail'])}" for row in found if not row["part"]]
+    worst = max((row["verdict"] for row in found), key=WORST.index)
+    counts = f"{len(found)} parts, {len(found) - len(bad)} written"
+    return dict(
+        verdict=worst,
+        cause="part" if worst == "failed" else "",
+        detail=one_line("; ".join([counts, *bad[:1]])),
+        forward_steps=sum(row["forward_steps"] for row in found),
+        backward_steps=sum(row["backward_steps"] for row in found),
+        notes=bad,
+    )
+
+
+PARTS = "parts.json"
+
+
+def below(folder: Path, place: str) -> str:
+    """A place below a folder, from there; '' where there is none."""
+    return Path(place).relative_to(folder).as_posix() if place else ""
+
+
 CAPTURING: Options = {
     "mode": "train", "engine": "auto", "data": "seed", "device": None, "trust": False, "fake": False, "forward": False,
     "weigh": True, "layout": "backprint", "power": "quick",
@@ -228,6 +263,9 @@ VERBS: Mapping[str, Verb] = {
     "forward": Verb(backward, warm, {**CAPTURING, "mode": "eval", "forward": True}, INSTEAD),
     "verify": Verb(verify, warm, {"allow": []}, kinds=("backprint",)),
     "power": Verb(power, warm, {"allow": [], "inputs": "own", "seconds": None}),
+    "split": Verb(
+        split, warm, {"by": "", "data": "seed", "allow": [], "unique": False}, kinds=("backprint",), keeps=True
+    ),
 }
 """`capture` takes the modes as the sample has them, `forward` asks for no gradients."""
 

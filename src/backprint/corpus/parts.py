@@ -1,0 +1,76 @@
+"""What a split wrote: a row a part, and parts whose graphs are equal kept once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from backprint.corpus.ledger import NAME, Ledger, place_of
+from backprint.corpus.places import RESULT
+from backprint.corpus.pool import remove
+from backprint.corpus.run import locked, writable
+from backprint.corpus.verbs import PARTS
+
+
+def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The parts of one sample of a run, with their places; a sample that came to nothing is a row too."""
+    place = place_of(out, row)
+    with contextlib.suppress(OSError, ValueError):
+        return [told(out, place, part) for part in json.loads((place / PARTS).read_bytes())]
+    said = ": ".join(filter(None, (row["cause"], row["detail"])))
+    return [dict(sample=row["id"], part="", label="", verdict=row["verdict"], detail=said, of="", backward="")]
+
+
+def told(out: Path, place: Path, part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part's row as it is shown."""
+    shown = {name: value for name, value in part.items() if name != "key"}
+    shown["part"] = os.fspath(place / part["part"]) if part["part"] else ""
+    return shown | {"of": os.fspath(out / part["of"]) if part["of"] else ""}
+
+
+def all_parts(out: Path) -> Iterator[dict[str, Any]]:
+    """Every part of a run, in the order of its samples."""
+    with Ledger.reading(out / NAME) as ledger:
+        for row in ledger.rows("state = 'done'"):
+            yield from parts_of(out, row)
+
+
+def unify(out: Path) -> bool:
+    """Keep one of the parts that are equal, the first; whether samples have to be cut again, as that one is gone."""
+    again = []
+    first: dict[str, str] = {}
+    with writable(out), locked(out), Ledger.writing(out / NAME) as ledger:
+        for row in list(ledger.rows("state = 'done'")):
+            place = place_of(out, row)
+            with contextlib.suppress(OSError, ValueError):
+                before = json.loads((place / PARTS).read_bytes())
+                if any(part["of"] and not (out / part["of"]).is_dir() for part in before):
+                    again.append(row["id"])
+                    continue
+                rewrite(out, place, before, first)
+        for id in again:
+            (place_of(out, {"id": id}) / RESULT).unlink(missing_ok=True)
+            ledger.put_off(id)
+    return bool(again)
+
+
+def rewrite(out: Path, place: Path, parts: list[dict[str, Any]], first: dict[str, str]) -> None:
+    """A sample's parts without those that others are: `first` has the place of each graph, below OUT."""
+    for part in parts:
+        if part["part"]:
+            here = (place / part["part"]).relative_to(out).as_posix()
+            part["of"] = other if (other := first.setdefault(part["key"], here)) != here else ""
+    written = place / f"{PARTS}.part"
+    written.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+    os.replace(written, place / PARTS)
+    for part in parts:
+        if part["of"] and part["part"]:
+            remove(place / part["part"])
+    for part in parts:
+        part["part"] = "" if part["of"] else part["part"]
+    written.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+    os.replace(written, place / PARTS)
