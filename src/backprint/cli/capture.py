@@ -117,7 +117,7 @@ def capture(
     stored = bp.load(path, allow=allow)
     answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
     answer["proof"] = has_proof(*standing(stored.verdict))
-    if found.kind == "graphnet":
+    if found.kind == "graphnet" or made.notes:
         answer |= {"asks": found.asks, "notes": made.notes}
     if as_json:
         echo(json.dumps(answer))

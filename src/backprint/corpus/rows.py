@@ -166,9 +166,9 @@ def numbers(value: Any) -> dict[str, float]:
     return small({text(key): finite(item) for key, item in value.items()})
 
 
-def words(value: Any) -> dict[str, str]:
-    """Texts by name."""
-    return small({text(key): text(item) for key, item in value.items()})
+def words(value: Any) -> dict[str, Any]:
+    """Texts, or numbers, by name."""
+    return small({text(key): text(item) if isinstance(item, str) else finite(item) for key, item in value.items()})
 
 
 def listed(value: Any) -> Any:
@@ -199,5 +199,5 @@ KEEPERS: Mapping[str, Keeper] = {
     "notes": ("a list of texts", texts),
     "asks": ("a list of pairs of texts", pairs),
     "stages": ("an object of numbers", numbers),
-    "versions": ("an object of texts", words),
+    "versions": ("an object of texts and numbers", words),
 }
