@@ -16,6 +16,9 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.cli import main
 from backprint.corpus import split as splitting
+from backprint.corpus.find import Job
+from backprint.corpus.ledger import NAME, Ledger
+from backprint.corpus.parts import all_parts, unify
 from backprint.corpus.split import DERIVED, SLICED, Split, split, split_sample
 from backprint.errors import RefusedError
 from backprint.graph.cuts import weighty
@@ -287,3 +290,68 @@ def test_a_fake_capture_has_no_values_to_prove_parts_with() -> None:
     cap = bp.capture(nn.Linear(3, 3), torch.randn(2, 3), fake=True)
     with pytest.raises(RefusedError, match="was captured without values"):
         split(cap, "range:1")
+
+
+# ------------------------------------------------------------------ as a verb of a corpus run
+
+
+def test_a_split_goes_on_where_it_was(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        bp.save(bp.capture(nn.Sequential(nn.Linear(3, 3), nn.Tanh()), torch.randn(2, 3)), tmp_path / "in" / name)
+    arguments = ["corpus", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "range:2", "--jobs", "1"]
+    first = CliRunner().invoke(main, [*arguments, "--timeout", "100", "--json"])
+    assert (first.exit_code, len(first.stdout.splitlines())) == (0, 4), first.output
+    with Ledger.reading(tmp_path / "out") as ledger:
+        rows = list(ledger.rows())
+    assert [(row["id"], row["verdict"], row["detail"]) for row in rows] == [
+        (name, "bitwise", "2 parts, 2 written") for name in ("a", "b")
+    ]
+    again = CliRunner().invoke(main, [*arguments, "--json"])
+    assert (again.exit_code, again.stdout) == (0, "")
+    with Ledger.reading(tmp_path / "out") as ledger:
+        assert list(ledger.rows()) == rows
+    [part] = {Path(json.loads(line)["part"]).name for line in first.stdout.splitlines()[:1]}
+    assert bp.load(tmp_path / "out" / "a" / part).why[1] == SLICED
+
+
+def test_what_is_wrong_with_how_to_cut_is_wrong_usage(tmp_path: Path) -> None:
+    bp.save(net(), tmp_path / "net")
+    done = CliRunner().invoke(
+        main, ["corpus", "split", str(tmp_path / "net"), "-o", str(tmp_path / "o"), "--by", "x:2"]
+    )
+    assert (done.exit_code, "'x' is none of range" in " ".join(done.stderr.split())) == (2, True)
+    assert not (tmp_path / "o").exists()
+
+
+def split_run(out: Path) -> None:
+    """A run of two samples whose second parts are equal."""
+    with Ledger.writing(out / NAME) as ledger:
+        ledger.add([Job(name, name, "", "backprint", name) for name in "ab"])
+        for name in "ab":
+            parts = [
+                dict(part=f"part_{number}", key=f"{name if number == 0 else 'same'}", of="", verdict="bitwise")
+                for number in (0, 1)
+            ]
+            for part in parts:
+                (out / name / part["part"]).mkdir(parents=True)
+            (out / name / "parts.json").write_text(json.dumps(parts))
+            (out / name / "result.json").write_text("{}")
+            ledger.finish(name, {"verdict": "bitwise"})
+
+
+def test_equal_parts_are_kept_once_and_cut_again_where_the_first_is_gone(tmp_path: Path) -> None:
+    (tmp_path / ".work").mkdir()
+    split_run(tmp_path)
+    for _ in range(2):
+        assert unify(tmp_path) is False
+        found = [(row["part"], row["of"]) for row in all_parts(tmp_path)]
+        a, b = tmp_path / "a", tmp_path / "b"
+        assert found == [
+            (str(a / "part_0"), ""), (str(a / "part_1"), ""), (str(b / "part_0"), ""), ("", str(a / "part_1")),
+        ]  # fmt: skip
+        assert not (b / "part_1").exists()
+    (a / "part_1").rmdir()
+    assert unify(tmp_path) is True
+    with Ledger.reading(tmp_path) as ledger:
+        assert ledger.counts("state") == {"done": 1, "todo": 1}
+    assert not (b / "result.json").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from backprint.cli.say import echo
+from backprint.cli.say import echo, ending
 
 MODELS = ("convnet", "gpt")
 
@@ -17,6 +17,12 @@ MODELS = ("convnet", "gpt")
 )
 def command(output: Path) -> None:
     """Capture a convolutional model and a small GPT, prove both, and show what their backward does."""
+    with ending(lambda: f"what was captured is in {output}"):
+        demonstrate(output)
+
+
+def demonstrate(output: Path) -> None:
+    """The whole flow on each of the models."""
     import importlib
 
     import backprint as bp

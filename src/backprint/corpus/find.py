@@ -275,6 +275,8 @@ def _unread(what: str, error: OSError) -> tuple[str, str]:
 def declared(folder: Path) -> str:
     """The `source` that a GraphNet sample names, if it names one."""
     try:
+        if (folder / "graph_net.json").is_symlink():
+            return ""
         with _plain(folder / "graph_net.json") as file:
             said = json.loads(file.read(1 << 20))
     except (OSError, ValueError, RecursionError):

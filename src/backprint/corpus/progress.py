@@ -200,7 +200,9 @@ class Bars:
         bar.add_row(ProgressBar(total=max(tally.total, 1), completed=tally.done, width=40), Text(line(tally)))
         working = Table.grid(padding=(0, 1))
         for name, (id, stage, since) in sorted(tally.working.items()):
-            working.add_row(Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(id))
+            working.add_row(
+                Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(printable(id))
+            )
         bad = [Text(printable(said(row)[:300]), STYLES[row["verdict"]], no_wrap=True) for row in list(tally.bad)]
         return Group(bar, working, *bad)
 
