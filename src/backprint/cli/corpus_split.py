@@ -53,7 +53,7 @@ def command(
     kind = by.partition(":")[0]
     if kind not in KINDS:
         raise UsageError(f"--by {by!r:.80}: {kind!r:.40} is none of {', '.join(KINDS)}")
-    if source.is_dir() and not any(source.glob("**/capture.json")):
+    if not any(source.glob("**/capture.json")):
         raise UsageError(f"{source}: no sample here or below: no folder holds capture.json")
     chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}
     show: Callable[[bool], Any] | None = None
