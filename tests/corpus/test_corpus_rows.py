@@ -216,6 +216,9 @@ def test_trees_of_samples_below_samples_are_all_there(tmp_path: Path) -> None:
         run(plan(source, out, "planted"), SMALL, 1, retry=again)
         assert trees(out) == wanted
         assert {name for name in NESTED if (out / name / RESULT).is_file()} == set(NESTED)
+    (source / "train_forward/a" / "model.py").write_text("changed")  # it lies where a tree of `a` is, too
+    run(plan(source, out, "planted"), SMALL, 1)
+    assert trees(out) == wanted
     for name in NESTED:
         assert json.loads((out / name / RESULT).read_text())["id"] == name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
+import random
 import signal
 import sys
 import tempfile
@@ -241,6 +242,40 @@ def test_killed_or_stopped_the_command_goes_on(cluster: Any, source: Path, tmp_p
     assert 1 <= len(printed.splitlines()) < len(NAMES)
     assert {name: row["verdict"] for name, row in rows(out).items()} == WANTED
     assert {place.name for place in (out / WORK).iterdir()} == {"lock", "logs"}
+
+
+def test_asked_to_end_at_any_moment_it_ends_by_that(cluster: Any, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    source, out = corpus(tmp_path / "source", [f"s{number:02}" for number in range(40)]), tmp_path / "out"
+    arguments = ["run", VERB, source, "-o", out, "--set", "seconds=0.1", "--memory", 0.25]
+    arguments += ["--executor", "ray", "--ray-address", cluster.address, "--json"]
+    for number in (signal.SIGTERM, signal.SIGINT) * 4:
+        process = command(*arguments)
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        time.sleep(chance.random() * 0.1)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 128 + number, errors
+        assert f"stopped by {number.name}; the same command goes on from here" in errors
+    until(lambda: left_of(out) == [])
+    process = command(*arguments)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert {row["verdict"] for row in rows(out).values()} == {"bitwise"}
+
+
+def test_what_is_abandoned_is_left_to_ray(tmp_path: Path) -> None:
+    class Untouched:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(f"ray.{name}")
+
+    left = object.__new__(Cluster)
+    left.ray, left.sent, left.abandoned, left.apart = Untouched(), {"reference": None}, False, True
+    with pytest.raises(AssertionError, match=r"ray\."):
+        left.close()
+    left.abandon()
+    left.close()
 
 
 def finished(out: Path) -> int:
