@@ -12,7 +12,7 @@ PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BY_HAND := $(addprefix benchmarks/,architectures.py graphnet.py graphnet_tools.py power.py)
 BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check tiny conformance bench architectures clean
+.PHONY: venv demo test check tiny truth conformance bench architectures clean
 
 venv: $(STAMP)
 
@@ -38,6 +38,9 @@ check: $(STAMP)
 
 tiny: $(STAMP)
 	$(BIN)/python -m pytest tests/test_tiny.py
+
+truth: $(STAMP)
+	$(BIN)/python tests/truth/run.py --jobs 2
 
 conformance: $(STAMP)
 	$(BIN)/python -m pytest tests/conformance -n 2 --conformance=all

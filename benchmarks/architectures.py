@@ -502,8 +502,8 @@ def from_disk(capture: bp.Capture) -> tuple[str, str]:
 
 def taken(capture: bp.Capture) -> str:
     """What a capture took for granted, and what autograd of its forward alone would not give, in few words."""
-    constant = " gave are constants"
-    drawn = [guard.text.split()[-4] for guard in capture.guards if guard.text.endswith(constant)]
+    constant = " are constants of the graph"
+    drawn = [guard.text.split()[0] for guard in capture.guards if guard.text.endswith(constant)]
     counts = Counter(guard.kind for guard in capture.guards if not guard.text.endswith(constant))
     counts.update(f"opaque {edge.kind}" for edge in capture.opaque)
     return ", ".join([*drawn, *(f"{count} {kind}" for kind, count in counts.items())])

@@ -206,6 +206,57 @@ def test_a_graph_that_cannot_be_kept_is_warned_of_once_and_runs(tmp_path: Path) 
         assert len(list(tmp_path.iterdir())) == 1
 
 
+class Masked(torch.autograd.Function):
+    """Drops gradients at random in its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * torch.rand_like(gradient)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # Dynamo does that
+def test_a_function_may_draw_in_its_backward(tmp_path: Path) -> None:
+    model = nn.Linear(4, 4)
+
+    def f(x: Tensor) -> Tensor:
+        return Masked.apply(F.dropout(model(x)))  # type: ignore[no-any-return, no-untyped-call]
+
+    compiled(f, tmp_path)(torch.randn(3, 4)).sum().backward()
+    (capture,) = samples(tmp_path)
+    assert [s.target for s in capture.pairs[0].backward.steps if "rand" in s.target] == ["aten.rand_like.default"]
+
+
+class Precise(nn.Module):
+    """Turns autocast off for a part of itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.weight = nn.Linear(4, 4), nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        with torch.autocast("cpu", enabled=False):
+            return y.float() @ self.weight
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_sample_of_a_program_under_autocast_is_proved_in_and_outside_of_it(inside: bool, tmp_path: Path) -> None:
+    model, x = Precise(), torch.randn(3, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        wanted = compiled(model, tmp_path)(x)
+    wanted.sum().backward()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=inside):
+        (capture,) = samples(tmp_path)
+        own = {f"s.{name}": value for name, value in model.state_dict().items()}
+        state = {port.name: own.get(port.name, own.get(f"s.{port.name}")) for port in capture.pairs[0].forward.inputs}
+        got = bp.replay(capture, x, state={name: value for name, value in state.items() if value is not None})
+    assert torch.equal(got.outputs[0], wanted)
+
+
 SCRIPT = """
 import sys, torch
 from torch import nn

@@ -131,7 +131,22 @@ def put_foreign(states: Mapping[str, Any]) -> None:
         sys.modules["numpy"].random.set_state(states["numpy.random"])
 
 
-def digest_of(state: tuple[Any, ...]) -> str:
-    """A random state in 16 hex digits; numpy's has an array in it."""
-    text = repr(tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def digest_of(state: Any) -> str:
+    """A random state in 16 hex digits."""
+    return hashlib.sha256(repr(plain_state(state)).encode()).hexdigest()[:16]
+
+
+def plain_state(state: Any) -> Any:
+    """A random state with bytes in the place of its arrays: numpy's states have some."""
+    if isinstance(state, Mapping):
+        return {key: plain_state(item) for key, item in state.items()}
+    if isinstance(state, (tuple, list)):
+        return tuple(map(plain_state, state))
+    return state.tobytes() if hasattr(state, "tobytes") else state
+
+
+STATE_OF = "the state of "
+"""How the name of a pin begins that holds a generator of numbers, and no input: no port has such a name."""
+
+OWN = "generator "
+"""How the name of a generator begins that a program reaches itself; it lives no longer than the program."""

@@ -103,3 +103,35 @@ def test_the_users_own_line_comes_first_and_no_line_counts_in_the_hash() -> None
     assert source is not None
     assert (source.code, source.module) == ("return self.inner(x)", "inner")
     assert around.pairs[0].forward.hash() == alone.pairs[0].forward.hash()
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.first, self.second, self.drop = nn.Linear(4, 4), nn.Linear(4, 4), nn.Dropout(0.3)
+        self.reentrant = reentrant
+
+    def block(self, layer: nn.Module, x: Tensor) -> Tensor:
+        return self.drop(layer(x).tanh()).relu_()  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in (self.first, self.second, self.second):
+            x = checkpoint(self.block, layer, x, use_reentrant=self.reentrant)
+        return x.sum()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_a_checkpoint_computes_again_says_so_where_it_ran(reentrant: bool) -> None:
+    """Each step of the three blocks is made again once, the last block first, and gradients answer to the forward's."""
+    x = torch.randn(3, 4, requires_grad=True)
+    pair = bp.capture(Checkpointed(reentrant), x, engine="eager").pairs[0]
+    assert pair.backward is not None
+    for stem in ("addmm", "tanh", "mul", "relu"):
+        again = [s.echo for s in pair.backward.steps if s.echo and s.echo.names[0].partition("_")[0] == stem]
+        told = [echo.names[0] for echo in again if echo.kind == "recomputes"]
+        assert told == [f"{stem}_2", f"{stem}_1", stem]
+    names = {step.name for step in pair.forward.steps}
+    echoes = [step.echo for step in pair.backward.steps if step.echo and step.echo.kind == "gradient of"]
+    assert {echo.names[0] for echo in echoes} <= names
+    assert sum(step.target == "aten.tanh_backward.default" for step in pair.backward.steps) == 3
+    assert not [s for s in pair.backward.steps if s.target == "aten.tanh_backward.default" and s.echo not in echoes]

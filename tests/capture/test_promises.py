@@ -476,8 +476,84 @@ def test_numbers_from_numpy_and_python_are_the_same_in_every_run_and_a_guard() -
     assert capture.verify()[0].verdict == "bitwise"
     assert before == (random.getstate(), numpy.random.get_state()[1].tobytes(), numpy.random.get_state()[2])
     said = [guard.text for guard in capture.guards]
-    assert said == [f"the numbers that {name} gave are constants" for name in ("numpy.random", "random")]
+    drawn = "is pinned: the program draws from it, and the numbers that it drew are constants of the graph"
+    assert said == [f"{name} {drawn}" for name in ("numpy.random", "random")]
     assert not bp.capture(lambda x: x * 2, torch.randn(3)).guards
+
+
+@pytest.mark.parametrize(
+    ("draw", "name"), [(lambda: numpy.random.rand(), "numpy.random"), (lambda: random.random(), "random")]
+)
+def test_a_replay_is_refused_where_numbers_of_the_process_would_be_other_ones(
+    draw: Callable[[], float], name: str, tmp_path: Path
+) -> None:
+    x = torch.randn(3)
+    model = nn.Linear(3, 3)
+
+    def f(x: Tensor) -> Tensor:
+        return model(x) * draw()
+
+    capture = bp.capture(f, x)
+    capture.save(tmp_path / "sample")
+    sample = bp.load(tmp_path / "sample")
+    state = {"model.weight": model.weight.detach(), "model.bias": model.bias.detach()}
+    replayed = bp.replay(capture, 2 * x), bp.replay(sample, 2 * x, state=state)
+    wanted = f(2 * x)
+    assert all(torch.equal(each.outputs, wanted) for each in replayed)
+    for each, given in ((capture, None), (sample, state)):
+        with pytest.raises(bp.GuardError, match=f"draws from {name}, which stands elsewhere now.*draw from torch"):
+            bp.replay(each, x, state=given)
+    assert torch.equal(bp.replay(sample, x, state="recipe").outputs, bp.replay(sample, x, state="recipe").outputs)
+    bp.replay(sample)
+    assert capture.verify()[0].verdict == sample.verify()[0].verdict == "bitwise"
+
+
+@pytest.mark.parametrize("source", [numpy.random.default_rng(0), numpy.random.RandomState(0), random.Random(0)])
+def test_numbers_of_a_generator_that_the_program_reaches_pin_it_and_the_inputs(source: Any, tmp_path: Path) -> None:
+    def g(x: Tensor) -> Tensor:
+        return x * (source.rand() if isinstance(source, numpy.random.RandomState) else source.random())
+
+    x = torch.randn(3)
+    capture = bp.capture(g, x)
+    capture.save(tmp_path / "sample")
+    sample = bp.load(tmp_path / "sample")
+    got = bp.replay(capture, x).outputs
+    assert torch.equal(got, g(x))
+    with pytest.raises(bp.GuardError, match=r"draws from generator 0 \(\w+ source\), which stands elsewhere now"):
+        bp.replay(capture, x)
+    assert torch.equal(bp.replay(sample, x).outputs, got)
+    with pytest.raises(bp.GuardError, match=r"'x' is pinned .*the program draws from generator 0"):
+        bp.replay(sample, 2 * x)
+    assert capture.verify()[0].verdict == sample.verify()[0].verdict == "bitwise"
+
+
+class Noisy(torch.autograd.Function):
+    """Draws from numpy in its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * numpy.random.rand()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * numpy.random.rand()
+
+
+def test_numbers_that_a_backward_draws_are_those_of_the_program() -> None:
+    def f(x: Tensor) -> Tensor:
+        return Noisy.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+
+    x = torch.randn(3, requires_grad=True)
+    capture = bp.capture(f, x)
+    numpy.random.rand(5)
+    assert capture.verify()[0].verdict == "bitwise"
+    numpy.random.set_state(capture.origin.program.chance.states["numpy.random"])
+    got = bp.replay(capture, x)
+    out = f(x)
+    assert torch.equal(got.outputs, out)
+    out.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(got.gradients["x"], x.grad)
 
 
 def test_a_default_dtype_that_the_program_sets_is_written_at_what_took_it() -> None:
@@ -576,3 +652,33 @@ def test_a_counter_that_an_installed_package_keeps_is_its_own(tmp_path: Path, mo
 
     capture = bp.capture(lambda x: double(x).sum(), torch.randn(3))
     assert bp.verify(capture)[-1].verdict == "bitwise"
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("engine", ["auto", "aot", "eager"])
+def test_a_program_that_knows_its_argument_by_identity_is_refused(engine: str, threads: bool) -> None:
+    x = torch.randn(3)
+    table = {id(x): 2.0}
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    if threads:  # then an alias stands for an argument that gets a gradient by default
+        other.start()
+    try:
+        with pytest.raises(bp.CaptureError, match=r"knows its arguments by identity.*by their values"):
+            bp.capture(lambda x: x * table.get(id(x), 3.0), x, engine=engine)
+        assert bp.capture(lambda x: x * (2 if id(x) else 3), x, engine=engine).verify()[0].verdict == "bitwise"
+    finally:
+        done.set()
+        if threads:
+            other.join()
+
+
+def test_an_argument_known_by_its_version_or_its_history_is_no_identity() -> None:
+    x = torch.randn(3)
+    x += 1
+
+    def f(x: Tensor) -> Tensor:
+        return x * (2 + x._version) if x.is_leaf else x * x.untyped_storage().nbytes()
+
+    bases = x, torch.randn(6, requires_grad=True) * 2, torch.randn(6)[1:4]
+    assert [bp.capture(f, each).verify()[0].verdict for each in bases] == ["bitwise"] * 3

@@ -483,3 +483,15 @@ def test_what_contains_itself_or_is_shared_over_and_over_ends() -> None:
     for _ in range(60):
         shared = [shared, shared]
     assert described(shared, Describing(lambda index: index)).like
+
+
+def test_state_may_not_name_an_argument() -> None:
+    def f(x: Tensor, weight: Tensor) -> Tensor:
+        return x * weight
+
+    capture = bp.capture(f, X, X + 1)
+    with pytest.raises(bp.UsageError, match="state has 'weight', which is an argument and is given"):
+        bp.replay(capture, X, X + 1, state={"weight": X + 2})
+    with pytest.raises(bp.UsageError, match="state has 'x'"):
+        bp.replay(capture, X, weight=X + 1, state={"x": X + 2})
+    assert torch.equal(bp.replay(capture, X, X + 1, state={"x": X}).outputs, X * (X + 1))

@@ -14,6 +14,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
+from backprint.graph.text import parse
 from backprint.sample.recipes import Recipe, digest, exact_data, fit, fit_all, make_all, to_json
 from backprint.sample.standalone import FOOTER, MARKER
 
@@ -77,6 +79,18 @@ def identity(recipes: dict[str, Recipe]) -> str:
         "class GraphModule(torch.nn.Module):\n"
         f"    def forward(\n        self,\n{ports}    ) -> (\n{results}    ):\n        return ({values},)\n\n\n"
     )
+
+
+def test_a_graph_of_guards_alone_runs_alone(tmp_path: Path) -> None:
+    port = Port("x", "input", TensorSpec("int64", (2,)), "x")
+    step = Step("read", "aten.sum.default", (Ref("x"),))
+    graph = Graph((port,), (step, Step("guard_0", "assert_equal", (Ref("read"), 3))), (), ())
+    text = graph.code.partition("class ")[2]
+    assert parse(graph.code) == graph
+    assert parse(graph.code.replace("-> ():", "-> (\n            (),\n    ):")) == graph  # as it was written before
+    write(tmp_path, fit_all({"x": torch.tensor([1, 2])}, 0), {}, forward=f"class {text}")
+    done = play(tmp_path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -106,10 +106,11 @@ def with_lost_draws(traced: Traced) -> list[fx.Node]:
     nodes = list(traced.forward.graph.nodes)
     present = {node.name for node in nodes}
     order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
+    after = of_tangents(traced.joint)
     lost = [
         node
         for node in traced.joint.graph.nodes
-        if is_draw(node) and not is_backward(node) and node.name not in present and not is_kept(node, nodes)
+        if is_draw(node) and not is_backward(node) and node.name not in present | after and not is_kept(node, nodes)
     ]
     if traced.backward is None or not lost:
         return nodes
@@ -125,6 +126,16 @@ def with_lost_draws(traced: Traced) -> list[fx.Node]:
         at = max(at, -1 if node.op == "placeholder" else order.get(node.name, at))
         places.setdefault(node.name, at)
     return sorted(nodes, key=lambda node: places.get(node.op, places.get(node.name, order.get(node.name, len(order)))))
+
+
+def of_tangents(joint: fx.GraphModule) -> set[str]:
+    """The names of the nodes that depend on a tangent; in a custom Function of Dynamo's nothing else marks them."""
+    found: set[str] = set()
+    for node in joint.graph.nodes:
+        tangent = node.op == "placeholder" and node.meta["desc"].is_tangent()
+        if tangent or any(each.name in found for each in node.all_input_nodes):
+            found.add(node.name)
+    return found
 
 
 SAVING, AGAIN = torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state

@@ -103,7 +103,7 @@ def run(program: Program, paths: Mapping[int, str]) -> tuple[Record, dict[str, T
     with quiet_random(), staged(program) as stage:
         torch.manual_seed(SEED)
         args, kwargs = own_arguments(program, stage.ready)
-        with no_seeding(program), same_chance(program.chance):
+        with no_seeding(program), same_chance(program):
             record = frontend.run(program.target(), args, kwargs, program.loss, paths)
         put = sorted({**stage.made(), **stage.left()})
         ready = {**stage.ready, **program.outside}

@@ -21,11 +21,11 @@ from backprint.capture.eager import by_eager
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call, refuse_sparse
 from backprint.capture.scout import SEED, flag_guards, plain_own, scout, unheld
-from backprint.capture.witness import second_order, step
+from backprint.capture.witness import is_only_given, second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.memory import Meeting, meetings, places
-from backprint.settings import quiet_random
+from backprint.settings import STATE_OF, quiet_random
 from backprint.tree import alias_groups, copy_values
 
 MODES = (None, "train", "eval")
@@ -86,7 +86,7 @@ def by_auto(program: Program, options: Options, check: Check, named: Callable[..
         why = tuple(f"{each}: {error}" for each, error in causes.items())
         try:
             return proved(named(ENGINES[name](program, options), name, why), check, pin=name == able[-1])
-        except UsageError:
+        except (UsageError, KnownByIdentity):
             raise
         except CaptureError as error:
             causes[name] = error
@@ -98,6 +98,10 @@ def by_auto(program: Program, options: Options, check: Check, named: Callable[..
     last = list(causes.values())[-1]
     said = "; ".join(f"{name}: {error}" for name, error in causes.items())
     raise type(last)(f"no engine captures {program.title}: {said}") from last
+
+
+class KnownByIdentity(CaptureError):
+    """A program that tells one tensor from another with the same values: no engine can do better."""
 
 
 def proved(made: Capture, check: Check, pin: bool) -> Capture:
@@ -117,8 +121,16 @@ def proved(made: Capture, check: Check, pin: bool) -> Capture:
     if proof is None:
         return made
     made.origin.proof = proof
+    if proof.identity:
+        raise KnownByIdentity(
+            f"{made.name} knows its arguments by identity (id(), `is`, a table of tensors), which no graph holds. With "
+            f"other tensors of the same values it gives something else ({proof.identity}): tell arguments apart by "
+            "their values"
+        )
     if proof.captured:
         raise CaptureError(f"what it traced is not what the program does: {proof.captured}")
+    if proof.drawn:
+        made = pinned(made, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins)
     if not proof.redrawn:
         return made
     if not pin:
@@ -199,8 +211,9 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         guards=(
             *made.guards,
             *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same),
-            *(Guard("value", f"the numbers that {name} gave are constants") for name in sorted(program.chance.drawn)),
+            *(Guard("pinned", f"{name} is pinned: {DRAWS}") for name in program.chance.pins()),
         ),
+        pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.chance.pins().items()),
         opaque=made.opaque,
         environment=settings.record(),
         requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
@@ -208,6 +221,10 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         fake=program.world is not None,
         origin=Origin(made),
     )
+
+
+DRAWS = "the program draws from it, and the numbers that it drew are constants of the graph"
+"""What is said of a generator of numbers that is not torch's."""
 
 
 def check_fake(engine: str, options: Options) -> None:
@@ -283,7 +300,22 @@ class Origin:
         else:
             self.program.target = _nothing
         self.program.outside.clear()
+        self.program.chance.objects.clear()
         self.parts = ()
+
+    def step_alone(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
+        """One eager step in the caller's very tensors, or in others; none is asked for a gradient by default."""
+        before, self.program = self.program, undefaulted(self.program)
+        try:
+            return self.step(values, None, anew)
+        finally:
+            self.program = before
+
+    @property
+    def aliased(self) -> bool:
+        """Whether the program ran on aliases of its arguments."""
+        own = self.program.own()
+        return any(is_only_given(self.program, own[name]) for name in self.program.values if name in own)
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
@@ -316,13 +348,21 @@ class Origin:
                 found |= dict.fromkeys(named.same, found[named.name])
         return found
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """One eager step of the original program on these values."""
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+        """One eager step of the original program on these values; `anew`, in other tensors than its own arguments."""
         names = {named.name for named in self.program.tensors}
         given = {name: tensor for name, tensor in values.items() if name in names}
-        outcome = step(self.program, given, tangents)
+        outcome = step(self.program, given, tangents, anew=anew)
         self.gave = outcome.leaves
         return outcome
+
+    def chance(self) -> dict[str, str]:
+        """The digests, as they are now, of the states that the program's numbers depend on beside torch's."""
+        return self.program.chance.now()
+
+    def drawn_from(self) -> str:
+        """The generators of its own that the program draws from, beside torch's; '' where there are none."""
+        return ", ".join(self.program.chance.objects)
 
     def differs(self) -> str:
         """Where the last run gave something else than a tensor that is not what the Capture gives; '' where nowhere."""
@@ -339,6 +379,16 @@ class Origin:
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
         return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
+
+
+def undefaulted(program: Program) -> Program:
+    """The program without the gradients that nobody asked for: those of its arguments where nothing asks for any."""
+    if not program.defaulted:
+        return program
+    tensors = tuple(
+        replace(each, requires_grad=each.requires_grad and each.name not in program.values) for each in program.tensors
+    )
+    return replace(program, tensors=tensors, defaulted=False)
 
 
 PLAIN = (bool, int, float, complex, str, type(None))

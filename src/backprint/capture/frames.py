@@ -135,7 +135,10 @@ def called_by_user() -> bool:
     frame = sys._getframe(1)
     while frame is not None and (frame.f_code.co_filename in _TENSOR or frame.f_code.co_name in _HANDLERS):
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
-    return frame is not None and is_users(frame.f_code.co_filename)
+    if frame is None:
+        return False
+    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
+    return is_users(file) or (file == "<string>" and module.partition(".")[0] not in ("torch", "backprint"))
 
 
 _HANDLERS = ("__torch_function__", "unseen_reads", "called_by_user")

@@ -107,6 +107,9 @@ class Writer:
         self.locals = {key: self.names.free(ports[key]) for key in taken}
         self.ports = ports
         self.heads: dict[int, tuple[str, Call]] = {}
+        self.ahead: list[tuple[str, Call]] = []
+        self.firsts: dict[str, tuple[str, Call]] = {}
+        self.twins: dict[int, int] = {}
         self.born: dict[str, int | None] = {}
         self.terms: dict[str, frozenset[str]] = {}
         self.draws: dict[bytes, tuple[Draft, Any]] = {}
@@ -444,7 +447,38 @@ class Writer:
             self.plain(call)
         if len(self.drafts) > before:
             name = self.last or self.drafts[-1].name
-            self.heads.setdefault(call.seq - 1, (name, call))
+            self.note(call, name)
+
+    def note(self, call: Call, name: str) -> None:
+        """Remember a call that has been written, and where the results of one that is made again lay at first."""
+        if self.drafts is self.forward:
+            self.ahead.append((name, call))
+        elif (first := self.first(call)) is not None:
+            name = first[0]
+            places = zip(flat(call.result), flat(first[1].result), strict=False)
+            self.twins |= {a.memory: b.memory for a, b in places if type(a) is Place is type(b)}
+        self.heads.setdefault(call.seq - 1, (name, call))
+
+    def first(self, call: Call) -> tuple[str, Call] | None:
+        """The forward's call that a call of the backward makes again, as a checkpoint does; None where none."""
+        if self.drafts is self.forward or not call.grad:
+            return None
+        if not self.firsts:
+            for name, each in self.ahead:
+                self.firsts.setdefault(self.said(each), (name, each))
+        return self.firsts.get(self.said(call))
+
+    def said(self, call: Call) -> str:
+        """A call as text, with what is computed again in its first place."""
+        return repr((call.func, self.at_first(call.args), self.at_first(call.kwargs), call.state))
+
+    def at_first(self, value: Any) -> Any:
+        """Arguments with the Places where their values lay at first."""
+        if type(value) is Place:
+            return value._replace(memory=self.twins.get(value.memory, value.memory))
+        if isinstance(value, (tuple, list)):
+            return [self.at_first(item) for item in value]
+        return {key: self.at_first(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def is_silent(self, call: Call) -> bool:
         """Whether the call changes running statistics that its schema does not name."""
@@ -929,6 +963,8 @@ class Writer:
 
     def echo(self, call: Call) -> Echo | None:
         """What a call of the backward answers to in the forward."""
+        if (first := self.first(call)) is not None:
+            return Echo("recomputes", (first[0],))
         if call.node is None or call.node not in self.heads:
             return None
         name = self.heads[call.node][0]

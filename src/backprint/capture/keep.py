@@ -129,6 +129,7 @@ class Picture:
         self.by_id: dict[int, KeptTensor] = {}
         self.copied: set[int] = set()
         self.iterators: list[tuple[str, Any]] = []
+        self.generators: list[tuple[str, Any, Any]] = []
         self.spent: list[tuple[str, Any]] = []
         self.scopes: set[tuple[int, str]] = set()
         self.queue: deque[tuple[str, Any]] = deque()
@@ -184,7 +185,7 @@ class Picture:
             return
         if kind in GENERATORS or (kind.__module__ or "").startswith("numpy.random"):
             self.seen[id(value)] = value
-            self.visit_generator(value)
+            self.visit_generator(name, value)
             return
         if left_alone(kind):
             return
@@ -375,11 +376,11 @@ class Picture:
         if not (is_iterator(content) and is_installed(str(scope.get("__name__")), str(scope.get("__file__")))):
             self.push(key, content)
 
-    def visit_generator(self, source: Any) -> None:
+    def visit_generator(self, name: str, source: Any) -> None:
         """A generator of random numbers."""
-        read, put = GENERATORS.get(type(source), GENERATORS[None])
-        state = read(source)
-        self.undo.append(lambda: put(source, state))
+        state = generator_state(source)
+        self.generators.append((name, source, state))
+        self.undo.append(lambda: put_generator(source, state))
 
     def visit_iterator(self, name: str, value: Any) -> None:
         """An iterator over a sequence; one that is used up stays so."""
@@ -490,6 +491,16 @@ GENERATORS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] =
     ),
 }
 """How a generator's state is read and put; None stands for numpy's, which may not be there."""
+
+
+def generator_state(source: Any) -> Any:
+    """The state of a generator of random numbers."""
+    return GENERATORS.get(type(source), GENERATORS[None])[0](source)
+
+
+def put_generator(source: Any, state: Any) -> None:
+    """Set the state of a generator of random numbers."""
+    GENERATORS.get(type(source), GENERATORS[None])[1](source, state)
 
 
 # ------------------------------------------------------------------ one tensor

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,10 +26,10 @@ from torch.utils import _pytree as pytree
 from backprint.capture.custom import through
 from backprint.capture.fake import World, kept_inputs, world_of
 from backprint.capture.given import Given, read_given
-from backprint.capture.keep import GLOBALS, SWITCHES, Picture, kept
+from backprint.capture.keep import GLOBALS, SWITCHES, Picture, generator_state, kept, put_generator
 from backprint.capture.reach import roots
 from backprint.errors import CaptureError, ReplayError, UsageError
-from backprint.settings import digest_of, foreign_states, put_foreign
+from backprint.settings import OWN, digest_of, foreign_states, put_foreign
 from backprint.tree import bind, copy_values, name_of, ones_like, outputs_of
 
 
@@ -64,10 +66,24 @@ class Chance:
     """Where random numbers that are not torch's stood when a call was read, and which of them a run drew.
 
     A graph cannot draw them: every run of the program has the same ones, and the graph has them as constants.
+    `objects` are the generators that the program reaches and drew from, each with its state before, and `after` is
+    where a forward left what holds for the process, for its backward to go on from.
     """
 
     states: dict[str, Any]
     drawn: set[str] = field(default_factory=set)
+    objects: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    after: dict[str, Any] = field(default_factory=dict)
+
+    def pins(self) -> dict[str, str]:
+        """The digest of each state that the program's numbers depend on."""
+        process = {name: digest_of(self.states[name]) for name in sorted(self.drawn)}
+        return process | {name: digest_of(state) for name, (_, state) in self.objects.items()}
+
+    def now(self) -> dict[str, str]:
+        """The digests of the same states as they are now."""
+        process = {name: digest_of(state) for name, state in foreign_states().items() if name in self.drawn}
+        return process | {name: digest_of(generator_state(source)) for name, (source, _) in self.objects.items()}
 
 
 @dataclass(slots=True, eq=False)
@@ -504,7 +520,7 @@ def call(program: Program, values: Mapping[str, Tensor]) -> Any:
     """The program's result on these values, once they are `placed`."""
     target = program.target()
     args, kwargs = own_arguments(program, values)
-    with same_chance(program.chance):
+    with same_chance(program):
         return target(*args, **kwargs)
 
 
@@ -620,7 +636,7 @@ def pull_back(
         return {}
     known = tangents or {}
     pulls = [known[name] if name in known else ones_like(tensor) for name, tensor in roots.items()]
-    with modes_reach_backward():
+    with modes_reach_backward(), same_chance(program, backward=True):
         found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], pulls)
     if found is None:
         return {}
@@ -658,13 +674,40 @@ def _pulled(
 
 
 @contextlib.contextmanager
-def same_chance(chance: Chance) -> Iterator[None]:
-    """Python's and numpy's random numbers as a call found them; then the caller's again, and what was drawn noted."""
+def same_chance(program: Program, backward: bool = False) -> Iterator[None]:
+    """Random numbers that are not torch's as a call found them, or as its forward left them; what was drawn is noted.
+
+    Those of the process are the caller's again afterwards; generators that the program reaches are put back with it.
+    """
+    chance = program.chance
     callers = foreign_states()
-    put_foreign(chance.states)
+    begun = (backward and chance.after) or chance.states
+    put_foreign(begun)
+    for source, state in () if backward else chance.objects.values():
+        put_generator(source, state)
+    before = generators_of(program)
     try:
         yield
-        now = foreign_states()
-        chance.drawn.update(name for name, state in chance.states.items() if digest_of(state) != digest_of(now[name]))
+        chance.after = foreign_states()
+        chance.drawn.update(name for name, state in begun.items() if digest_of(state) != digest_of(chance.after[name]))
+        for name, source, state in before:
+            if digest_of(state) != digest_of(generator_state(source)):
+                chance.objects.setdefault(name, (source, state))
     finally:
         put_foreign(callers)
+
+
+def generators_of(program: Program) -> list[tuple[str, Any, Any]]:
+    """The generators of Python's and numpy's kinds that the program reaches, with their states; not the process's."""
+    picture = program.target.picture if isinstance(program.target, Held) else None
+    numpy = sys.modules.get("numpy")
+    known = (random._inst, numpy.random.mtrand._rand if numpy else None)
+    found = [
+        (name, source)
+        for name, source, _ in (picture.generators if picture is not None else ())
+        if not isinstance(source, torch.Generator) and all(source is not each for each in known)
+    ]
+    return [
+        (f"{OWN}{index} ({type(source).__name__}{name and f' {name}'})", source, generator_state(source))
+        for index, (name, source) in enumerate(found)
+    ]

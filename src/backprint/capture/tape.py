@@ -60,7 +60,7 @@ STRIDED, EAGER = torch.strided, (False, False)
 class Call(NamedTuple):
     """One operator that ran. Tensors stand as Places; `node` is the autograd node whose backward it is part of.
 
-    `sums` says that autograd adds to a leaf's gradient.
+    `sums` says that autograd adds to a leaf's gradient, `grad` that autograd follows the call.
     `state` is the generator's state before a random draw, `after` the one after it; `own` says that the generator was
     the program's own. `seq` numbers the autograd node that this call makes, where it makes one.
     """
@@ -76,6 +76,7 @@ class Call(NamedTuple):
     after: bytes | None = None
     own: bool = False
     sums: bool = False
+    grad: bool = False
 
 
 @dataclass(slots=True)
@@ -207,6 +208,7 @@ class Recorder(Watch):
             None,
             generator is not None,
             node is not None and node.name() == "torch::autograd::AccumulateGrad",
+            torch.is_grad_enabled(),
         )
 
     def after(self, about: Call, args: Any, kwargs: Any, result: Any) -> None:

@@ -113,10 +113,13 @@ class Staged:
 
 
 @contextlib.contextmanager
-def staged(program: Program, values: Mapping[str, Tensor] | None = None) -> Iterator[Staged]:
-    """The program ready to run on these values (None: its own as captured), and everything put back afterwards."""
+def staged(program: Program, values: Mapping[str, Tensor] | None = None, anew: bool = False) -> Iterator[Staged]:
+    """The program ready to run on these values (None: its own as captured), and everything put back afterwards.
+
+    With `anew`, other tensors stand in the places of the arguments, also where the values are the same.
+    """
     if isinstance(program.target, Held):
-        with protected(program), as_captured(program), on_own_objects(program, values) as stage:
+        with protected(program), as_captured(program), on_own_objects(program, values, anew) as stage:
             yield stage
         return
     leaves = leaf_values(program, program.current() if values is None else values)
@@ -128,7 +131,7 @@ def staged(program: Program, values: Mapping[str, Tensor] | None = None) -> Iter
 
 
 @contextlib.contextmanager
-def on_own_objects(program: Program, values: Mapping[str, Tensor] | None) -> Iterator[Staged]:
+def on_own_objects(program: Program, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
     """The caller's own tensors, with these values in them and asking for gradients as the program's tensors do."""
     assert isinstance(program.target, Held)
     picture = program.target.picture
@@ -142,7 +145,7 @@ def on_own_objects(program: Program, values: Mapping[str, Tensor] | None) -> Ite
         stack.callback(picture.put_back)
         joined = {name for group in alias_groups(dict(own)) for name in group}
         for name in program.values:
-            if name in given and is_another(own[name], given[name], name in joined):
+            if name in given and is_another(own[name], given[name], name in joined, anew):
                 own[name] = in_its_place(own[name], given[name])
         put_values(own, given, picture, stack, written)
         own |= {name: aliased(own[name]) for name in program.values if is_only_given(program, own[name])}
@@ -156,8 +159,10 @@ def on_own_objects(program: Program, values: Mapping[str, Tensor] | None) -> Ite
         yield stage_of(program, ready, leaves, gradients)
 
 
-def is_another(tensor: Tensor, value: Tensor, joined: bool) -> bool:
+def is_another(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
     """Whether another call would have another tensor in an argument's place, as one with other values does."""
+    if anew:
+        return not joined and in_memory(tensor) and tensor.is_leaf and not tensor._is_view()
     if value.shape != tensor.shape:
         return True
     with untraced():
@@ -175,6 +180,8 @@ def in_its_place(tensor: Tensor, value: Tensor) -> Tensor:
         made.grad = tensor.grad
     for hook in hooks_of(tensor):
         made.register_hook(hook)
+    if not tensor.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((made,), (tensor._version,))
     return made
 
 
@@ -356,13 +363,14 @@ def step(
     tangents: Mapping[str, Tensor] | None = None,
     watch: Callable[[dict[str, Tensor]], Any] | None = None,
     around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    anew: bool = False,
 ) -> Outcome:
     """One eager step on these values (None: as captured): the oracle of every proof. Everything is put back.
 
     `watch` is given the tensors and returns a mode in which the forward runs, `around` it what this gives; the mode
     sees the outputs, and no backward.
     """
-    with quiet_random(), staged(program, values) as stage:
+    with quiet_random(), staged(program, values, anew) as stage:
         mode: Any = watch(stage.ready) if watch else contextlib.nullcontext()
         with torch.enable_grad(), around(), mode:
             result = result_of(program, stage.ready)

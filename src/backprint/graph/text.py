@@ -250,10 +250,11 @@ def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
     yield f"{body}self,"
     for port in graph.inputs:
         yield f"{body}{port.local}: {_quote(show_port(port))},"
-    yield f"{inner}) -> ("
+    yield f"{inner}) -> (" if graph.outputs else f"{inner}) -> ():"
     for port in graph.outputs:
         yield f"{body}{_quote(show_port(port))},"
-    yield f"{inner}):" if graph.outputs else f"{inner}    (),\n{inner}):"
+    if graph.outputs:
+        yield f"{inner}):"
     said = "# -"
     for step in graph.steps:
         comment = show_comment(step.source, step.echo)
@@ -456,7 +457,7 @@ class _Reader:
             raise self.refused(node, "forward's return annotation is a tuple of ports")
         parts = node.returns.elts
         if len(parts) == 1 and type(parts[0]) is ast.Tuple and not parts[0].elts:
-            return ()
+            return ()  # as earlier versions wrote no outputs: `(),` in brackets, which Python reads as one
         return tuple(self.port(part, part) for part in parts)
 
     def port(self, annotation: ast.AST | None, node: Node, local: str = "") -> Port:

@@ -42,6 +42,7 @@ def values_of(
         return own_values(capture, state)
     given = arguments(capture, args, kwargs)
     hold_flags(capture, given)
+    check_twice(given, state)
     values = with_state(capture, given, state)
     check_strides(capture, {name: values[name] for name in inputs_of(capture) if name in values}, values)
     check_same(capture, given, values)
@@ -237,6 +238,16 @@ def check_state(capture: Capture, state: State) -> None:
         if close or len(strange) == len(state):
             hint = f": did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(ports))[:200]}"
             raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
+
+
+def check_twice(given: Mapping[str, Tensor], state: State) -> None:
+    """Raise where `state` has another tensor for an argument."""
+    for name, value in state.items() if isinstance(state, Mapping) else ():
+        if name in given and given[name] is not value:
+            raise UsageError(
+                f"state has {name!r}, which is an argument and is given: state is for parameters, buffers and "
+                "constants; give each tensor once"
+            )
 
 
 def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from backprint.errors import ReplayError
 from backprint.graph.links import between, consumers, feeds, name_of, results, role_of
 from backprint.graph.nouns import Capture, Link
-from backprint.replay.run import key_of, run, sizes_of
+from backprint.replay.run import hold_saved, key_of, run, sizes_of
 from backprint.replay.strides import tangent_as
 
 Gradients = dict[str, "Tensor | None"]
@@ -90,6 +90,7 @@ class Play:
             return played.gradients
         feed: dict[str, Any] = {f"constant {name}": value for name, value in played.values.items()}
         feed |= {f"saved {name}": value for name, value in played.saved.items()}
+        hold_saved(pair.backward, feed)
         sizes = sizes_of([(port, feed[key_of(port)]) for port in pair.backward.inputs if key_of(port) in feed])
         for port in pair.backward.by_role("tangent"):
             output = played.outputs[port.name]

@@ -1,7 +1,12 @@
-"""One Graph, run: an environment, and a loop over its steps. Values are dropped after their last use."""
+"""One Graph, run: an environment, and a loop over its steps. Values are dropped after their last use.
+
+The steps run as they are written: an autocast that is on around them has no part in it, because the program's own casts
+are steps. Private torch API of this module, tried on torch 2.13: `torch._C._DisableAutocast`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +20,9 @@ from backprint.graph.text import show_spec, show_step
 from backprint.replay.annotations import NOTES
 from backprint.replay.operators import resolve
 from backprint.replay.values import hold, maker
+
+AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
+"""While this is open, no operator's arguments are cast by autocast."""
 
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = True) -> tuple[Any, ...]:
@@ -32,7 +40,7 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = 
         given = [env[port.local] for port in graph.inputs]
         sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, given, strict=True))))
         sheet.ports(graph.inputs, given)
-    with torch.enable_grad():
+    with torch.enable_grad(), AS_WRITTEN():
         for index, step in enumerate(graph.steps):
             perform(step, env, make)
             if sheet is not None:
@@ -49,8 +57,9 @@ def trace_through(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
     """`run` with gradients on, for a second opinion from autograd."""
     env = feed(graph, inputs, True, graded=True)
     make = maker(env, subgraphs(graph))
-    for step in graph.steps:
-        perform(step, env, make)
+    with AS_WRITTEN():
+        for step in graph.steps:
+            perform(step, env, make)
     return tuple(make(result) for result in graph.results)
 
 
@@ -122,6 +131,17 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
             f"{symbol.low} to {symbol.high}: capture again on inputs like these"
         )
     return sizes
+
+
+def hold_saved(backward: Graph, given: Mapping[str, Any]) -> None:
+    """Raise where a forward saved fewer numbers than its backward was traced for: kernels read past their end."""
+    for port in () if backward.symbols else backward.by_role("saved"):
+        value, spec = given.get(key_of(port)), port.spec
+        if isinstance(spec, TensorSpec) and isinstance(value, Tensor) and value.numel() < spec.numel:
+            raise ReplayError(
+                f"the forward saved {port.name!r} as {str(value.dtype)[6:]}{list(value.shape)}, and the backward takes "
+                f"it as {show_spec(spec)}: the two do not belong together, so capture the program again"
+            )
 
 
 def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:

@@ -36,7 +36,7 @@ from backprint.replay.compare import (
 from backprint.replay.linked import Played
 from backprint.replay.power import Base, Power, Trial, other_values, power_of, unseen, with_power
 from backprint.replay.resize import CHANGES, SMALLER, other_sizes, resized
-from backprint.replay.run import key_of, trace_through
+from backprint.replay.run import AS_WRITTEN, key_of, trace_through
 from backprint.replay.strides import laid_as, strides
 from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.recipes import digest
@@ -62,12 +62,16 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One set of inputs: what it is called, the values, the tangents, and the seed of the program's own draws."""
+    """One set of inputs: what it is called, the values, the tangents, and the seed of the program's own draws.
+
+    `anew` gives the program other tensors with these values, where they would go into its own.
+    """
 
     name: str
     values: dict[str, Tensor]
     tangents: dict[str, Tensor] | None
     seed: int
+    anew: bool = False
 
 
 Outcome = tuple[Results, list[PortVerdict], tuple[Played, ...]]
@@ -341,7 +345,7 @@ def replayed(capture: Capture, draw: Draw) -> Replayed:
 def eager(capture: Capture, draw: Draw) -> Results:
     """The original program's results. What the graph writes and the program left alone stands as it was given."""
     torch.manual_seed(draw.seed)
-    outcome = capture.origin.step(draw.values, draw.tangents)
+    outcome = capture.origin.step(draw.values, draw.tangents, **({"anew": True} if draw.anew else {}))
     written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
     return keyed(outcome.outputs, written | outcome.mutations, outcome.gradients)
 
@@ -407,7 +411,24 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[
     said.append("the program is gone: checked against autograd of the saved forward alone")
     torch.manual_seed(draw.seed)
     same = {right: left for left, right in capture.signature.same}
-    wanted = second_opinion(pair, capture.signature.differentiable, same, draw.values, draw.tangents)
+    return by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, said)
+
+
+def by_autograd(
+    pair: Pair,
+    differentiable: Sequence[str],
+    same: Mapping[str, str],
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor] | None,
+    results: Results,
+    said: list[str],
+) -> list[PortVerdict]:
+    """The gradients as autograd of the saved forward says; nothing is compared where it cannot differentiate that."""
+    try:
+        wanted = second_opinion(pair, differentiable, same, values, tangents)
+    except RuntimeError as error:  # also of a kernel in autograd's own backward
+        said.append(f"no oracle: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
+        return no_oracle(results)
     return gradients_alone(against(results, wanted))
 
 
@@ -440,16 +461,17 @@ def second_opinion(
         name: tensor.detach().clone().requires_grad_(name in asking and name not in same)
         for name, tensor in values.items()
     }
-    with torch.enable_grad():
+    with torch.enable_grad(), AS_WRITTEN():
         results = dict(zip(map(key_of, pair.forward.outputs), trace_through(pair.forward, leaves), strict=True))
     outputs = {name: results[f"output {name}"] for name in differentiable}
     given = [ones_like(o) if tangents is None else tangents[n] for n, o in outputs.items()]
     wanted = [name for name in leaves if leaves[name].requires_grad]
-    gradients = (
-        torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
-        if wanted
-        else ()
-    )
+    with AS_WRITTEN():
+        gradients = (
+            torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
+            if wanted
+            else ()
+        )
     named = dict(zip(wanted, gradients, strict=True))
     named |= {right: named[left] for right, left in same.items() if left in named}
     plain = {key.partition(" ")[2]: value.detach() for key, value in results.items() if key.startswith("output ")}
@@ -464,13 +486,17 @@ class Proof:
     """How a Capture compared with the program when it was made: of each port the worst, over what it was tried on.
 
     `captured` says what differs on the captured values, `redrawn` what differs on others, '' where nothing does;
-    `pins` are the inputs that were other than captured then, with the digests of the captured values.
+    `pins` are the inputs that were other than captured then, with the digests of the captured values; all of them where
+    the program draws from generators of its own, which are `drawn`: a sample cannot hold their states.
+    `identity` says what the program itself gives otherwise with other tensors of the same values.
     """
 
     ports: tuple[PortVerdict, ...]
     captured: str = ""
     redrawn: str = ""
     pins: tuple[tuple[str, str], ...] = ()
+    drawn: str = ""
+    identity: str = ""
 
 
 def seen_at_capture(capture: Capture) -> tuple[PortVerdict, ...]:
@@ -493,26 +519,56 @@ def held_against_program(capture: Capture) -> Proof:
             captured = tried(capture, Draw("captured", values, None, capture.seed), found)
         captured = captured or capture.origin.differs()
         if captured:
-            return Proof(tuple(found.values()), captured)
+            return Proof(tuple(found.values()), captured, identity=by_identity(capture, values))
         if capture.origin.unheld:
-            names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
-            pins = tuple((name, digest(values[name])) for name in names if name in values)
-            return Proof(tuple(found.values()), "", capture.origin.unheld[0], pins)
+            return Proof(tuple(found.values()), "", capture.origin.unheld[0], every_input(capture, values))
         light = sum(value.numel() for value in values.values()) <= LIGHT
+        if light and capture.origin.aliased and (identity := by_identity(capture, values)):
+            return Proof(tuple(found.values()), identity=identity)
         others = list(redraws(capture, values, light))
-        reseeded = Draw("reseeded", values, None, capture.seed + 1)
+        reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
         unseen = tried(capture, reseeded, {}) if light or not others else ""
         for name, moved in others if not unseen else ():
             draw = Draw(name, {**values, **moved}, random_tangents(capture, 2), capture.seed + 1)
             if redrawn := tried(capture, draw, found if name == "redrawn" else {}):
+                if identity := by_identity(capture, values):
+                    return Proof(tuple(found.values()), identity=identity)
                 if not light and (unseen := tried(capture, reseeded, {})):
                     break
                 redrawn = f"the program reads them as nothing here sees: on others, {redrawn}"
                 pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
                 return Proof(tuple(found.values()), "", redrawn, pins)
         if unseen:
-            return Proof(tuple(found.values()), f"under another seed, {unseen}: random numbers are drawn unseen")
-    return Proof(tuple(found.values()))
+            unseen = f"under another seed, {unseen}: random numbers are drawn unseen"
+            return Proof(tuple(found.values()), unseen, identity=by_identity(capture, values))
+    drawn = capture.origin.drawn_from()
+    return Proof(tuple(found.values()), pins=every_input(capture, values) if drawn else (), drawn=drawn)
+
+
+def by_identity(capture: Capture, values: Mapping[str, Tensor]) -> str:
+    """What the program gives otherwise where it gets other tensors with the captured values; '' where nothing."""
+    own, other, again = (program_alone(capture, values, anew) for anew in (False, True, False))
+    if own is None or other is None or again is None:
+        return ""
+    verdicts = [unsteady(port, own, again) for port in against(other, own)]
+    bad = [port for port in verdicts if port.verdict in ("wrong", "failed")]
+    return "; ".join(f"{port.role} {port.name}: {port.detail}" for port in bad[:2])
+
+
+def program_alone(capture: Capture, values: Mapping[str, Tensor], anew: bool) -> Results | None:
+    """What the program gives in its own tensors with these values, or in other ones; None where it raises."""
+    torch.manual_seed(capture.seed)
+    try:
+        outcome = capture.origin.step_alone(values, anew)
+    except Exception:  # whatever the program raises, there is nothing to compare
+        return None
+    return keyed(outcome.outputs, outcome.mutations, outcome.gradients)
+
+
+def every_input(capture: Capture, values: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
+    """The program's inputs and constants, with the digests of their values."""
+    names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
+    return tuple((name, digest(values[name])) for name in names if name in values)
 
 
 def reads_tangents(capture: Capture) -> bool:
@@ -634,8 +690,8 @@ def part(capture: Capture, index: int, played: Played, draw: str, said: list[str
     said.append("the program is gone: checked against autograd of the saved forward alone")
     with quiet_generator(played.random):
         same = {right: left for left, right in capture.signature.same if left in played.values}
-        wanted = second_opinion(pair, tuple(played.tangents), same, played.values, played.tangents)
-    return results, gradients_alone(against(results, wanted))
+        told = by_autograd(pair, tuple(played.tangents), same, played.values, played.tangents, results, said)
+    return results, told
 
 
 def known(oracle: Any, results: Results, wanted: Results) -> Results:

@@ -16,12 +16,13 @@ from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Graph, Guard
 from backprint.graph.sizes import evaluate, known, said
 from backprint.replay.annotations import Notes
-from backprint.replay.arguments import State, name_tangents, values_of
+from backprint.replay.arguments import State, is_live, name_tangents, values_of
 from backprint.replay.compare import PortVerdict
 from backprint.replay.linked import Play, Played
-from backprint.replay.run import key_of, run, sizes_of
+from backprint.replay.run import hold_saved, key_of, run, sizes_of
 from backprint.replay.strides import tangent_as
 from backprint.sample.recipes import digest
+from backprint.settings import OWN, STATE_OF, digest_of, foreign_states
 from backprint.tree import ones_like
 
 
@@ -50,6 +51,8 @@ def replay(
     """Run a Capture on new arguments, or without any on its own; random draws come from the caller's seed."""
     named = name_tangents(capture, tangents)
     values, own = values_of(capture, args, kwargs or {}, state)
+    if (args or kwargs) and state != "recipe":
+        hold_chance(capture)
     return replay_values(capture, values, own or None if named is None else named)
 
 
@@ -105,6 +108,22 @@ def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
             raise GuardError(
                 f"input {name!r} is pinned to the values it was captured with{where}"
                 f"{f' ({why.text})' if why else ''}: capture again on inputs like these"
+            )
+
+
+def hold_chance(capture: Capture) -> None:
+    """Raise unless the generators that the program draws from, beside torch's, stand where they stood at capture."""
+    wanted = {name.removeprefix(STATE_OF): state for name, state in capture.pins if name.startswith(STATE_OF)}
+    if not wanted:
+        return
+    now = {name: digest_of(state) for name, state in foreign_states().items()}
+    now |= capture.origin.chance() if is_live(capture) else {}
+    for name, state in wanted.items():
+        if now.get(name, state if name.startswith(OWN) else "") != state:
+            raise GuardError(
+                f"the program draws from {name}, which stands elsewhere now than at capture, and the numbers that it "
+                "drew are constants of the graph: set its state as it was, or draw from torch in the program. "
+                "Without arguments, and with state='recipe', the numbers are those of the capture"
             )
 
 
@@ -165,6 +184,7 @@ def pull(
     """The backward alone, on what its forward saved."""
     feed: dict[str, Any] = {f"constant {name}": value for name, value in values.items()}
     feed |= {f"saved {name}": value for name, value in saved.items()}
+    hold_saved(backward, feed)
     specs = {port.name: port.spec for port in backward.by_role("tangent")}
     sizes = sizes_of([(port, feed[key_of(port)]) for port in backward.inputs if key_of(port) in feed])
     for name in capture.signature.differentiable:
