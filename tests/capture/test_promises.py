@@ -682,3 +682,26 @@ def test_an_argument_known_by_its_version_or_its_history_is_no_identity() -> Non
 
     bases = x, torch.randn(6, requires_grad=True) * 2, torch.randn(6)[1:4]
     assert [bp.capture(f, each).verify()[0].verdict for each in bases] == ["bitwise"] * 3
+
+
+class Written(nn.Module):
+    """Writes to its parameter through numpy."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(size, size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x @ self.weight
+        self.weight.detach().numpy()[0, 0] += 1
+        return y
+
+
+@pytest.mark.parametrize("size", [4, 600])
+@pytest.mark.parametrize("engine", ["auto", "aot", "dynamo", "eager"])
+def test_what_a_program_writes_through_numpy_is_put_back(engine: str, size: int) -> None:
+    model = Written(size)
+    before = model.weight.detach().clone()
+    with pytest.raises(bp.CaptureError):
+        bp.capture(model, torch.randn(2, size), engine=engine)
+    assert torch.equal(model.weight, before)

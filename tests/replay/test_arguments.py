@@ -511,7 +511,7 @@ def test_what_a_program_does_to_its_argument_is_no_demand_on_it() -> None:
     capture = bp.capture(f, x)
     assert torch.equal(bp.replay(capture, x).outputs, 4 * X)
     x.grad = torch.ones_like(x)
-    with pytest.raises(bp.GuardError, match="'x' has a gradient.*False at capture, True here"):
+    with pytest.raises(bp.GuardError, match=r"'x' has a gradient.*False at capture, True here"):
         bp.replay(capture, x)
     capture = bp.capture(g, X.clone())
     assert torch.equal(bp.replay(capture, X.clone()).outputs, g(X.clone()))

@@ -706,8 +706,27 @@ def globals_kept() -> Iterator[None]:
 def kept(*roots: Any) -> Iterator[Picture]:
     """Everything that these lead to as it was, whatever happens inside."""
     picture = Picture(("", root) for root in roots)
+    OPEN.append(picture)
     with globals_kept():
         try:
             yield picture
         finally:
+            OPEN.remove(picture)
             picture.put_back()
+
+
+OPEN: list[Picture] = []
+"""The Pictures that are to be put back."""
+
+
+def given_away(tensor: Tensor) -> None:
+    """Keep the content of a tensor whose memory is given to what writes to it unseen, however large it is."""
+    if not is_plain(tensor) or tensor.layout is not torch.strided:
+        return
+    memory = tensor.untyped_storage()._cdata
+    with untraced():
+        for picture in OPEN:
+            for each in picture.tensors:
+                if each.memory == memory and memory not in picture.copied:
+                    picture.copied.add(memory)
+                    each.copy()

@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from backprint.capture import frames
 from backprint.capture.custom import is_composite, listed, taken_apart, through
 from backprint.capture.fake import UNKNOWN_VALUES, World
-from backprint.capture.keep import put_bytes
+from backprint.capture.keep import given_away, put_bytes
 from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of
 from backprint.capture.reach import kept_gradients, names_of_outside, roots, tensors_of
 from backprint.capture.witness import step
@@ -317,8 +317,10 @@ class HookWatch(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 value = self.seen.begun[asked] if asked in self.seen.begun else FLAGS[ASKED[func]](args[0])
             self.seen.flags.setdefault(asked, (value, frames.here(self.paths)))
-        if unseen_reads(func, args, kwargs):
+        if unseen := unseen_reads(func, args, kwargs):
             self.seen.unseen.append((func.__name__, frames.here(self.paths)))
+            for tensor in unseen:
+                given_away(tensor)
         if func is Tensor.__deepcopy__:
             return copied_deeply(*args)
         if self.rewrite:
