@@ -705,3 +705,25 @@ def test_what_a_program_writes_through_numpy_is_put_back(engine: str, size: int)
     with pytest.raises(bp.CaptureError):
         bp.capture(model, torch.randn(2, size), engine=engine)
     assert torch.equal(model.weight, before)
+
+
+@pytest.mark.parametrize("size", [4, 600])
+def test_what_a_program_writes_through_an_array_that_it_holds_is_put_back(size: int) -> None:
+    weight, calls = nn.Parameter(torch.randn(size, size)), numpy.zeros(2)
+    array = weight.detach().numpy()
+
+    def f(x: Tensor) -> Tensor:
+        y = x @ weight
+        array[0, 0] += 1
+        return y
+
+    def g(x: Tensor) -> Tensor:
+        calls[0] += 1
+        return x * 2
+
+    before = weight.detach().clone()
+    with pytest.raises(bp.CaptureError):
+        bp.capture(f, torch.randn(2, size))
+    assert torch.equal(weight, before)
+    bp.capture(g, torch.randn(2)).verify()
+    assert not calls.any()
