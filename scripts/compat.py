@@ -1,4 +1,4 @@
-"""The whole suite on every torch that is supported, each in a virtual environment of its own, and the table for the docs.
+"""The whole suite on every torch that is supported, each in a virtual environment, and the table for the docs.
 
     python scripts/compat.py [BUILD...] [--folder DIR] [--keep] [--quick]
 

@@ -7,8 +7,9 @@ see anomaly mode as they set it. A dispatch mode, in threads with an open block,
 through `torch.autograd.graph._engine_run_backward`, which is ours as long as a recorded node lives.
 
 The installs are for the whole process, counted, and gone with the last that needs them. Private torch APIs of this
-module, tried on torch 2.11 to 2.14: `fx.traceback.format_stack` and `should_preserve_node_meta`, `set_anomaly_enabled` and its
-two questions, `autograd.graph._engine_run_backward`, `Function.apply`, `_pop_mode`, `_push_mode`, `_get_dispatch_mode`.
+module, tried on torch 2.11 to 2.14: `fx.traceback.format_stack` and `should_preserve_node_meta`, `set_anomaly_enabled`
+and its two questions, `autograd.graph._engine_run_backward`, `Function.apply`, `_pop_mode`, `_push_mode`,
+`_get_dispatch_mode`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A recipe that draws is drawn again. What is kept as it is (data, constants, tables) is disturbed, as definitely as its
 role allows: a float by a normal of its own spread, at least some per cent of its size; whole numbers change places, or
-become a neighbour where they are all alike (a sorted row stays sorted); a mask changes in places. So a tensor that is the same each time it is made
-(exact bytes, a recorded step's, ones) is another one here all the same.
+become a neighbour where they are all alike (a sorted row stays sorted); a mask changes in places. So a tensor that is
+the same each time it is made (exact bytes, a recorded step's, ones) is another one here all the same.
 """
 
 from __future__ import annotations
