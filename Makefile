@@ -2,6 +2,7 @@
 #   make demo                       on a fresh machine: installs, then shows what Backprint does
 #   make clean test TORCH=2.12.0    another torch, in a new .venv
 #   make venv PYTHON=python3.12     another Python, 3.11 or newer
+#   make compat BUILD=2.14.1        the suite on another build of torch, in a .venv of its own; without BUILD on all
 PYTHON ?= python3
 TORCH  ?= 2.13.0
 
@@ -12,7 +13,7 @@ PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BY_HAND := $(addprefix benchmarks/,architectures.py graphnet.py graphnet_tools.py power.py)
 BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check tiny truth conformance bench architectures clean
+.PHONY: venv demo test check tiny truth conformance bench architectures compat clean
 
 venv: $(STAMP)
 
@@ -52,6 +53,9 @@ bench: $(STAMP)
 architectures: $(STAMP)
 	@$(PIP) install --editable '.[dev,models]'
 	$(BIN)/python benchmarks/architectures.py
+
+compat: $(STAMP)
+	$(BIN)/python scripts/compat.py $(if $(BUILD),"$(BUILD)")
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis samples dump

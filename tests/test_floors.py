@@ -16,11 +16,12 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version", "tree", "settings", "likeness", "memory", "plain")
+GROUND = ("errors", "version", "tree", "settings", "likeness", "memory", "plain", "tried")
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
+    "tried": (),
     "tree": ("errors",),
     "likeness": (),
     "memory": ("tree",),

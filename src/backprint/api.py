@@ -51,6 +51,7 @@ def capture(
     from backprint import calls
     from backprint.errors import UsageError
 
+    _tried_with_this_torch()
     calls.check_capture_call(target, args, kwargs, options)
     calls.check_requires_grad(requires_grad)
     args, kwargs = call_of(target, args, kwargs, options)
@@ -60,6 +61,15 @@ def capture(
         if said := calls.meant(error, target, args, kwargs):
             raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {said}") from error
         raise
+
+
+def _tried_with_this_torch() -> None:
+    """Say once where nobody has tried Backprint with the torch that is here."""
+    import torch
+
+    from backprint.tried import warn_if_untried
+
+    warn_if_untried(str(torch.__version__))
 
 
 def capture_made(
@@ -225,6 +235,7 @@ def region(
     """
     from backprint.regions.region import make
 
+    _tried_with_this_torch()
     return make(path, gradients, stacks, name)
 
 
@@ -265,6 +276,7 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     from backprint.replay.verify import DRAWS
     from backprint.replay.verify import verify as prove
 
+    _tried_with_this_torch()
     check_capture(capture, "verify")
     if twin is None:
         return prove(capture, draws or DRAWS)

@@ -682,3 +682,48 @@ def test_an_argument_known_by_its_version_or_its_history_is_no_identity() -> Non
 
     bases = x, torch.randn(6, requires_grad=True) * 2, torch.randn(6)[1:4]
     assert [bp.capture(f, each).verify()[0].verdict for each in bases] == ["bitwise"] * 3
+
+
+class Written(nn.Module):
+    """Writes to its parameter through numpy."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(size, size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x @ self.weight
+        self.weight.detach().numpy()[0, 0] += 1
+        return y
+
+
+@pytest.mark.parametrize("size", [4, 600])
+@pytest.mark.parametrize("engine", ["auto", "aot", "dynamo", "eager"])
+def test_what_a_program_writes_through_numpy_is_put_back(engine: str, size: int) -> None:
+    model = Written(size)
+    before = model.weight.detach().clone()
+    with pytest.raises(bp.CaptureError):
+        bp.capture(model, torch.randn(2, size), engine=engine)
+    assert torch.equal(model.weight, before)
+
+
+@pytest.mark.parametrize("size", [4, 600])
+def test_what_a_program_writes_through_an_array_that_it_holds_is_put_back(size: int) -> None:
+    weight, calls = nn.Parameter(torch.randn(size, size)), numpy.zeros(2)
+    array = weight.detach().numpy()
+
+    def f(x: Tensor) -> Tensor:
+        y = x @ weight
+        array[0, 0] += 1
+        return y
+
+    def g(x: Tensor) -> Tensor:
+        calls[0] += 1
+        return x * 2
+
+    before = weight.detach().clone()
+    with pytest.raises(bp.CaptureError):
+        bp.capture(f, torch.randn(2, size))
+    assert torch.equal(weight, before)
+    bp.capture(g, torch.randn(2)).verify()
+    assert not calls.any()

@@ -1,4 +1,4 @@
-"""Run all of PyTorch's databases and write `table.json` anew: python tests/conformance/update.py [SECTION...]
+"""Run PyTorch's databases and write `table.json` anew: python tests/conformance/update.py [SECTION...] [--only=A,B]
 
 A row may only get better: a sample that got worse is named, and the old row stays unless --force is given.
 `--markdown` runs nothing: it prints the table for the docs. `--processes=1` leaves a core to others.
@@ -46,7 +46,9 @@ def main() -> None:
 def update(section: str, pool: Any) -> None:
     """Run one section, and write what is new of it into the table."""
     table: dict[str, Any] = harness.read_table() if harness.TABLE.exists() else {}
-    jobs = [(section, index) for index in range(len(harness.SECTIONS[section].entries()))]
+    entries = harness.SECTIONS[section].entries()
+    only = {name for word in sys.argv if word.startswith("--only=") for name in word[7:].split(",")}
+    jobs = [(section, index) for index, entry in enumerate(entries) if not only or harness.name_of(entry) in only]
     rows: dict[str, str] = {}
     for done, (_, entry, letters, details, seconds) in enumerate(pool.imap_unordered(one, jobs, chunksize=1), 1):
         rows[entry] = letters
@@ -63,7 +65,7 @@ def update(section: str, pool: Any) -> None:
         if worse and "--force" not in sys.argv:
             print(f"WORSE {section} | {entry} | samples {worse[:10]}: {old[entry]} -> {letters}")
             rows[entry] = old[entry]
-    table[section] = dict(sorted(rows.items()))
+    table[section] = dict(sorted(({**old, **rows} if only else rows).items()))
     counts = {outcome: sum(row.count(letter) for row in rows.values()) for outcome, letter in harness.LETTERS.items()}
     print(section, sum(counts.values()), {outcome: count for outcome, count in counts.items() if count}, flush=True)
     table["environment"] = {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}

@@ -495,3 +495,25 @@ def test_state_may_not_name_an_argument() -> None:
     with pytest.raises(bp.UsageError, match="state has 'x'"):
         bp.replay(capture, X, weight=X + 1, state={"x": X + 2})
     assert torch.equal(bp.replay(capture, X, X + 1, state={"x": X}).outputs, X * (X + 1))
+
+
+def test_what_a_program_does_to_its_argument_is_no_demand_on_it() -> None:
+    def f(x: Tensor) -> Tensor:
+        (x * x).sum().backward()
+        assert x.grad is not None
+        return x.grad * 2
+
+    def g(x: Tensor) -> Tensor:
+        x.add_(1)
+        return x * x._version
+
+    x = X.clone().requires_grad_()
+    capture = bp.capture(f, x)
+    assert torch.equal(bp.replay(capture, x).outputs, 4 * X)
+    x.grad = torch.ones_like(x)
+    with pytest.raises(bp.GuardError, match=r"'x' has a gradient.*False at capture, True here"):
+        bp.replay(capture, x)
+    capture = bp.capture(g, X.clone())
+    assert torch.equal(bp.replay(capture, X.clone()).outputs, g(X.clone()))
+    with pytest.raises(bp.GuardError, match=r"'x' version.*\d at capture"):
+        bp.replay(capture, X.clone().add_(1))

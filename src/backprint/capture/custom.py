@@ -222,7 +222,7 @@ def taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 def watching() -> bool:
     """Whether this thread captures a program, and does not compile one just now."""
-    return bool(torch._C._is_key_in_tls(MARK)) and TracingContext.try_get() is None
+    return is_marked() and TracingContext.try_get() is None
 
 
 @contextlib.contextmanager
@@ -247,20 +247,17 @@ def closed() -> contextlib.AbstractContextManager[None]:
 @contextlib.contextmanager
 def marked(on: bool) -> Iterator[None]:
     """This thread's mark set or taken away, and as it was afterwards."""
-    before = bool(torch._C._is_key_in_tls(MARK))
-    put_mark(on)
+    before = is_marked()
+    torch._C._stash_obj_in_tls(MARK, on)
     try:
         yield
     finally:
-        put_mark(before)
+        torch._C._stash_obj_in_tls(MARK, before)
 
 
-def put_mark(on: bool) -> None:
-    """Set this thread's mark, or take it away."""
-    if on:
-        torch._C._stash_obj_in_tls(MARK, True)
-    elif torch._C._is_key_in_tls(MARK):
-        torch._C._remove_obj_from_tls(MARK)
+def is_marked() -> bool:
+    """Whether this thread, or the one whose backward runs here, is marked."""
+    return bool(torch._C._is_key_in_tls(MARK)) and bool(torch._C._get_obj_in_tls(MARK))
 
 
 def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:

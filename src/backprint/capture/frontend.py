@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import logging
 import re
 import sys
@@ -41,6 +42,13 @@ from backprint.capture.scout import SILENT_WRITERS
 from backprint.errors import BackprintError, CaptureError
 from backprint.graph.nouns import Source
 from backprint.tree import copy_values
+
+REGION: dict[str, Any] = (
+    {"isolate_recompiles": True}
+    if "isolate_recompiles" in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
+    else {}
+)
+"""A region of Dynamo's caches of its own where torch has them; elsewhere `forget` alone keeps ours from the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +182,7 @@ def run(
 
     with closed(), quiet_dynamo(backend), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dynamo's own; the program's were heard in the scouting run
-        compiled = torch._dynamo.optimize(backend, dynamic=False, isolate_recompiles=True)
+        compiled = torch._dynamo.optimize(backend, dynamic=False, **REGION)
         before = len(graph_break_reasons)
         try:
             with outside:
@@ -314,7 +322,11 @@ def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, 
     """Take out of Dynamo's caches what was compiled for `backend`."""
     compiled = {id(code) for code, _ in made}
     for code, out in made:
-        for entry in eval_frame._debug_get_cache_entry_list(code):
+        entries = eval_frame._debug_get_cache_entry_list(code)
+        if not REGION and all(entry.backend is backend for entry in entries):
+            eval_frame.reset_code(code)  # an entry that is invalid, and stays, fails the next capture
+            entries = []
+        for entry in entries:
             if entry.backend is backend:
                 entry.guard_manager.extra_state.invalidate(entry, entry.guard_manager)
         for cleanup in CleanupManager.instance.get(out, ()):

@@ -5,7 +5,8 @@ container's content, every object's attributes, every tensor (its memory, its co
 state of every random generator. `put_back` makes all of it as it was, touching only what is different. Iterators cannot
 be put back, so a program that holds one is refused before it runs.
 
-Left out: what lies behind modules (`import helpers; helpers.x = 1`), threads, locks, files and loggers.
+Left out: what lies behind modules (`import helpers; helpers.x = 1`), threads, locks, files and loggers, and arrays of
+numpy's above 1 MiB that are no tensor's memory.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._autograd._unsafe_set_version_counter`,
 `Tensor._backward_hooks`, `Tensor._post_accumulate_grad_hooks`.
@@ -130,6 +131,7 @@ class Picture:
         self.copied: set[int] = set()
         self.iterators: list[tuple[str, Any]] = []
         self.generators: list[tuple[str, Any, Any]] = []
+        self.arrays: list[Any] = []
         self.spent: list[tuple[str, Any]] = []
         self.scopes: set[tuple[int, str]] = set()
         self.queue: deque[tuple[str, Any]] = deque()
@@ -148,7 +150,7 @@ class Picture:
     def copy_small(self) -> None:
         """Keep the bytes of tensors, of one memory once: of large parameters those that are known to be written."""
         for kept in self.tensors:
-            if kept.memory not in self.copied and not kept.is_large:
+            if kept.memory not in self.copied and (not kept.is_large or kept.lies_under(self.arrays)):
                 self.copied.add(kept.memory)
                 kept.copy()
 
@@ -190,6 +192,9 @@ class Picture:
         if left_alone(kind):
             return
         self.seen[id(value)] = value
+        if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+            self.visit_array(value)
+            return
         if is_iterator(value):
             self.iterators.append((name, value))
         elif isinstance(value, COUNTED):
@@ -382,6 +387,19 @@ class Picture:
         self.generators.append((name, source, state))
         self.undo.append(lambda: put_generator(source, state))
 
+    def visit_array(self, array: Any) -> None:
+        """An array of numpy's: what is in it, which may be a tensor's. A large one is known by where it lies alone."""
+        self.arrays.append(array)
+        if array.nbytes > LARGE or not array.flags.writeable:
+            return
+        content = array.copy()
+
+        def undo() -> None:
+            if array.shape == content.shape and array.tobytes() != content.tobytes():
+                array[...] = content
+
+        self.undo.append(undo)
+
     def visit_iterator(self, name: str, value: Any) -> None:
         """An iterator over a sequence; one that is used up stays so."""
         state = value.__reduce__()
@@ -542,6 +560,13 @@ class KeptTensor:
     def is_large(self) -> bool:
         """Whether the tensor is a parameter that is too large to be copied for nothing."""
         return isinstance(self.tensor, nn.Parameter) and self.nbytes > LARGE
+
+    def lies_under(self, arrays: list[Any]) -> bool:
+        """Whether one of these arrays of numpy's lies in the tensor's memory."""
+        if not arrays or self.alias is None or self.alias.layout is not torch.strided or self.alias.is_meta:
+            return False
+        start = self.alias.untyped_storage().data_ptr()
+        return any(0 <= array.ctypes.data - start < self.nbytes for array in arrays)
 
     def copy(self) -> None:
         """Keep the bytes of all memory that the tensor lies in."""
@@ -706,8 +731,27 @@ def globals_kept() -> Iterator[None]:
 def kept(*roots: Any) -> Iterator[Picture]:
     """Everything that these lead to as it was, whatever happens inside."""
     picture = Picture(("", root) for root in roots)
+    OPEN.append(picture)
     with globals_kept():
         try:
             yield picture
         finally:
+            OPEN.remove(picture)
             picture.put_back()
+
+
+OPEN: list[Picture] = []
+"""The Pictures that are to be put back."""
+
+
+def given_away(tensor: Tensor) -> None:
+    """Keep the content of a tensor whose memory is given to what writes to it unseen, however large it is."""
+    if not is_plain(tensor) or tensor.layout is not torch.strided:
+        return
+    memory = tensor.untyped_storage()._cdata
+    with untraced():
+        for picture in OPEN:
+            for each in picture.tensors:
+                if each.memory == memory and memory not in picture.copied:
+                    picture.copied.add(memory)
+                    each.copy()

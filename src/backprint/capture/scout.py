@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from backprint.capture import frames
 from backprint.capture.custom import is_composite, listed, taken_apart, through
 from backprint.capture.fake import UNKNOWN_VALUES, World
-from backprint.capture.keep import put_bytes
+from backprint.capture.keep import given_away, put_bytes
 from backprint.capture.program import SPARSE, Named, Outcome, Program, free_name, hooks_of
 from backprint.capture.reach import kept_gradients, names_of_outside, roots, tensors_of
 from backprint.capture.witness import step
@@ -81,6 +81,7 @@ class Sighting:
     raised: list[tuple[str, Source | None]] = field(default_factory=list)
     given: dict[int, str] = field(default_factory=dict)
     flags: dict[tuple[str, str], tuple[Any, Source | None]] = field(default_factory=dict)
+    begun: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
 SET_DATA = Tensor.data.__set__
@@ -117,6 +118,8 @@ class Watch(TorchDispatchMode):
         self.seen.given = {id(tensor): name for name, tensor in named.items()}
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
+            if not tensor.is_inference():
+                self.seen.begun |= {(name, key): FLAGS[key](tensor) for key in CHANGED}
             if name in callers:
                 self.callers |= {storage._cdata: storage for storage in storages(tensor)}
                 self.widen(tensor)
@@ -310,11 +313,14 @@ class HookWatch(TorchFunctionMode):
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
         if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
+            asked = self.seen.given[id(args[0])], ASKED[func]
             with torch._C.DisableTorchFunction():
-                value = FLAGS[ASKED[func]](args[0])
-            self.seen.flags.setdefault((self.seen.given[id(args[0])], ASKED[func]), (value, frames.here(self.paths)))
-        if unseen_reads(func, args, kwargs):
+                value = self.seen.begun[asked] if asked in self.seen.begun else FLAGS[ASKED[func]](args[0])
+            self.seen.flags.setdefault(asked, (value, frames.here(self.paths)))
+        if unseen := unseen_reads(func, args, kwargs):
             self.seen.unseen.append((func.__name__, frames.here(self.paths)))
+            for tensor in unseen:
+                given_away(tensor)
         if func is Tensor.__deepcopy__:
             return copied_deeply(*args)
         if self.rewrite:
@@ -403,6 +409,10 @@ ASKED: dict[Any, str] = {
     Tensor.storage: "bytes of storage",
 }
 """What a program asks of an argument by these functions, as FLAGS calls it."""
+
+
+CHANGED = ("has a gradient", "version")
+"""What a program itself changes of an argument: a guard is about what it was before."""
 
 
 def flag_guards(program: Program, seen: Sighting) -> tuple[Guard, ...]:

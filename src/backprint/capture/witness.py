@@ -211,12 +211,13 @@ def stage_of(
     states = frozenset(id(t) for each in optimizers.values() for t in state_of_optimizer(each).values())
     known = {id(tensor) for tensor in (*program.own().values(), *ready.values())}
     with untraced():
-        marks = {name: marked(tensor) for name, tensor in ready.items()}
+        picture = program.target.picture if isinstance(program.target, Held) else None
+        marks = {name: marked(tensor, picture) for name, tensor in ready.items()}
         memories = {
             part.untyped_storage()._cdata for tensor in ready.values() for part in parts(tensor) if in_memory(tensor)
         }
         aliases = {
-            name: (tensor, marked(tensor))
+            name: (tensor, marked(tensor, picture))
             for name, tensor in reached.items()
             if id(tensor) not in known and in_memory(tensor) and parts(tensor)[-1].untyped_storage()._cdata in memories
         }
@@ -228,11 +229,12 @@ def in_memory(tensor: Tensor) -> bool:
     return tensor.device.type != "meta" and type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and not tensor.is_nested
 
 
-def marked(tensor: Tensor) -> Mark:
-    """A tensor's Mark. A large parameter is known by its version alone."""
+def marked(tensor: Tensor, picture: Picture | None) -> Mark:
+    """A tensor's Mark. A large parameter is known by its version alone, unless a Picture has its content anyway."""
     plain = in_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in parts(tensor)) if plain else 0
-    whole = plain and not (isinstance(tensor, nn.Parameter) and size > LARGE)
+    known = picture is not None and plain and parts(tensor)[-1].untyped_storage()._cdata in picture.copied
+    whole = plain and (known or not (isinstance(tensor, nn.Parameter) and size > LARGE))
     content = tuple(part.untyped_storage().clone() for part in parts(tensor)) if whole else None
     return Mark(tensor._version, tensor.detach(), content)
 

@@ -97,9 +97,21 @@ def warm(options: Options) -> dict[str, str]:
     torch.set_num_threads(1)  # a thread pool made here would be missing in them
     torch.manual_seed(0)
     if on_cpu(options):  # what has used a GPU cannot be forked
+        without_device_threads()
         layers = (torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten(), torch.nn.Linear(8, 2))
         bp.verify(bp.capture(torch.nn.Sequential(*layers), torch.randn(2, 1, 4, 4), mode="train"))
     return versions(options)
+
+
+def without_device_threads() -> None:
+    """Let autograd see that there is no device but the CPU, while that is so.
+
+    At its first backward it starts a thread for each device, and where it has any, forked processes cannot go backward.
+    Fake tensors on a build with CUDA libraries say that there is a GPU, so this comes before the first of them.
+    """
+    import torch
+
+    torch.ones(1, requires_grad=True).sum().backward()
 
 
 def on_cpu(options: Options) -> bool:

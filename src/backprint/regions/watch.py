@@ -7,8 +7,9 @@ see anomaly mode as they set it. A dispatch mode, in threads with an open block,
 through `torch.autograd.graph._engine_run_backward`, which is ours as long as a recorded node lives.
 
 The installs are for the whole process, counted, and gone with the last that needs them. Private torch APIs of this
-module, tried on torch 2.13: `fx.traceback.format_stack` and `should_preserve_node_meta`, `set_anomaly_enabled` and its
-two questions, `autograd.graph._engine_run_backward`, `Function.apply`, `_pop_mode`, `_push_mode`, `_get_dispatch_mode`.
+module, tried on torch 2.11 to 2.14: `fx.traceback.format_stack` and `should_preserve_node_meta`, `set_anomaly_enabled`
+and its two questions, `autograd.graph._engine_run_backward`, `Function.apply`, `_pop_mode`, `_push_mode`,
+`_get_dispatch_mode`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from backprint.capture.frames import is_users
 from backprint.regions.nouns import Line
 
-APPLY = torch.autograd.Function.apply.__code__
 KEYS = torch._C._TorchDispatchModeKey
 
 DEEPEST = 100
@@ -221,7 +221,7 @@ def told() -> list[str]:
     if not here.open:
         return plain()
     frame: FrameType | None = sys._getframe(1)
-    apply = frame if frame is not None and frame.f_code is APPLY else None
+    apply = frame if frame is not None and frame.f_code in APPLY else None
     cores = tuple(here.open)
     made = Made(next(_count), frames_of(frame, any(core.stacks for core in cores)), here.last)
     if here.used:
@@ -384,6 +384,17 @@ class without_mode:
 # ------------------------------------------------------------------ the installs
 
 
+def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """In the place of `Function.apply` where that is a builtin (torch 2.14), which has no frame to be known by."""
+    return BUILTIN.__get__(None, function)(*args, **kwargs)
+
+
+BUILTIN: Any = None if hasattr(torch.autograd.Function.apply, "__code__") else vars(torch.autograd.Function)["apply"]
+OURS: Any = classmethod(apply)
+APPLY = (apply.__code__, getattr(torch.autograd.Function.apply, "__code__", None))
+"""The code of a frame in which a custom function's node is made, and its forward runs."""
+
+
 def install() -> None:
     """Ours in the place of torch's: the text of a stack, and what users see of anomaly mode."""
     global _users
@@ -398,6 +409,8 @@ def install() -> None:
         setattr(torch, name, function)
     _held["format_stack"] = fx_traceback.format_stack
     fx_traceback.format_stack = told
+    if BUILTIN is not None:
+        torch.autograd.Function.apply = OURS
     torch._C.set_anomaly_enabled(True, _users[0] and _users[1])
 
 
@@ -413,6 +426,8 @@ def uninstall() -> None:
     torch._C.set_anomaly_enabled(*_users)
     if fx_traceback.format_stack is told:
         fx_traceback.format_stack = _held["format_stack"]
+    if vars(torch.autograd.Function).get("apply") is OURS:
+        torch.autograd.Function.apply = BUILTIN
     for name in ("set_anomaly_enabled", "is_anomaly_enabled", "is_anomaly_check_nan_enabled"):
         theirs, ours = _held.pop(name)
         if getattr(torch, name) is ours:

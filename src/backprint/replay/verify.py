@@ -324,19 +324,16 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 
 
 def replayed(capture: Capture, draw: Draw) -> Replayed:
-    """The Capture's own results, and on the draws that every proof has, where it contradicts itself.
-
-    What tracing noted of values is put right when a Capture is saved, so only then and from disk is it asked.
-    """
+    """The Capture's own results, and on the draws that every proof has, where it contradicts itself."""
     torch.manual_seed(draw.seed)
-    asked = capture.origin is None or draw.name == "recipe"
+    asked = capture.origin is None or draw.name in ("captured", "recipe")
     notes = None
     with contextlib.ExitStack() as stack:
         if asked:
             notes = stack.enter_context(checked(dict(capture.environment), draw.name != "resized"))
         got = replay_values(capture, draw.values, draw.tangents)
-    found = list(lies(capture)) if asked or draw.name == "captured" else []
-    if notes is not None and capture.origin is None:
+    found = list(lies(capture)) if asked else []
+    if notes is not None and capture.origin is None:  # what tracing noted of values is put right when it is saved
         found += notes.lies()
     told = tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found)
     return replace(got, lies=told, notes=notes)

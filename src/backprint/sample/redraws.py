@@ -2,8 +2,8 @@
 
 A recipe that draws is drawn again. What is kept as it is (data, constants, tables) is disturbed, as definitely as its
 role allows: a float by a normal of its own spread, at least some per cent of its size; whole numbers change places, or
-become a neighbour where they are all alike; a mask changes in places. So a tensor that is the same each time it is made
-(exact bytes, a recorded step's, ones) is another one here all the same.
+become a neighbour where they are all alike (a sorted row stays sorted); a mask changes in places. So a tensor that is
+the same each time it is made (exact bytes, a recorded step's, ones) is another one here all the same.
 """
 
 from __future__ import annotations
@@ -173,14 +173,25 @@ def masks(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
 
 
 def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
-    """The same numbers in other places; where all are alike, a neighbour in half of them."""
+    """The same numbers in other places; where all are alike, a neighbour in half of them. A sorted row stays sorted."""
     flat = tensor.flatten()
     if bool((flat == flat[0]).all()):
         step = 1 if int(flat[0]) == 0 else -1
         turned = some(flat.shape, 0.5, source)
         return torch.where(turned, flat + step, flat).to(tensor.dtype).reshape(tensor.shape)
+    if tensor.dim() == 1 and bool((flat[1:] >= flat[:-1]).all()):
+        return ascending(flat, source)
     fresh = flat[torch.randperm(flat.numel(), generator=source)]
     return (flat.roll(1) if torch.equal(fresh, flat) else fresh).reshape(tensor.shape)
+
+
+def ascending(row: Tensor, source: torch.Generator) -> Tensor:
+    """Another sorted row of some of the same numbers: offsets out of order let kernels read what is not theirs."""
+    fresh = row[torch.randint(row.numel(), row.shape, generator=source)].sort().values
+    fresh[0], fresh[-1] = row[0], row[-1]
+    if torch.equal(fresh, row):
+        fresh[1:] = torch.where(row[1:] > row[:-1], row[:-1], row[1:])
+    return fresh
 
 
 def flips(tensor: Tensor, source: torch.Generator) -> Tensor:

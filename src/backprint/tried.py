@@ -1,0 +1,28 @@
+"""Which versions of torch Backprint was tried with. A newer one is warned of once, and works as far as it does.
+
+What differs between them stands where it is used: `Function.apply` (a builtin from 2.14 on) in `regions/watch`, threads
+of autograd in builds with CUDA libraries in `corpus/verbs`, texts of autograd's errors in `capture/derivatives`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+
+OLDEST, NEWEST = (2, 11), (2, 14)
+"""The first two numbers of the versions that the whole suite has passed on; `make compat` runs it."""
+
+
+@functools.cache
+def warn_if_untried(version: str) -> None:
+    """Say once that this torch is newer or older than those that were tried."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or OLDEST <= (int(found[1]), int(found[2])) <= NEWEST:
+        return
+    first, last = (".".join(map(str, each)) for each in (OLDEST, NEWEST))
+    warnings.warn(
+        f"Backprint was tried with torch {first} to {last}, and this is {version}: what it relies on may have changed "
+        "there. Each capture is still compared with the program itself; if something fails, try one of those",
+        stacklevel=3,
+    )
