@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,10 @@ from typing import Any
 import click
 
 from backprint.cli.say import console, echo, ending, plain, working
-from backprint.cli.verify import absent, captured, found, listed
+from backprint.cli.verify import absent, captured, found, listed, numbered
+from backprint.corpus.apart import apart, write
+from backprint.corpus.task import Task
+from backprint.corpus.verbs import loaded
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, has_proof, ports_without
 
@@ -30,6 +33,7 @@ from backprint.graph.verdicts import GOOD, has_proof, ports_without
 @click.option("--mode", type=click.Choice(["train", "eval"]), help="Of GraphNet samples: rewritten to it first.")
 @click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample that the parser refuses.")
 @click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds that one sample may take.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
     samples: tuple[Path, ...],
@@ -38,6 +42,7 @@ def command(
     mode: str | None,
     trust: bool,
     allow: tuple[str, ...],
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Measure what a check of these samples can see: how far each result moves when inputs are drawn again.
@@ -51,9 +56,12 @@ def command(
     places = list(found(samples))
     wrong = absent(samples)
     with ending(lambda: f"{len(rows)} of {len(places)} samples were measured, as above"), working() as at:
-        for index, place in enumerate(places):
-            at(f"{index + 1}/{len(places)} {place}")
-            row = measured(place, inputs, seconds, partial(read, place, mode, trust, allow))
+        options = {"inputs": inputs, "seconds": seconds, "mode": mode, "trust": trust, "allow": list(allow)}
+        for answer in apart("backprint.cli.power:weighed", places, options, timeout, numbered(places, at)):
+            row = {
+                "sample": str(answer.place),
+                **(answer.content or {"name": answer.place.name, "error": answer.ended}),
+            }
             rows.append(row)
             if as_json:
                 echo(json.dumps(row))
@@ -63,6 +71,15 @@ def command(
         raise UsageError(wrong)
     if not rows or not all(row.get("reacts") and row.get("proof") for row in rows):
         raise SystemExit(1)
+
+
+def weighed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """In a process of the sample's own: its row."""
+    given = partial(read, task.path, options["mode"], options["trust"], tuple(options["allow"]))
+    return write(staging, measured(task.path, options["inputs"], options["seconds"], given))
+
+
+weighed.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
 
 
 def read(place: Path, mode: str | None, trust: bool, allow: tuple[str, ...]) -> Any:
@@ -82,12 +99,11 @@ def measured(place: Path, inputs: str, seconds: float | None, read: Callable[[],
         verdict = bp.verify(capture)[-1]
         power = bp.power(capture, inputs, seconds=seconds)
     except Exception as error:  # a row for every sample, whatever is wrong with one
-        return {"sample": str(place), "name": place.name, "error": f"{type(error).__name__}: {error}"}
+        return {"name": place.name, "error": f"{type(error).__name__}: {error}"}
     from backprint.replay.verify import power_json
 
     value = power.value
     return {
-        "sample": str(place),
         "name": capture.name,
         "verdict": verdict.verdict,
         "proof": has_proof(verdict.verdict, value, power.vacuous),

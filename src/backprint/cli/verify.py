@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from backprint.cli.say import console, echo, ending, plain, working
+from backprint.corpus.apart import Answer, apart, write
+from backprint.corpus.task import Task
+from backprint.corpus.verbs import loaded
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, ports_without
 
@@ -33,6 +37,7 @@ STYLES = {
 @click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
 @click.option("--mode", type=click.Choice(["train", "eval"]), help="Rewrite GraphNet samples to this mode first.")
 @click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample if the parser refuses it.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds that one sample may take.")
 @click.option(
     "--json",
     "as_json",
@@ -45,12 +50,14 @@ def command(
     allow: tuple[str, ...],
     mode: str | None,
     trust: bool,
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Replay samples and prove them: every output, mutation and gradient against the original program's own.
 
     A SAMPLE is a folder that holds capture.json, or a folder with samples somewhere below. Nothing in a sample is
-    run but known tensor operators. A GraphNet sample is captured first, in memory.
+    run but known tensor operators, each sample in a process of its own: one that crashes or hangs is `failed`. A
+    GraphNet sample is captured first, in memory.
     """
     rows: list[dict[str, Any]] = []
     places = list(found(samples))
@@ -58,9 +65,10 @@ def command(
     with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
         try:
             with working() as at:
-                for index, place in enumerate(places):
-                    at(f"{index + 1}/{len(places)} {place}")
-                    for row in judged(place, allow, mode, trust):
+                options = {"allow": list(allow), "mode": mode, "trust": trust}
+                for answer in apart("backprint.cli.verify:verified", places, options, timeout, numbered(places, at)):
+                    for row in answer.content or [ended_row(answer)]:
+                        row = {"sample": str(answer.place), **row}
                         rows.append(row)
                         if as_json:
                             echo(json.dumps(row))
@@ -108,6 +116,37 @@ def captured(place: Path, mode: str | None, trust: bool) -> Any:
     return capture_target(read_target(place, mode=mode, trust=trust))
 
 
+def numbered(places: Sequence[Path], at: Callable[[str], None]) -> Callable[[Path], None]:
+    """What says which of the samples is at work."""
+    count = itertools.count(1)
+    return lambda place: at(f"{next(count)}/{len(places)} {place}")
+
+
+def ended_row(answer: Answer) -> dict[str, Any]:
+    """The row of a sample whose process gave none."""
+    return failed_row(answer.place.name, answer.ended)
+
+
+def failed_row(name: str, detail: str) -> dict[str, Any]:
+    """The row of a sample that came to nothing."""
+    return {
+        "verdict": "failed",
+        "name": name,
+        "detail": detail,
+        "power": None,
+        "vacuous": [],
+        "proof": False,
+    }
+
+
+def verified(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """In a process of the sample's own: its rows."""
+    return write(staging, list(judged(task.path, tuple(options["allow"]), options["mode"], options["trust"])))
+
+
+verified.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
+
+
 def judged(
     place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False
 ) -> Iterator[dict[str, Any]]:
@@ -119,15 +158,7 @@ def judged(
         capture = captured(place, mode, trust) if is_graphnet(place) else bp.load(place, allow=allow)
         verdicts = bp.verify(capture)
     except Exception as error:  # a row for every sample, whatever is wrong with one
-        yield {
-            "sample": str(place),
-            "verdict": "failed",
-            "name": place.name,
-            "detail": f"{type(error).__name__}: {error}",
-            "power": None,
-            "vacuous": [],
-            "proof": False,
-        }
+        yield failed_row(place.name, f"{type(error).__name__}: {error}")
         return
     hidden = unseen(capture.verdict)
     for verdict in verdicts:
@@ -139,7 +170,6 @@ def judged(
         ]
         power = verdict.power if verdict.power is None or verdict.power < float("inf") else "inf"
         yield {
-            "sample": str(place),
             "verdict": verdict.verdict,
             "name": verdict.name,
             "detail": "; ".join(filter(None, parts)),

@@ -62,12 +62,16 @@ def settled(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
 
 
 def verb_of(text: str) -> Verb:
-    """A verb of the table, or `file.py:function` and `package.module:function`, which this imports."""
+    """A verb of the table, or `file.py:function` and `package.module:function`, which this imports.
+
+    What a function has as `warm` is what a worker loads for it first.
+    """
     if text in VERBS:
         return VERBS[text]
     from backprint.target import function_of
 
-    return Verb(function_of(text), versions)
+    function = function_of(text)
+    return Verb(function, getattr(function, "warm", versions))
 
 
 # ------------------------------------------------------------------ what is loaded first
@@ -100,6 +104,16 @@ def warm(options: Options) -> dict[str, str]:
         without_device_threads()
         layers = (torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten(), torch.nn.Linear(8, 2))
         bp.verify(bp.capture(torch.nn.Sequential(*layers), torch.randn(2, 1, 4, 4), mode="train"))
+    return versions(options)
+
+
+def loaded(options: Options) -> dict[str, str]:
+    """PyTorch and what replays samples, and nothing tried: for verbs that are over soon."""
+    import torch
+
+
+    torch.set_num_threads(1)
+    without_device_threads()
     return versions(options)
 
 

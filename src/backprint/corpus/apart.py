@@ -1,0 +1,108 @@
+"""A few samples, each in a process of its own: what a verb that is not a run asks of them.
+
+A sample may come from a stranger, and an operator that torch lets through can end its process. So what replays samples
+does it as a run does: in forked processes, under limits, one after the other, and whatever one does costs itself only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backprint.corpus.limits import limits_of
+from backprint.corpus.pool import Outcome, Pool
+from backprint.corpus.task import Task
+
+ANSWER = "answer.json"
+"""The file in a sample's staging folder that has what is answered of it."""
+
+MOST = 64 << 20
+"""The longest answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a sample: the answer, or how its process ended instead of giving one."""
+
+    place: Path
+    content: Any = None
+    ended: str = ""
+
+
+def apart(
+    function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, at: Callable[[Path], None]
+) -> Iterator[Answer]:
+    """For each sample in turn what `function(task, options, staging)` wrote with `write`, as soon as it is known.
+
+    `at` is told of each before it begins.
+    """
+    if not places:
+        return
+    if sys.platform != "linux":
+        yield from here(function, places, options, at)
+        return
+    with tempfile.TemporaryDirectory(prefix="backprint_") as work:
+        pool = Pool(function, options, limits_of(1, Path(work), timeout), 1, Path(work), f"apart {os.getpid()} {work}")
+        try:
+            for index, place in enumerate(places):
+                at(place)
+                outcome = outcome_of(pool, Task(str(index), os.fspath(place.absolute())))
+                yield answer_of(place, outcome)
+                pool.done(outcome)
+        finally:
+            pool.close()
+
+
+def outcome_of(pool: Pool, task: Task) -> Outcome:
+    """What came of one sample; one whose worker was lost is tried once more."""
+    tries = 0
+    while True:
+        while not pool.free():
+            pool.events(0.5)
+        pool.submit(task, {})
+        tries += 1
+        found: Outcome | None = None
+        while found is None:
+            found = next((event for event in pool.events(0.5) if isinstance(event, Outcome)), None)
+        if found.row.get("cause") != "worker lost" or tries == 2:
+            return found
+        time.sleep(0.1)
+
+
+def answer_of(place: Path, outcome: Outcome) -> Answer:
+    """What the sample's process wrote, or why it did not."""
+    file = outcome.place / ANSWER if outcome.place is not None else None
+    if outcome.row.get("cause") or file is None or not file.is_file():
+        row = outcome.row
+        return Answer(place, ended=": ".join(filter(None, (row.get("cause") or "no answer", row.get("detail")))))
+    if file.stat().st_size > MOST:
+        return Answer(place, ended=f"its answer has {file.stat().st_size:,} bytes; at most {MOST:,} are read")
+    return Answer(place, json.loads(file.read_text("utf-8")))
+
+
+def write(staging: Path, content: Any) -> dict[str, Any]:
+    """Keep an answer, as the last thing a function does; gives its row."""
+    staging.mkdir(parents=True, exist_ok=True)
+    (staging / ANSWER).write_text(json.dumps(content), "utf-8")
+    return {"verdict": "unproven"}
+
+
+def here(
+    function: str, places: Sequence[Path], options: Mapping[str, Any], at: Callable[[Path], None]
+) -> Iterator[Answer]:
+    """The same in this process, where there are no forked ones to be had."""
+    from backprint.corpus.verbs import verb_of
+
+    verb = verb_of(function)
+    for index, place in enumerate(places):
+        at(place)
+        with tempfile.TemporaryDirectory(prefix="backprint_") as folder:
+            verb.run(Task(str(index), os.fspath(place.absolute())), options, Path(folder))
+            yield Answer(place, json.loads((Path(folder) / ANSWER).read_text("utf-8")))
