@@ -24,7 +24,7 @@ def stats_of(tensor: Tensor) -> Stats:
         return Stats(0, None, None, None, None, 0.0, 0, 0, 0)
     if values.stride() and not any(values.stride()):  # one number, expanded
         return of_one(float(values.flatten()[0]), count)
-    low, high = (float(each) for each in torch.aminmax(values))
+    low, high = float(values.amin()), float(values.amax())  # both in less than `aminmax` takes
     zeros = count - int(torch.count_nonzero(values))
     norm = float(torch.linalg.vector_norm(values))
     if math.isfinite(low) and math.isfinite(high):
