@@ -159,6 +159,8 @@ class Core:
     def failed(self, error: Exception) -> None:
         """Something of ours went wrong: the program goes on, and is told."""
         text = str(error) if isinstance(error, RegionError) else f"{type(error).__name__}: {error}"
+        if text in self.errors:
+            return
         self.errors.append(text)
         warnings.warn(f"backprint: {text}", RuntimeWarning, stacklevel=4)
 

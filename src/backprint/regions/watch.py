@@ -332,10 +332,12 @@ class failing:
     """While this runs, what is computed is ours, no mode of the user's sees it, and an error is told to the cores."""
 
     def __init__(self, cores: tuple[Watched, ...]) -> None:
-        self.cores, self.quiet = cores, torch._C._DisableTorchDispatch()
+        self.cores: tuple[Watched, ...] = cores
+        self.quiet: Any = None
 
     def __enter__(self) -> None:
         here.busy += 1
+        self.quiet = torch._C._DisableTorchDispatch()  # which begins as it is made
         self.quiet.__enter__()
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
