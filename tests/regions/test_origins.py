@@ -91,6 +91,59 @@ def hidden_by_where(block: Any) -> Tensor:
     return y.sum()
 
 
+def of_a_changed_slice(block: Any) -> Tensor:
+    x, scale = leaf(0.0, 2.0), torch.ones(2)
+    with block:
+        scale[:1].sub_(5).log_()
+        y = x * scale
+    return y.sum()
+
+
+def of_a_slice_taken(block: Any) -> Tensor:
+    x = leaf(0.0, 2.0)
+    with block:
+        with torch.no_grad():
+            k = (x - 1).log()
+        y = x[:1] * k[:1]
+    return y.sum()
+
+
+def over_what_was_bad(block: Any) -> Tensor:
+    x, old = leaf(0.0, 2.0), torch.full((2,), NAN)
+    with block:
+        with torch.no_grad():
+            old.copy_((x - 1).log())
+        y = x * old
+    return y.sum()
+
+
+def with_an_input_changed_in_place(block: Any) -> Tensor:
+    x, data = leaf(1.0, 2.0), torch.tensor([1.0, NAN])
+    with block:
+        data.add_(1)
+        y = x * data
+    return y.sum()
+
+
+def taken_with_a_good_result(block: Any) -> Tensor:
+    x = leaf(0.5, 0.5)
+    with block:
+        with torch.no_grad():
+            k = (x * 1000).exp()
+        y = x.pow(k)
+    return y.sum()
+
+
+def after_it_was_good_again(block: Any) -> Tensor:
+    x = leaf(0.0, 2.0)
+    with block:
+        with torch.no_grad():
+            k = (x - 1).log()
+            k.zero_()
+        y = torch.hypot(x, k)
+    return y.sum()
+
+
 def with_an_input(block: Any) -> Tensor:
     x, data = leaf(1.0, 2.0), torch.tensor([1.0, NAN])
     with block:
@@ -138,6 +191,12 @@ CASES: list[tuple[Callable[[Any], Tensor], str, str, str, str]] = [
     (into_a_slice, "NaN", "forward", "aten.log.default", "y[0] = (x[0] - 1).log()"),
     (without_gradients, "NaN", "forward", "aten.log.default", "k = (x - 1).log()"),
     (in_a_custom_function, "NaN", "forward", "aten.log.default", "return (a - 5).log()"),
+    (of_a_changed_slice, "NaN", "forward", "aten.log_.default", "scale[:1].sub_(5).log_()"),
+    (of_a_slice_taken, "NaN", "forward", "aten.log.default", "k = (x - 1).log()"),
+    (over_what_was_bad, "NaN", "forward", "aten.log.default", "old.copy_((x - 1).log())"),
+    (taken_with_a_good_result, "Inf", "forward", "aten.exp.default", "k = (x * 1000).exp()"),
+    (after_it_was_good_again, "NaN", "backward", "aten.hypot.default", "y = torch.hypot(x, k)"),
+    (with_an_input_changed_in_place, "NaN", "inputs", "aten.add_.Tensor", "data.add_(1)"),
     (hidden_by_where, "Inf", "forward", "aten.log.default", "logs = x.log()"),
     (with_an_input, "NaN", "inputs", "aten.mul.Tensor", "z = y * data"),
     (with_a_weight, "NaN", "inputs", "aten.addmm.default", "y = model(x)"),
@@ -202,13 +261,23 @@ def test_the_forward_is_told_of_without_a_backward(tmp_path: Path) -> None:
 def test_masks_uninitialised_memory_and_what_is_good_again_are_no_news() -> None:
     x = leaf(0.0, 2.0)
     mask = torch.tensor([[0.0, -INF], [0.0, 0.0]])
-    with bp.region(gradients="stats") as region:
-        waste = torch.empty(2)
-        waste.fill_(NAN).copy_(x.detach())
-        y = (x + mask).softmax(-1).masked_fill(mask < 0, -INF).softmax(-1) * waste
-    y.sum().backward()
-    (found,) = region.passes
-    assert (found.origin, found.first_bad, found.bad) == (None, None, False)
+    torch.use_deterministic_algorithms(True)  # which fills uninitialised memory with NaN
+    try:
+        with bp.region(gradients="stats") as region:
+            waste = torch.empty(2)
+            first = waste[0].isnan()
+            waste.copy_(x.detach())
+            y = (x + 0).expand(2, 2).masked_fill(mask < 0, -INF).softmax(-1) * waste
+        assert region.origin is None
+        with bp.region(gradients="stats") as added:
+            z = (x + mask).softmax(-1)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert first
+    for loss, watched in ((y, region), (z, added)):
+        loss.sum().backward()
+        (found,) = watched.passes
+        assert (found.origin, found.first_bad, found.bad) == (None, None, False)
 
 
 def test_another_passs_forward_is_not_blamed() -> None:

@@ -256,21 +256,26 @@ def origin_of(core: Any, ran: Ran) -> Origin:
     source = ran.source
     assert source is not None
     at = line_of(source.frame) if source.frame is not None else None
-    born = bool(source.cores)
-    if source.is_in(core):
+    if source.born and source.is_in(core):
         return Origin(source.what, "forward", source.op, at, detail=made_from(source.of))
-    tensor = ran.taken() if ran.taken is not None else None
-    name = (core.names.parameter(tensor) if tensor is not None else "") or ran.title
-    line = line_of(ran.frame) if ran.frame is not None else None
-    detail = f"born in {source.op}" + (f" at {at}" if at is not None else "") if born else ""
-    return Origin(source.what, "inputs", ran.name, line, name, detail=detail)
+    first = source if source.is_in(core) else None
+    op, line = (source.op, at) if first else (ran.name, line_of(ran.frame) if ran.frame is not None else None)
+    name = called(core, first or ran)
+    detail = f"born in {source.op}" + (f" at {at}" if at is not None else "") if source.born else ""
+    return Origin(source.what, "inputs", op, line, name, detail=detail)
+
+
+def called(core: Any, taker: Source | Ran) -> str:
+    """What a region calls the tensor that had NaN or Inf."""
+    tensor = taker.taken() if taker.taken is not None else None
+    return (core.names.parameter(tensor) if tensor is not None else "") or taker.title
 
 
 def made_from(source: Source | None) -> str:
     """The Inf that a NaN was made of."""
     if source is None:
         return ""
-    if not source.cores:
+    if not source.born:
         return f"of {source.what} that came in from outside"
     at = f" at {line_of(source.frame)}" if source.frame is not None else ""
     return f"of {source.what} from {source.op}{at}"

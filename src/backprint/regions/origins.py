@@ -30,21 +30,25 @@ WRITES = {"copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "e
 
 
 class Source:
-    """Where numbers went bad: the operator and its line, or, of those that came in, the tensor that had them.
+    """Where numbers went bad: the operator and its line, or, of those that came in, the first one that took them.
 
-    `cores` are the ids of the blocks that were open there. `of` is the Source of the Inf that an operator made NaN of.
+    `born` says which of the two, `cores` are the blocks that were open there, and `of` is the Source of the Inf that an
+    operator made NaN of. `taken` is the tensor that they came in with, and `title` what that was called.
     """
 
-    __slots__ = ("cores", "frame", "given", "of", "op", "what")
+    __slots__ = ("born", "cores", "frame", "given", "of", "op", "taken", "title", "what")
 
     def __init__(self, what: str, op: str, frame: Frame | None, cores: Sequence[Any]) -> None:
         self.what, self.op, self.frame = what, op, frame
         self.cores = tuple(weakref.ref(core) for core in cores)
+        self.born = True
         self.given = False
+        self.taken: weakref.ref[Tensor] | None = None
+        self.title = ""
         self.of: Source | None = None
 
     def is_in(self, core: Any) -> bool:
-        """Whether they went bad in a block."""
+        """Whether a block was open there."""
         return any(each() is core for each in self.cores)
 
 
@@ -162,7 +166,8 @@ class Look:
             place = next((each for each in record.made.frames if is_users(each[0].co_filename)), None)
             found = Source(what, node.name(), place, record.cores)
         else:
-            found = Source(what, str(self.func), frame, ())
+            found = Source(what, str(self.func), frame, cores)
+            found.born = False
         remember(tensor, found)
         return found
 

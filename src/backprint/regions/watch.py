@@ -320,8 +320,10 @@ def looked(ran: Ran, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if look is not None:
         with failing(cores):
             ran.source, ran.gives = look.source(result, cores, ran.frame)
-            if look.same is not None:
+            if look.same is not None and ran.source is not None:
                 ran.taken, ran.title = weakref.ref(look.same), origins.called(look.same, sys._getframe(2))
+                if not ran.source.born and ran.source.taken is None:
+                    ran.source.taken, ran.source.title = ran.taken, ran.title
             if ran.gives:
                 for core in cores:
                     core.went_bad(ran)
