@@ -226,17 +226,22 @@ def region(
     gradients: str = "none",
     stacks: bool = True,
     name: str | None = None,
+    every: int = 1,
+    limit: int | None = None,
+    only_bad: bool = False,
 ) -> Any:
     """The backward of exactly one block of an eager program, which runs as it would without: `with` or `@`.
 
     Every backward call that reaches a node made in the block is a pass in `region.passes`: its nodes and edges, the
     boundary around them, the Python stacks of the forward, and with `gradients="stats"` or `"values"` what flowed over
-    each edge. With a `path` each pass is written there as a folder, whole, when it ends; else passes stay in memory.
+    each edge, and where NaN and Inf come from. With a `path` each pass is written there as a folder, whole, when it
+    ends; else passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf or an error,
+    and `limit=5` at most five.
     """
     from backprint.regions.region import make
 
     _tried_with_this_torch()
-    return make(path, gradients, stacks, name)
+    return make(path, gradients, stacks, name, every, limit, only_bad)
 
 
 def replay(

@@ -158,12 +158,14 @@ def spoiled(change: Callable[[dict[str, Any]], Any], place: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda c: c.update(format=9), "has format 9, and this Backprint reads 1"),
+        (lambda c: c.update(format=9), "has format 9, and this Backprint reads 1 and 2"),
         (lambda c: c.pop("edges"), "malformed: KeyError"),
         (lambda c: c["edges"][0].update(kept="nothing"), "malformed: KeyError"),
         (lambda c: c.update(nodes=[[]]), "malformed: TypeError"),
         (lambda c: c.update(gradients="all"), "malformed: ValueError"),
         (lambda c: c.pop("region"), "is no region's graph.json"),
+        (lambda c: c.update(time="now"), "malformed: its time is 'now'"),
+        (lambda c: c.update(origin={"what": "NaN"}), "malformed: KeyError"),
     ],
 )
 def test_a_spoiled_dump_is_refused_by_name(change: Any, said: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`backprint region compare A B` and `backprint region show DUMP`."""
+"""`backprint region compare A B`, `backprint region show DUMP` and `backprint region draw DUMP`."""
 
 from __future__ import annotations
 
@@ -24,41 +24,94 @@ STYLES = {
 
 @click.group("region")
 def command() -> None:
-    """Dumps of `bp.region`: show one, compare two."""
+    """Dumps of `bp.region`: show one, compare two, draw one."""
+
+
+RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginning of it."
 
 
 @command.command("show")
 @click.argument("dump", type=click.Path(path_type=Path))
-def show(dump: Path) -> None:
+@click.option("--run", default="latest", show_default=True, help=RUN_HELP)
+def show(dump: Path, run: str) -> None:
     """Print the passes of a dump: edges, what flowed, and the forward lines they come from."""
     from backprint.regions.read import read_passes
     from backprint.regions.write import summary
 
     check_dump(dump)
-    for each in read_passes(dump):
+    for line in chosen(dump, run):
+        echo(line + "\n", lines=True)
+    for each in read_passes(dump, run):
         echo(summary(each), lines=True)
+
+
+@command.command("draw")
+@click.argument("dump", type=click.Path(path_type=Path))
+@click.option("--run", default="latest", show_default=True, help=RUN_HELP)
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
+              help="What a picture may take.")  # fmt: skip
+@click.option("--nodes", type=click.IntRange(min=1), default=500, show_default=True, help="What a picture may show.")
+def draw(dump: Path, run: str, seconds: float, nodes: int) -> None:
+    """Draw the forward and the backward of each pass with Graphviz, as `.svg` files beside the `.dot` files.
+
+    Exit 1 unless all are drawn.
+    """
+    from backprint.regions.pictures import draw as drawn
+
+    check_dump(dump)
+    for line in chosen(dump, run):
+        echo(line)
+    missing = False
+    for each in drawn(dump, run, seconds, nodes):
+        missing |= bool(each.why)
+        echo(f"not drawn: {each.place}: {each.why}" if each.why else f"{each.place}")
+    if missing:
+        sys.exit(1)
+
+
+def chosen(dump: Path, run: str) -> list[str]:
+    """Which of several runs is taken."""
+    from backprint.regions.read import ALL, one_of, runs_of
+
+    runs = runs_of(dump)
+    if len(runs) == 1:
+        return []
+    if run == ALL:
+        return [f"{dump}: all of {len(runs)} runs"]
+    one = one_of(runs, run, dump)
+    others = ", ".join(str(each) for each in runs if each is not one)
+    latest = " (the latest)" if one is runs[-1] else ""
+    return [f"{dump}: run {one}{latest}, with {one.reached} passes; left out: {others}"]
 
 
 @command.command("compare")
 @click.argument("left", metavar="A", type=click.Path(path_type=Path))
 @click.argument("right", metavar="B", type=click.Path(path_type=Path))
 @click.option("--all", "every", is_flag=True, help="Rows that agree to the bit as well.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: good, first, worst, rows.")
-def compare(left: Path, right: Path, every: bool, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: good, first, worst, rows, runs, notes.")
+@click.option("--run-a", default="latest", show_default=True, help=RUN_HELP)
+@click.option("--run-b", default="latest", show_default=True, help="The same, of B.")
+def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run_b: str) -> None:
     """Compare two dumps of the same region edge by edge: two runs, devices, precisions, before and after a change.
 
-    A and B are folders of passes, or a pass's own folder. Exit 1 unless all edges are there on both sides, and bitwise
-    or close.
+    A and B are folders of passes, or a pass's own folder. Of a folder that several runs of a script wrote into, the
+    passes of the latest run are compared, and that is said. Exit 1 unless all edges are there on both sides, and
+    bitwise or close.
     """
     from backprint.regions.compare import compare_passes
     from backprint.regions.read import read_passes
 
     check_dump(left)
     check_dump(right)
-    found = compare_passes(read_passes(left), read_passes(right))
+    ours, theirs = read_passes(left, run_a), read_passes(right, run_b)
+    found = compare_passes(ours, theirs)
+    said = [*chosen(left, run_a), *chosen(right, run_b), *found.notes]
     if as_json:
-        echo(json.dumps(as_dict(found)))
+        runs = [sorted({each.run for each in side}) for side in (ours, theirs)]
+        echo(json.dumps(as_dict(found) | {"runs": runs, "notes": said}))
     else:
+        for line in said:
+            echo(line)
         table(found, every, left, right)
     if not found.good:
         sys.exit(1)

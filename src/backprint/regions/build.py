@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -9,8 +10,20 @@ from torch import Tensor
 
 from backprint.regions import names
 from backprint.regions.follow import Call, Flow, Kept, Reached, node_of
-from backprint.regions.nouns import LEVELS, Edge, Forward, Input, Node, Pass, Root
-from backprint.regions.watch import Made
+from backprint.regions.nouns import (
+    LEVELS,
+    RUN,
+    Edge,
+    Forward,
+    Input,
+    Node,
+    Origin,
+    Pass,
+    Root,
+    Unwatched,
+)
+from backprint.regions.origins import Source
+from backprint.regions.watch import Made, Ran, line_of
 
 
 class Build:
@@ -44,6 +57,7 @@ class Build:
             tuple(self.node(node, node in inside) for node in self.titles_in_order(near)),
             tuple(edges), tuple(inputs), error,
             tuple(f"{type(each).__name__}: {each}" for each in self.call.wrong[:3]), {"torch": torch.__version__},
+            self.origin(near), RUN,
         )  # fmt: skip
 
     def unrun(self, near: list[Any], inside: set[Any]) -> list[Any]:
@@ -96,6 +110,59 @@ class Build:
         return self.titles[node] if len(names.metadata(node)) == 1 else f"{self.titles[node]}.{place}"
 
     # -------------------------------------------------------------- parts
+
+    def origin(self, near: list[Any]) -> Origin | Unwatched | None:
+        """Where NaN and Inf come from: a NaN of the forward, else the first that is bad in the backward."""
+        if not self.numbers:
+            return Unwatched()
+        for node in sorted(self.ran, key=lambda node: made_of(self.call.nodes[node]).seq):
+            for ran in rans_of(self.call.nodes[node]):
+                if ran.gives and ran.source is not None and ran.source.what == "NaN":
+                    return origin_of(self.core, ran)
+        return next((found for node in near if (found := self.went_bad(node)) is not None), None)
+
+    def went_bad(self, node: Any) -> Origin | None:
+        """Where NaN and Inf come from that a node took or gave."""
+        flow, each, inside = self.call.flows[node], self.call.nodes[node], self.is_inside(node)
+        if inside and (place := first_bad(flow.took)) is not None:
+            return self.brought(node, place)
+        slots = [
+            slot if inside or self.is_into(target) else None
+            for slot, target in zip(flow.gave, each.slots, strict=False)
+        ]
+        slot = first_bad(slots)
+        if slot is None:
+            return None
+        if not inside:
+            target = each.slots[slot]
+            assert target is not None
+            return self.brought(*target)
+        ran = next((ran for ran in rans_of(each) if ran.source is not None and not ran.source.given), None)
+        if ran is not None:
+            return origin_of(self.core, ran)
+        target, own = each.slots[slot], self.node(node, True)
+        tensor = self.tensor(*target) if target is not None else ""
+        return Origin(kind_of(flow.gave[slot]), "backward", ", ".join(own.ops), own.line, tensor, own.name)
+
+    def is_into(self, target: Any) -> bool:
+        """Whether an output goes into the region."""
+        return target is not None and target[0] in self.call.flows and self.is_inside(target[0])
+
+    def brought(self, node: Any, place: int) -> Origin:
+        """Of a node that took NaN or Inf: they came in, unless all that was added up here is good and from inside."""
+        own = self.node(node, True)
+        took = self.call.flows[node].took
+        feeders = [
+            (source, gave)
+            for source, flow in self.call.flows.items()
+            for target, gave in zip(self.call.nodes[source].slots, flow.gave, strict=False)
+            if target == (node, place)
+        ]
+        what = kind_of(took[place] if place < len(took) else None) or "NaN"
+        ends = (", ".join(own.ops), own.line, self.tensor(node, place), own.name)
+        if feeders and all(self.is_inside(source) and not kind_of(gave) for source, gave in feeders):
+            return Origin(what, "backward", *ends, "made by a hook on what it takes, or where that is added up")
+        return Origin(what, "gradients", *ends)
 
     def node(self, node: Any, inside: bool) -> Node:
         """One node."""
@@ -162,6 +229,56 @@ class Build:
             )
             found.append(Root(name, title, **self.flowed(kept, node, place)))
         return tuple(found)
+
+
+def first_bad(flowed: Iterable[Kept | None]) -> int | None:
+    """The first place that has NaN or Inf."""
+    return next((place for place, kept in enumerate(flowed) if kind_of(kept)), None)
+
+
+def kind_of(kept: Kept | None) -> str:
+    """`NaN`, `Inf` or ''."""
+    if kept is None or kept.stats is None or not kept.stats.bad:
+        return ""
+    return "NaN" if kept.stats.nan else "Inf"
+
+
+def rans_of(each: Reached) -> tuple[Ran, ...]:
+    """The operators of a node, and of those that ran in a custom function, all."""
+    if each.made is None:
+        return ()
+    ran = names.op_of(each.kind, each.made) or next(iter(each.made.after), None)
+    return (*each.made.within, *((ran,) if ran is not None else ()))
+
+
+def origin_of(core: Any, ran: Ran) -> Origin:
+    """Where an operator's NaN or Inf come from, as a region sees it."""
+    source = ran.source
+    assert source is not None
+    at = line_of(source.frame) if source.frame is not None else None
+    if source.born and source.is_in(core):
+        return Origin(source.what, "forward", source.op, at, detail=made_from(source.of))
+    first = source if source.is_in(core) else None
+    op, line = (source.op, at) if first else (ran.name, line_of(ran.frame) if ran.frame is not None else None)
+    name = called(core, first or ran)
+    detail = f"born in {source.op}" + (f" at {at}" if at is not None else "") if source.born else ""
+    return Origin(source.what, "inputs", op, line, name, detail=detail)
+
+
+def called(core: Any, taker: Source | Ran) -> str:
+    """What a region calls the tensor that had NaN or Inf."""
+    tensor = taker.taken() if taker.taken is not None else None
+    return (core.names.parameter(tensor) if tensor is not None else "") or taker.title
+
+
+def made_from(source: Source | None) -> str:
+    """The Inf that a NaN was made of."""
+    if source is None:
+        return ""
+    if not source.born:
+        return f"of {source.what} that came in from outside"
+    at = f" at {line_of(source.frame)}" if source.frame is not None else ""
+    return f"of {source.what} from {source.op}{at}"
 
 
 def made_of(each: Reached) -> Made:

@@ -16,6 +16,8 @@ from backprint.tree import parts
 
 GOOD = ("bitwise", "close", "same")
 
+MOST_NOTES = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -44,15 +46,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows, in the order of the first dump's backward."""
+    """All rows, in the order of the first dump's backward; how many passes each side has, and how many pairs they make.
+
+    `notes` say which passes stand alone, or are held against one of another number.
+    """
 
     rows: tuple[Row, ...]
     passes: tuple[int, int]
+    pairs: int
+    notes: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:
         """Whether everything agrees, and there was something to compare."""
-        return bool(self.rows) and self.passes[0] == self.passes[1] and all(row.good for row in self.rows)
+        whole = self.passes == (self.pairs, self.pairs)
+        return bool(self.rows) and whole and all(row.good for row in self.rows)
 
     @property
     def first(self) -> Row | None:
@@ -66,9 +74,30 @@ class Comparison:
 
 
 def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> Comparison:
-    """Passes in order, each with the one of its place."""
-    rows = [row for index, pair in enumerate(zip(left, right, strict=False)) for row in of_pass(index, *pair)]
-    return Comparison(tuple(rows), (len(left), len(right)))
+    """Passes by their number in the run, so that bounded dumps are held against the same steps; else in order."""
+    ours, theirs = ({(each.region, each.index): each for each in side} for side in (left, right))
+    numbered = len(ours) == len(left) and len(theirs) == len(right)
+    common = [key for key in ours if key in theirs] if numbered else []
+    if common:
+        pairs = [(ours[key], theirs[key]) for key in common]
+        alone = [f"only the first has pass {key[1]} of {key[0]}" for key in ours if key not in theirs]
+        notes = [*alone, *(f"only the second has pass {key[1]} of {key[0]}" for key in theirs if key not in ours)]
+    else:
+        pairs = list(zip(left, right, strict=False))
+        notes = [
+            f"pass {one.index} of the first is held against pass {two.index} of the second"
+            for one, two in pairs
+            if one.index != two.index
+        ]
+    places = [key[1] for key in common] or list(range(len(pairs)))
+    rows = [row for place, pair in zip(places, pairs, strict=True) for row in of_pass(place, *pair)]
+    return Comparison(tuple(rows), (len(left), len(right)), len(pairs), shortened(notes))
+
+
+def shortened(notes: list[str]) -> tuple[str, ...]:
+    """The first few notes, and how many more there are."""
+    more = len(notes) - MOST_NOTES
+    return (*notes[:MOST_NOTES], *((f"and {more} more like that",) if more > 0 else ()))
 
 
 def of_pass(index: int, left: Pass, right: Pass) -> list[Row]:

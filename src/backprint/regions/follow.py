@@ -79,7 +79,9 @@ class Call:
                 each.made.touched = True
                 for other in touched(each.kind, each.made):
                     other.touched = True
-        self.level = max((core.level for core in self.cores), key=LEVELS.index, default="none")
+        self.numbers = {core: core.count.take() for core in self.cores}
+        due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
+        self.level = max((core.level for core in due), key=LEVELS.index, default="none")
         self.flows: dict[Any, Flow] = {}
         self.fed: dict[tuple[Any, int], int] = {}
         self.held: dict[tuple[Any, int], tuple[Tensor, Kept]] = {}

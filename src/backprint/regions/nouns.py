@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import linecache
 import os
+import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 LEVELS = ("none", "stats", "values")
+
+RUN = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+"""The run of a script that this process is: when it began, in UTC, and a few letters of its own."""
 
 
 class Line(NamedTuple):
@@ -124,6 +129,50 @@ class Root(Flowed):
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the NaN or Inf of a pass come from. `what` is `NaN` or `Inf`, and `where` one of
+
+    `forward`     an operator of the block made them of finite numbers (or, of Inf, a NaN): `op`, `line`
+    `inputs`      they came into the block with `tensor`, which `op` on `line` was the first to take
+    `backward`    a node made them of a finite gradient: `node`, with the `op` and `line` of its forward
+    `gradients`   they came into the region with the gradient of `tensor`, which `node` took
+
+    `detail` says more, as far as it is known.
+    """
+
+    what: str
+    where: str
+    op: str = ""
+    line: Line | None = None
+    tensor: str = ""
+    node: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        at = f" at {self.line}" if self.line is not None else ""
+        with_it = self.tensor or "a tensor"
+        said = {
+            "forward": f"{self.what} born in the forward: {self.op}{at}",
+            "inputs": f"{self.what} came in from outside with {with_it}, first taken by {self.op}{at}",
+            "backward": f"{self.what} born in the backward: {self.node}, of {self.op or 'an operator'}{at}",
+            "gradients": f"{self.what} came in with the gradient of {self.tensor}, which {self.node} took{at}",
+        }[self.where]
+        return f"{said}; {self.detail}" if self.detail else said
+
+
+@dataclass(frozen=True, slots=True)
+class Unwatched:
+    """What stands for an answer where nobody looked: it is neither `None` nor false."""
+
+    why: str = 'bp.region(gradients="stats") looks for NaN and Inf'
+
+    def __str__(self) -> str:
+        return f"not watched: {self.why}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """Operators of the region's forward that no pass has reached, with their line, and how many times they ran."""
 
@@ -148,8 +197,9 @@ class Forward:
 class Pass:
     """One backward pass that reached a region. `time` is when it began, in seconds since 1970; `seconds` how long.
 
-    `nodes` are in the order in which they ran, `edges` and `inputs` in that of their nodes. `error` is what the
-    backward raised, if it did: what had flowed by then is here.
+    `index` counts the passes of the region, those that were not kept too. `nodes` are in the order in which they ran,
+    `edges` and `inputs` in that of their nodes. `error` is what the backward raised, if it did: what had flowed by then
+    is here. `origin` says where NaN and Inf come from, None where there are none. `run` is the process that saw it.
     """
 
     region: str
@@ -164,6 +214,8 @@ class Pass:
     error: str = ""
     notes: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    origin: Origin | Unwatched | None = None
+    run: str = ""
 
     @property
     def root(self) -> Root | None:
@@ -171,9 +223,25 @@ class Pass:
         return self.roots[0] if self.roots else None
 
     @cached_property
-    def first_bad(self) -> Edge | None:
-        """The first edge with NaN or infinite numbers, where that was looked for."""
-        return next((edge for edge in self.edges if edge.stats is not None and edge.stats.bad), None)
+    def first_bad(self) -> Edge | Unwatched | None:
+        """The first edge with NaN or infinite numbers; `Unwatched` where nobody looked."""
+        found = next((edge for edge in self.edges if edge.stats is not None and edge.stats.bad), None)
+        return found if found is not None or self.watched else Unwatched()
+
+    @property
+    def watched(self) -> bool:
+        """Whether gradients were looked at."""
+        return self.level != "none"
+
+    @property
+    def bad(self) -> bool:
+        """Whether NaN or Inf flowed, or were born in the forward, or the backward raised, as far as it was watched."""
+        every = (*self.roots, *self.edges, *self.inputs)
+        return bool(
+            self.error
+            or isinstance(self.origin, Origin)
+            or any(each.stats is not None and each.stats.bad for each in every)
+        )
 
     @property
     def backward(self) -> View:
@@ -184,8 +252,10 @@ class Pass:
         """A node by its name."""
         return next(node for node in self.nodes if node.name == name)
 
-    def where(self, edge: Edge) -> Line | None:
+    def where(self, edge: Edge | Unwatched) -> Line | None:
         """The forward line that an edge's source, or else its target, comes from."""
+        if isinstance(edge, Unwatched):
+            return None
         ends = (self.node(edge.source), self.node(edge.target))
         return next((node.line for node in ends if node.line is not None), None)
 

@@ -24,12 +24,13 @@ from torch import Tensor
 
 from backprint.errors import RegionError, UsageError
 from backprint.regions import watch
-from backprint.regions.build import Build, forward_of
+from backprint.regions.bounds import Bounds, Count, begin_anew, bounds_of, count_of
+from backprint.regions.build import Build, forward_of, origin_of
 from backprint.regions.follow import Call, walk
 from backprint.regions.names import Names, op_of, record_of, variables
-from backprint.regions.nouns import LEVELS, Forward, Op, Pass
+from backprint.regions.nouns import LEVELS, Forward, Op, Origin, Pass, Unwatched
 from backprint.regions.watch import Made, Ran, line_of
-from backprint.regions.write import Dumped, write_pass, write_unreached
+from backprint.regions.write import Dumped, forget_numbers, write_pass, write_unreached
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,8 +40,14 @@ class Core:
 
     closed = False
 
-    def __init__(self, path: Path | None, level: str, stacks: bool, title: str | None) -> None:
-        self.path, self.level, self.stacks = path, level, stacks
+    def __init__(
+        self, path: Path | None, level: str, stacks: bool, title: str | None, bounds: Bounds, key: tuple[str, ...]
+    ) -> None:
+        self.path, self.level, self.stacks, self.bounds, self.key = path, level, stacks, bounds, key
+        self.watches = level != "none"
+        self.count = Count() if path is None else count_of(*key)
+        self.reached = False
+        self.bads: dict[str, Ran] = {}
         self.title = title or "region"
         self.head = title or "pass"
         self.passes: list[Pass | Dumped] = []
@@ -70,11 +77,18 @@ class Core:
         with self.lock:
             if self.fresh:
                 self.ranks.clear()
+                self.bads.clear()
                 self.fresh = False
             self.all[ran.name, ran.frame] += 1
             if ran.nodes:
                 ran.rank[id(self)] = self.ranks[ran.packet]
                 self.ranks[ran.packet] += 1
+
+    def went_bad(self, ran: Ran) -> None:
+        """An operator gave NaN or Inf; an Inf that the program wrote itself is no news."""
+        if ran.source is not None and not ran.source.given:
+            with self.lock:
+                self.bads.setdefault(ran.source.what, ran)
 
     def died(self, made: list[Made]) -> None:
         """Nodes have gone."""
@@ -104,17 +118,23 @@ class Core:
         """A Pass, where anything inside has run."""
         for wrong in build.call.wrong:
             self.failed(wrong)
+        number = build.call.numbers[self]
         if not build.ran:
+            self.count.give_back(number)
             return
         for node in build.ran:
             each = build.call.nodes[node]
             if each.made is not None:
                 self.reach(each.kind, each.made)
-        self.fresh = True
-        index = len(self.passes)
-        self.passes.append(build.whole(index, error))
+        self.fresh = self.reached = True
+        if not self.count.is_due(number, self.bounds):
+            return
+        found = build.whole(number, error)
+        if (self.bounds.only_bad and not found.bad) or not self.count.keep(self.bounds):
+            return
+        self.passes.append(found)
         if self.path is not None:
-            self.dump(index)
+            self.dump(len(self.passes) - 1)
 
     def reach(self, kind: str, made: Made) -> None:
         """A node was reached, and with it the others that were made for the same operator."""
@@ -132,13 +152,15 @@ class Core:
             self.passes[index] = write_pass(found, self.path, self.head)
         except (OSError, RegionError) as error:
             self.failed(RegionError(
-                f"{self.path}: pass {index} of {self.title} could not be written ({error}): it is kept in memory, as "
-                f"region.passes[{index}]; make the folder writable and call region.save(path)"
+                f"{self.path}: pass {found.index} of {self.title} could not be written ({error}): it is kept in "
+                f"memory, as region.passes[{index}]; make the folder writable and call region.save(path)"
             ))  # fmt: skip
 
     def failed(self, error: Exception) -> None:
         """Something of ours went wrong: the program goes on, and is told."""
         text = str(error) if isinstance(error, RegionError) else f"{type(error).__name__}: {error}"
+        if text in self.errors:
+            return
         self.errors.append(text)
         warnings.warn(f"backprint: {text}", RuntimeWarning, stacklevel=4)
 
@@ -147,7 +169,7 @@ class Core:
     def unreached(self) -> list[Op]:
         """The operators that no pass has reached; where none has reached anything, all that ran."""
         with self.lock:
-            if not self.passes:
+            if not self.reached:
                 counts = self.all
             else:
                 counts = Counter(self.lost)
@@ -160,13 +182,29 @@ class Core:
     def settle(self) -> None:
         """Nothing can reach the region any more: where nothing has, its forward is written, and that it was so."""
         with self.lock:
-            if self.passes or self.written or self.path is None:
+            if self.reached or self.written or self.path is None:
                 return
             self.written = True
+            if not self.keeps_unreached():
+                return
             try:
-                write_unreached(self.title, self.head, self.forward, self.unreached(), self.path)
+                write_unreached(self.title, self.head, self.forward, self.unreached(), self.origin(), self.path)
             except (OSError, RegionError) as error:
                 self.failed(RegionError(f"{self.path}: the forward of {self.title} could not be written: {error}"))
+
+    def keeps_unreached(self) -> bool:
+        """Whether the forward of a region that no pass has reached is kept: it is counted by itself, alike."""
+        count = count_of(*self.key, "unreached")
+        due = count.is_due(count.take(), self.bounds)
+        return due and (not self.bounds.only_bad or "NaN" in self.bads) and count.keep(self.bounds)
+
+    def origin(self) -> Origin | Unwatched | None:
+        """Where the NaN of the forward come from, or else its Inf."""
+        with self.lock:
+            ran = self.bads.get("NaN") or self.bads.get("Inf")
+        if ran is not None:
+            return origin_of(self, ran)
+        return None if self.watches else Unwatched()
 
     def __del__(self) -> None:
         if self.closed and not sys.is_finalizing():
@@ -176,7 +214,10 @@ class Core:
 class Region:
     """The part of an eager program between `with` and the end of its block, and the backward passes that reach it."""
 
-    def __init__(self, path: str | os.PathLike[str] | None, gradients: str, stacks: bool, name: str | None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str] | None, gradients: str, stacks: bool, name: str | None, bounds: Bounds,
+        site: str = "",
+    ) -> None:  # fmt: skip
         if callable(path):
             raise UsageError("@bp.region takes its options first: write @bp.region()")
         if gradients not in LEVELS:
@@ -188,7 +229,10 @@ class Region:
             raise UsageError(
                 f"{path} is a file: give bp.region a folder, which it makes, for its passes to be written in"
             )
-        self._core = Core(place, gradients, bool(stacks), name)
+        if place is not None and not place.exists():
+            begin_anew(str(place))
+            forget_numbers(str(place))
+        self._core = Core(place, gradients, bool(stacks), name, bounds, (str(place), name or "", site))
         self._state = "new"
         self._frame: FrameType | None = None
 
@@ -278,14 +322,15 @@ class Region:
             else:
                 core.names.keep({name: tensor})
         core.names.settle()
-        if core.path is not None and not core.passes and own:
+        if core.path is not None and not core.reached and own:
             core.forward = forward_of(core, walk(own))
 
     # -------------------------------------------------------------- what came of it
 
     @property
     def passes(self) -> Passes:
-        """A Pass for each backward call that has reached the region, in order."""
+        """A Pass for each backward call that has reached the region, in order, as far as `every`, `limit` and
+        `only_bad` keep them."""
         with self._core.lock:
             return Passes(tuple(self._core.passes))
 
@@ -299,6 +344,11 @@ class Region:
     def forward(self) -> Forward:
         """What the block left behind, as nodes that took each other's outputs; of a region with a path."""
         return self._core.forward
+
+    @property
+    def origin(self) -> Origin | Unwatched | None:
+        """Where the NaN, or else the Inf, of the forward come from, since the last pass; without a backward too."""
+        return self._core.origin()
 
     @property
     def errors(self) -> list[str]:
@@ -406,8 +456,13 @@ def at_exit() -> None:
 _cores: weakref.WeakSet[Core] = weakref.WeakSet()
 
 
-def make(path: str | os.PathLike[str] | None, gradients: str, stacks: bool, name: str | None) -> Region:
+def make(
+    path: str | os.PathLike[str] | None, gradients: str, stacks: bool, name: str | None, every: int, limit: int | None,
+    only_bad: bool,
+) -> Region:  # fmt: skip
     """A new region."""
-    found = Region(path, gradients, stacks, name)
+    frame = sys._getframe(2)  # of whoever called `bp.region`
+    site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    found = Region(path, gradients, stacks, name, bounds_of(every, limit, only_bad, gradients), site)
     _cores.add(found._core)
     return found

@@ -9,7 +9,7 @@ through `torch.autograd.graph._engine_run_backward`, which is ours as long as a 
 The installs are for the whole process, counted, and gone with the last that needs them. Private torch APIs of this
 module, tried on torch 2.11 to 2.14: `fx.traceback.format_stack` and `should_preserve_node_meta`, `set_anomaly_enabled`
 and its two questions, `autograd.graph._engine_run_backward`, `Function.apply`, `_pop_mode`, `_push_mode`,
-`_get_dispatch_mode`.
+`_get_dispatch_mode`, `_DisableTorchDispatch`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import functools
 import itertools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any, Protocol
@@ -27,9 +28,11 @@ from typing import Any, Protocol
 import torch
 import torch.autograd.graph as autograd_graph
 import torch.fx.traceback as fx_traceback
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode, _push_mode
 
 from backprint.capture.frames import is_users
+from backprint.regions import origins
 from backprint.regions.nouns import Line
 
 KEYS = torch._C._TorchDispatchModeKey
@@ -44,6 +47,7 @@ class Watched(Protocol):
     """What an open block tells: a node was made, an operator ran; and what is told of it when nodes have died."""
 
     stacks: bool
+    watches: bool
 
     def made(self, made: Made) -> None:
         """A node was made."""
@@ -51,18 +55,32 @@ class Watched(Protocol):
     def ran(self, ran: Ran) -> None:
         """An operator ran."""
 
+    def went_bad(self, ran: Ran) -> None:
+        """An operator gave NaN or Inf."""
+
+    def failed(self, error: Exception) -> None:
+        """Something of ours went wrong."""
+
     def died(self, made: list[Made]) -> None:
         """Nodes are gone."""
 
 
 class Ran:
-    """An operator that ran: its name, its line, and the nodes that were made for it."""
+    """An operator that ran: its name, its line, and the nodes that were made for it.
 
-    __slots__ = ("frame", "name", "nodes", "rank", "view")
+    `source` says where NaN or Inf come from that it took or gave, `gives` that it gave some; `taken` is the tensor that
+    it had them from, and `title` what that was called.
+    """
+
+    __slots__ = ("frame", "gives", "name", "nodes", "rank", "source", "taken", "title", "view")
 
     def __init__(self, func: Any, frame: tuple[CodeType, int] | None, nodes: tuple[Made, ...]) -> None:
         self.name, self.frame, self.nodes, self.view = str(func), frame, nodes, bool(func.is_view)
         self.rank: dict[int, int] = {}
+        self.source: origins.Source | None = None
+        self.gives = False
+        self.taken: weakref.ref[Tensor] | None = None
+        self.title = ""
 
     @property
     def packet(self) -> str:
@@ -285,8 +303,52 @@ class Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if here.open and not here.busy and not asks(func) and not tracing():
-            saw(func, sys._getframe(1))
+            ran = saw(func, sys._getframe(1))
+            if any(core.watches for core in here.open):
+                return looked(ran, func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
+
+
+def looked(ran: Ran, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator, and look at what it takes and gives. What goes wrong in ours never stops the program."""
+    cores = tuple(core for core in here.open if core.watches)
+    look = None
+    with failing(cores):
+        look = origins.Look(func, args, kwargs)
+    result = func(*args, **kwargs)
+    if look is not None:
+        with failing(cores):
+            ran.source, ran.gives = look.source(result, cores, ran.frame)
+            if look.same is not None and ran.source is not None:
+                ran.taken, ran.title = weakref.ref(look.same), origins.called(look.same, sys._getframe(2))
+                if not ran.source.born and ran.source.taken is None:
+                    ran.source.taken, ran.source.title = ran.taken, ran.title
+            if ran.gives:
+                for core in cores:
+                    core.went_bad(ran)
+    return result
+
+
+class failing:
+    """While this runs, what is computed is ours, no mode of the user's sees it, and an error is told to the cores."""
+
+    def __init__(self, cores: tuple[Watched, ...]) -> None:
+        self.cores: tuple[Watched, ...] = cores
+        self.quiet: Any = None
+
+    def __enter__(self) -> None:
+        here.busy += 1
+        self.quiet = torch._C._DisableTorchDispatch()  # which begins as it is made
+        self.quiet.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        self.quiet.__exit__(kind, error, trace)
+        here.busy -= 1
+        if not isinstance(error, Exception):
+            return False
+        for core in self.cores:
+            core.failed(error)
+        return True
 
 
 def tracing() -> bool:
@@ -300,7 +362,7 @@ def asks(func: Any) -> bool:
     return func.namespace == "prim" or func._schema.name.startswith("aten::sym_")
 
 
-def saw(func: Any, frame: FrameType | None) -> None:
+def saw(func: Any, frame: FrameType | None) -> Ran:
     """An operator runs now, for the nodes made since the last one; within a custom function, for its node."""
     if not torch._C.is_anomaly_enabled():  # something that was on before us went off
         torch._C.set_anomaly_enabled(True, _users[0] and _users[1])
@@ -320,6 +382,7 @@ def saw(func: Any, frame: FrameType | None) -> None:
     here.last = ran
     for core in here.open:
         core.ran(ran)
+    return ran
 
 
 def applying(frame: FrameType | None) -> Made | None:

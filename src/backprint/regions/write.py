@@ -1,7 +1,7 @@
 """A pass on disk: a folder of its own, written beside its place and renamed, so that it is there whole or not at all.
 
 graph.json               everything but tensors: nodes, edges, inputs, roots, stacks, stats
-backward.dot forward.dot pictures, with .svg of each where Graphviz is installed
+backward.dot forward.dot pictures as text; `backprint region draw` draws them, never the program's own step
 stacks.txt               for each node, the Python stack of the forward line that made it
 gradients.safetensors    with gradients="values": the exact bits, by edge, input and root
 summary.md               what a person reads first
@@ -9,13 +9,12 @@ summary.md               what a person reads first
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 import shutil
-import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,9 @@ from typing import Any
 from torch import Tensor
 
 from backprint.regions import dots
-from backprint.regions.nouns import Flowed, Forward, Line, Node, Op, Pass, Stats
+from backprint.regions.nouns import RUN, Flowed, Forward, Line, Node, Op, Origin, Pass, Stats, Unwatched
 
-FORMAT = 1
-SECONDS = 30
-"""What a picture may take."""
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +58,18 @@ def write_pass(found: Pass, folder: Path, head: str) -> Dumped:
     return Dumped(whole(folder, head, texts, tensors))
 
 
-def write_unreached(title: str, head: str, forward: Forward, ops: Sequence[Op], folder: Path) -> Path:
+def write_unreached(
+    title: str, head: str, forward: Forward, ops: Sequence[Op], origin: Origin | Unwatched | None, folder: Path
+) -> Path:
     """Write the forward of a region that no pass has reached, and that it was so."""
     content = {
-        "format": FORMAT, "region": title, "reached": False, "unreached": [op_json(op) for op in ops],
+        "format": FORMAT, "region": title, "run": RUN, "time": time.time(), "reached": False,
+        "unreached": [op_json(op) for op in ops], "origin": origin_json(origin),
         "nodes": [node_json(node) for node in forward.nodes], "edges": [list(edge) for edge in forward.edges],
     }  # fmt: skip
-    lines = [f"# {title}: no backward pass has reached it", "", "Its operators, and the lines that ran them:", ""]
+    lines = [f"# {title}: no backward pass has reached it", ""]
+    lines += [f"**{origin}**", ""] if isinstance(origin, Origin) else []
+    lines += ["Its operators, and the lines that ran them:", ""]
     lines += [f"- `{op.name}`" + (f" at {op.line}" if op.line else "") + times(op) for op in ops] or ["(none ran)"]
     lines += ["", "A gradient reaches an operator whose result the loss hangs on, and that ran with gradients on."]
     texts = {
@@ -93,9 +95,6 @@ def whole(folder: Path, head: str, texts: dict[str, str], tensors: dict[str, Ten
     try:
         for name, text in texts.items():
             (staging / name).write_text(text, encoding="utf-8")
-        for name in ("backward.dot", "forward.dot"):
-            if name in texts and (picture := svg(texts[name])):
-                (staging / name).with_suffix(".svg").write_bytes(picture)
         if tensors:
             save_file(tensors, staging / "gradients.safetensors")
             (staging / "gradients.safetensors").chmod(0o644)  # it is made for its owner alone
@@ -106,6 +105,12 @@ def whole(folder: Path, head: str, texts: dict[str, str], tensors: dict[str, Ten
 
 
 _next: dict[tuple[str, str], int] = {}
+
+
+def forget_numbers(folder: str) -> None:
+    """A folder that is not there any more begins at 0 again."""
+    for key in [key for key in list(_next) if key[0] == folder]:
+        _next.pop(key, None)
 
 
 def settled(staging: Path, folder: Path, head: str) -> Path:
@@ -125,19 +130,6 @@ def settled(staging: Path, folder: Path, head: str) -> Path:
             continue
         _next[key] = index
         return place
-
-
-@functools.lru_cache(maxsize=8)
-def svg(text: str) -> bytes:
-    """A picture of a DOT text, where Graphviz is installed; a loop's graphs are the same, and drawn once."""
-    tool = shutil.which("dot")
-    if tool is None:
-        return b""
-    try:
-        done = subprocess.run([tool, "-Tsvg"], input=text.encode(), capture_output=True, timeout=SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return b""  # the text itself is there, and can be drawn later
-    return done.stdout
 
 
 # ------------------------------------------------------------------ as JSON
@@ -175,6 +167,16 @@ def op_json(op: Op) -> dict[str, Any]:
     return {"name": op.name, "line": line_json(op.line), "count": op.count}
 
 
+def origin_json(origin: Origin | Unwatched | None) -> dict[str, Any] | None:
+    """An Origin; of nothing, and of what nobody watched, nothing."""
+    if not isinstance(origin, Origin):
+        return None
+    return {
+        "what": origin.what, "where": origin.where, "op": origin.op, "line": line_json(origin.line),
+        "tensor": origin.tensor, "node": origin.node, "detail": origin.detail,
+    }  # fmt: skip
+
+
 def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """A pass; its tensors go into `tensors`."""
     seen: dict[int, dict[str, Any]] = {}
@@ -186,7 +188,8 @@ def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
         return row
 
     return {
-        "format": FORMAT, "region": found.region, "reached": True, "index": found.index, "time": found.time,
+        "format": FORMAT, "region": found.region, "run": found.run, "reached": True, "index": found.index,
+        "time": found.time, "origin": origin_json(found.origin),
         "seconds": found.seconds, "gradients": found.level, "error": found.error, "notes": list(found.notes),
         "environment": dict(found.environment),
         "nodes": [node_json(node) for node in found.nodes],
@@ -249,6 +252,19 @@ def rows(head: str, lines: list[str]) -> list[str]:
     return [head, "|" + "---|" * (head.count("|") - 1), *lines, ""]
 
 
+def numbers(found: Pass) -> list[str]:
+    """What is to be said of NaN and Inf."""
+    lines = [f"**{found.origin}**", ""] if isinstance(found.origin, Origin) else []
+    bad = found.first_bad
+    if bad is None:
+        return [*lines, "No NaN and no Inf on any edge.", ""]
+    if isinstance(bad, Unwatched):
+        return [*lines, f"NaN and Inf: {bad}.", ""]
+    where = found.where(bad) or "a node outside"
+    said = f"**First NaN or Inf**: edge `{bad.name}`, the gradient of `{bad.tensor}`, of {where} ({bad.stats})."
+    return [*lines, said, ""]
+
+
 def summary(found: Pass) -> str:
     """What flowed, and where from."""
     inside = [node for node in found.nodes if node.inside]
@@ -260,12 +276,7 @@ def summary(found: Pass) -> str:
     if found.error:
         lines += [f"**The backward raised**: {found.error}. What had flowed by then is here.", ""]
     lines += [f"Not kept: {note}" for note in found.notes]
-    if found.first_bad is not None:
-        where = found.where(found.first_bad)
-        lines += [f"**First NaN or Inf**: edge `{found.first_bad.name}`, the gradient of `{found.first_bad.tensor}`, "
-                  f"of {where or 'a node outside'} ({found.first_bad.stats}).", ""]  # fmt: skip
-    elif found.level != "none":
-        lines += ["No NaN and no Inf on any edge.", ""]
+    lines += numbers(found)
     lines += ["## Edges, in the order of the backward", ""]
     head = "| edge | gradient of | shape | dtype |" + (" numbers |" if found.level != "none" else "")
     lines += rows(head, [

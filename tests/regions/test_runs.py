@@ -1,0 +1,205 @@
+"""Several runs of a script in one dump are told apart; pictures are drawn when they are asked for, within limits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+import backprint as bp
+from backprint.cli import main
+from backprint.regions.compare import compare_passes
+from backprint.regions.read import read_passes, runs_of
+
+RUNS = ("20260101-000000-aaaaaa", "20260102-000000-bbbbbb")
+
+
+@pytest.fixture
+def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Takes this process for another run of the script."""
+
+    def begin(name: str) -> None:
+        for module in ("build", "write"):
+            monkeypatch.setattr(f"backprint.regions.{module}.RUN", name)
+        monkeypatch.setattr("backprint.regions.bounds._counts", {})
+
+    return begin
+
+
+def train(place: Path, scale: float = 2.0, count: int = 2, **options: Any) -> None:
+    for index in range(count):
+        x = torch.linspace(1, 2 + index, 5).requires_grad_()
+        with bp.region(place, **{"gradients": "values", **options}):
+            y = (x * scale).sin()
+        y.sum().backward()
+
+
+def said(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["region", *map(str, arguments)])
+    return done.exit_code, done.output
+
+
+def test_a_script_that_runs_twice_is_compared_by_its_latest_run(tmp_path: Path) -> None:
+    script = f"""
+        import sys, torch, backprint as bp
+        x = torch.ones(3, requires_grad=True)
+        with bp.region({str(tmp_path / "dump")!r}, gradients="values"):
+            y = x * float(sys.argv[1])
+        y.sum().backward()
+    """
+    for scale in ("3", "2"):
+        subprocess.run([sys.executable, "-c", textwrap.dedent(script), scale], check=True, timeout=120)
+    old, new = runs_of(tmp_path / "dump")
+    assert old.name != new.name
+    assert [each.run for each in read_passes(tmp_path / "dump")] == [new.name]
+    assert float(read_passes(tmp_path / "dump")[0].edges[-1].gradient[0]) == 2.0
+    assert float(read_passes(tmp_path / "dump", old.name)[0].edges[-1].gradient[0]) == 3.0
+
+
+def test_compare_takes_the_latest_run_of_each_and_says_so(run_as: Any, tmp_path: Path) -> None:
+    for name, scale in zip(RUNS, (3.0, 2.0), strict=True):
+        run_as(name)
+        train(tmp_path / "a", scale)
+    train(tmp_path / "b")
+    code, text = said("compare", tmp_path / "a", tmp_path / "b")
+    assert code == 0, text
+    assert f"{tmp_path / 'a'}: run {RUNS[1]} (the latest), with 2 passes; left out: {RUNS[0]}\n" in text
+    assert text.endswith("14 bitwise\n")
+    code, text = said("compare", tmp_path / "a", tmp_path / "a", "--run-a", "20260101", "--json")
+    found = json.loads(text)
+    assert (code, found["good"], found["runs"]) == (1, False, [[RUNS[0]], [RUNS[1]]])
+    assert f"run {RUNS[0]}, with 2 passes; left out: {RUNS[1]}" in found["notes"][0]
+    code, text = said("show", tmp_path / "a", "--run", "all")
+    assert (code, text.count("# region: pass")) == (0, 4)
+    assert said("show", tmp_path / "a")[1].count("# region: pass") == 2
+
+
+@pytest.mark.parametrize(
+    ("run", "text"), [("2027", "no run of the name '2027'"), ("2026", "2 runs of the name '2026'")]
+)
+def test_a_run_that_is_not_there_is_named(run: str, text: str, run_as: Any, tmp_path: Path) -> None:
+    for name in RUNS:
+        run_as(name)
+        train(tmp_path)
+    with pytest.raises(bp.RegionError, match=f"{text}; it has {RUNS[0]}, {RUNS[1]}"):
+        read_passes(tmp_path, run)
+
+
+def test_a_dump_of_format_1_is_the_oldest_run(run_as: Any, tmp_path: Path) -> None:
+    train(tmp_path, 3.0)
+    for place in sorted(tmp_path.iterdir()):
+        content = json.loads((place / "graph.json").read_text())
+        del content["run"], content["origin"]
+        content |= {"format": 1, "index": 0, "time": time.time() + 1e6}
+        (place / "graph.json").write_text(json.dumps(content))
+    old = read_passes(tmp_path)
+    assert [(each.run, each.index) for each in old] == [("", 0), ("", 0)]
+    assert str(old[0].origin) == "not watched: a dump of format 1 does not say where NaN and Inf come from"
+    assert compare_passes(old, old).good
+    run_as(RUNS[0])
+    train(tmp_path)
+    assert {each.run for each in read_passes(tmp_path)} == {RUNS[0]}
+    assert "left out: without a name, of format 1" in said("show", tmp_path)[1]
+
+
+def test_bounded_dumps_are_compared_step_by_step(tmp_path: Path) -> None:
+    train(tmp_path / "a", count=6, every=2)
+    train(tmp_path / "b", count=6, every=4)
+    train(tmp_path / "c", count=6)
+    found = compare_passes(read_passes(tmp_path / "a"), read_passes(tmp_path / "b"))
+    assert {row.verdict for row in found.rows} == {"bitwise"}
+    assert {row.index for row in found.rows} == {0, 4}
+    assert not found.good
+    code, text = said("compare", tmp_path / "a", tmp_path / "b")
+    assert (code, "only the first has pass 2 of region\n" in text) == (1, True)
+    four = [each for each in read_passes(tmp_path / "c") if each.index == 4]
+    one = [each for each in read_passes(tmp_path / "c") if each.index == 1]
+    assert compare_passes(four, four).good
+    assert compare_passes(four, one).notes == ("pass 4 of the first is held against pass 1 of the second",)
+
+
+def test_passes_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    train(tmp_path, count=3)
+    (tmp_path / "pass_0002").rename(tmp_path / "pass_10000")
+    (tmp_path / "pass_0001").rename(tmp_path / "pass_9999")
+    assert [each.index for each in read_passes(tmp_path)] == [0, 1, 2]
+
+
+# ------------------------------------------------------------------ pictures
+
+
+@pytest.fixture
+def graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A `dot` that does as it is told, and writes down that it ran."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+
+    def does(what: str) -> Path:
+        place = tools / "dot"
+        place.write_text(f"#!/bin/sh\necho ran >> {tools}/log\n{what}\n")
+        place.chmod(0o755)
+        return tools / "log"
+
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    return does
+
+
+def test_no_picture_is_drawn_in_the_step(graphviz: Any, tmp_path: Path) -> None:
+    log = graphviz("sleep 60")
+    began = time.monotonic()
+    train(tmp_path / "dump")
+    assert time.monotonic() - began < 30
+    assert not log.exists()
+    assert {each.suffix for each in (tmp_path / "dump/pass_0000").iterdir()} >= {".dot"}
+    assert not list(tmp_path.rglob("*.svg"))
+
+
+def test_pictures_are_drawn_when_asked_for_and_those_alike_once(graphviz: Any, tmp_path: Path) -> None:
+    log = graphviz("echo '<svg>'; cat")
+    train(tmp_path / "dump", count=3)
+    x = torch.ones(3, requires_grad=True)
+    with bp.region(tmp_path / "dump", name="unreached"):
+        y = x.sin()
+    del y
+    code, text = said("draw", tmp_path / "dump")
+    assert code == 0, text
+    pictures = sorted(tmp_path.rglob("*.svg"))
+    assert len(pictures) == len(text.splitlines()) == 7
+    assert all(each.read_text().startswith("<svg>\ndigraph") for each in pictures)
+    assert log.read_text().count("ran") == 3
+    picture = tmp_path / "dump/pass_0000/backward.svg"
+    assert picture.read_text() == "<svg>\n" + picture.with_suffix(".dot").read_text()
+
+
+@pytest.mark.parametrize(
+    ("does", "options", "why"),
+    [
+        ("exec sleep 60", ("--seconds", "0.3"), "Graphviz took longer than 0.3 s: `--seconds` gives it more"),
+        ("cat", ("--nodes", "2"), "4 nodes, and the limit is 2: `--nodes 4` draws it"),
+        ("echo no such luck >&2; exit 3", (), "Graphviz failed with 3: 'no such luck'"),
+    ],
+)
+def test_what_is_not_drawn_says_why(does: str, options: Any, why: str, graphviz: Any, tmp_path: Path) -> None:
+    graphviz(does)
+    train(tmp_path / "dump", count=1)
+    began = time.monotonic()
+    code, text = said("draw", tmp_path / "dump", *options)
+    assert time.monotonic() - began < 30
+    assert (code, text.count(f": {why}\n")) == (1, 2), text
+    assert not list(tmp_path.rglob("*.svg"))
+
+
+def test_without_graphviz_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(tmp_path / "dump", count=1)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = CliRunner().invoke(main, ["region", "draw", str(tmp_path / "dump")])
+    assert done.exit_code == 1
+    assert "install Graphviz" in done.output + str(done.exception)
