@@ -16,7 +16,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version", "tree", "settings", "likeness", "memory")
+GROUND = ("errors", "version", "tree", "settings", "likeness", "memory", "checks", "growth")
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
@@ -25,6 +25,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "likeness": (),
     "memory": ("tree",),
     "settings": ("version",),
+    "checks": ("errors",),
+    "growth": (),
     "examples": (),
     "graph": ("errors",),
     "capture": (*GROUND, "graph"),

@@ -30,9 +30,8 @@ import torch
 from torch import Tensor
 
 from backprint.errors import RefusedError
-from backprint.graph.nouns import operators
-from backprint.replay.checks import check_call
-from backprint.replay.operators import resolve
+from backprint.graph.table import operators
+from backprint.replay.operators import check_call, resolve
 
 SECONDS = 4
 """How long one call may take."""

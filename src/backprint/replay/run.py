@@ -18,8 +18,7 @@ from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Step, TensorSpe
 from backprint.graph.sizes import evaluate, implied, known, outside, said
 from backprint.graph.text import show_spec, show_step
 from backprint.replay.annotations import NOTES
-from backprint.replay.checks import check_call
-from backprint.replay.operators import resolve
+from backprint.replay.operators import check_call, resolve
 from backprint.replay.values import hold, maker
 
 AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast

@@ -1,4 +1,4 @@
-"""What may stand in a call of a graph: the types of the schema, arguments that kernels trust, growth of plain values.
+"""What may stand in a call of a tensor operator: what fits the types of its schema, and what its kernel may be given.
 
 A graph of a stranger needs no code to write where it likes: kernels take an int for a dtype, and some take indices and
 sizes as they are given. The arguments of each operator are held against its schema; `CHECKS` has the operators whose
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from backprint.errors import RefusedError
-from backprint.graph.nouns import PLAIN_TARGETS
 
 Bound: TypeAlias = Mapping[str, Any]
 """A call's arguments by the schema's names, the defaults too."""
@@ -29,103 +28,14 @@ Bound: TypeAlias = Mapping[str, Any]
 Check: TypeAlias = Callable[[Bound], str]
 """What is wrong with a call, in words; '' where nothing is."""
 
-MOST_BITS = 4096
-"""How long a whole number may be that a graph computes."""
-
-MOST_ITEMS = 2**16
-"""How many items a list or tuple may have that a graph makes, those of the lists in it counted."""
-
 MOST_ROUNDS = 2**16
 """How often a kernel may go round a loop because a number among its arguments says so."""
 
 
-def check_call(target: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise unless these arguments may stand in a call of a target."""
-    if target in PLAIN_TARGETS:
-        complaint = growth(target, args)
-    elif isinstance(function, torch._ops.OpOverload):
-        complaint = wrong(function, args, kwargs)
-    else:
-        return
-    if complaint:
+def check_operator(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise unless these arguments may stand in a call of an operator."""
+    if complaint := wrong(function, args, kwargs):
         raise RefusedError(complaint)
-
-
-# ------------------------------------------------------------------ plain values
-
-
-def growth(target: str, args: Sequence[Any]) -> str:
-    """Why a call of plain arithmetic may not run: it would make a number, a list or a text of any size."""
-    for argument in args:
-        if isinstance(argument, str) and target in GROWS:
-            return f"a text is no operand of {target} in a graph"
-        if isinstance(argument, (list, tuple, dict)) and tree_size(argument) > MOST_ITEMS:
-            return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
-    return GROWS[target](*args) if target in GROWS and len(args) == 2 else ""
-
-
-def tree_size(value: Any) -> int:
-    """The number of items in a value, counted as often as they are reached; no more than one above MOST_ITEMS."""
-    if type(value) in (list, tuple, torch.Size) and not any(isinstance(item, (list, tuple, dict)) for item in value):
-        return len(value) + 1
-    return _tree_size(value, {})
-
-
-def _tree_size(value: Any, known: dict[int, int]) -> int:
-    if not isinstance(value, (list, tuple, dict)):
-        return 1
-    found = known.get(id(value))
-    if found is None:
-        known[id(value)] = MOST_ITEMS + 1  # what holds itself is endless
-        items: Iterable[Any] = (*value, *value.values()) if isinstance(value, dict) else value
-        found = min(1 + sum(_tree_size(item, known) for item in items), MOST_ITEMS + 1)
-        known[id(value)] = found
-    return found
-
-
-def sum_growth(left: Any, right: Any) -> str:
-    """Of `left + right`."""
-    if isinstance(left, (list, tuple)) and tree_size(left) + tree_size(right) > MOST_ITEMS:
-        return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
-    return ""
-
-
-def product_growth(left: Any, right: Any) -> str:
-    """Of `left * right`."""
-    for items, times in ((left, right), (right, left)):
-        if isinstance(items, (list, tuple)) and isinstance(times, int) and tree_size(items) * times > MOST_ITEMS:
-            return f"a list of {len(items):,} items {times:,} times: more than {MOST_ITEMS:,} items; no graph needs one"
-    if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() + right.bit_length(), "a product")
-    return ""
-
-
-def power_growth(left: Any, right: Any) -> str:
-    """Of `left ** right`."""
-    if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() * abs(right), "a power")
-    return ""
-
-
-def shift_growth(left: Any, right: Any) -> str:
-    """Of `left << right`."""
-    if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() + max(right, 0), "a shift")
-    return ""
-
-
-def too_long(bits: int, what: str) -> str:
-    """What is said of a whole number of that many bits."""
-    return f"{what} of {bits:,} bits; a graph's numbers have at most {MOST_BITS:,}" if bits > MOST_BITS else ""
-
-
-GROWS: Mapping[str, Callable[[Any, Any], str]] = {
-    "operator.add": sum_growth,
-    "operator.mul": product_growth,
-    "operator.pow": power_growth,
-    "operator.lshift": shift_growth,
-    "operator.mod": lambda left, right: "",
-}
 
 
 # ------------------------------------------------------------------ the schema's types
@@ -194,7 +104,13 @@ def of_length(fits: Callable[[Any], bool], lengths: frozenset[int]) -> Callable[
 @functools.cache
 def check_of(function: Any) -> Check | None:
     """The check of an operator's own."""
-    return CHECKS.get(str(function._overloadpacket)) or family_check(str(function._overloadpacket))
+    return check_by_name(str(function))
+
+
+def check_by_name(name: str) -> Check | None:
+    """The check of the operator `namespace.name.overload`, or of the family that its name is one of."""
+    packet = name.rpartition(".")[0]
+    return CHECKS.get(packet) or family_check(packet)
 
 
 @functools.cache
@@ -302,16 +218,16 @@ def first(complaints: Iterable[str]) -> str:
     return next((each for each in complaints if each), "")
 
 
-def pooled(dims: int, sizes: str = "self") -> Check:
-    """Of a pool's backward: each index lies in the plane that it was taken from."""
+def pooled(dims: int, low: int = 0) -> Check:
+    """Of a pool's backward: each index lies in the plane that it was taken from; -1 may stand for an empty window."""
 
     def check(given: Bound) -> str:
-        image, grad, indices = given[sizes], given["grad_output"], given["indices"]
+        image, grad, indices = given["self"], given["grad_output"], given["indices"]
         if not all(isinstance(each, Tensor) for each in (image, grad, indices)) or image.dim() not in (
             dims + 1,
             dims + 2,
         ):
-            return f"{sizes} is no image of {dims} dimensions and its channels"
+            return f"self is no image of {dims} dimensions and its channels"
         lengths = [
             name for name in ("kernel_size", "output_size") if name in given and len(given[name]) not in (1, dims)
         ]
@@ -320,7 +236,7 @@ def pooled(dims: int, sizes: str = "self") -> Check:
                 *(f"{name} does not have {dims} numbers" for name in lengths),
                 unlike("indices", indices, grad.shape),
                 unlike("grad_output", grad, (*image.shape[:-dims], *grad.shape[-dims:])),
-                beyond("indices", indices, -1, math.prod(image.shape[-dims:])),  # -1: an empty window
+                beyond("indices", indices, low, math.prod(image.shape[-dims:])),
             )
         )
 
@@ -524,6 +440,29 @@ def divided(given: Bound) -> str:
     return ""
 
 
+def factored_whole(given: Bound) -> str:
+    """Of the least common multiple: the smallest whole number has no absolute value, and ends the process."""
+    low = TRAPS.get(torch.result_type(given["self"], given["other"]))
+    return "" if low is None else first(beyond(name, given[name], low + 1, -low) for name in ("self", "other"))
+
+
+def finite(given: Bound) -> str:
+    """Of what hands a matrix to LAPACK unseen: finite numbers."""
+    matrix = given["self"]
+    with torch.no_grad(), _disable_current_modes():
+        good = not readable(matrix) or bool(torch.isfinite(matrix).all())
+    return "" if good else "self holds NaN or Inf, which ends the process in LAPACK"
+
+
+def windowed(given: Bound) -> str:
+    """Of pools that add up sizes without looking: windows of no odd size."""
+    for name in ("kernel_size", "stride", "padding", "dilation"):
+        for size in given[name] if isinstance(given[name], (list, tuple)) else [given[name]]:
+            if not 0 <= int(size) < 2**31:
+                return f"{name}={int(size)} is no size of a window"
+    return ""
+
+
 def is_dividable(value: Any) -> bool:
     """Whether a value is a whole number, or a tensor of them that can be looked at."""
     if isinstance(value, Tensor):
@@ -542,20 +481,34 @@ def normed(given: Bound) -> str:
     saved = [name for name in rows if isinstance(given.get(name), Tensor)]
     for name in saved:
         complaint = counted(name, given[name], x.shape[1])
-        if complaint and not (name.startswith("save") and given[name].numel() == 0 and not given.get("train")):
+        if complaint and not (name.startswith("save") and given[name].numel() == 0 and not is_training(given)):
             return complaint
     grad = given.get("grad_out", given.get("grad_output"))
     return unlike("grad_out", grad, x.shape) or unkept(given)
 
 
+TRAINING = ("train", "training", "update")
+"""What batch norms call the flag that says whether they train."""
+
+
+def is_training(given: Bound) -> bool:
+    """Whether a batch norm trains."""
+    return any(given.get(name) for name in TRAINING)
+
+
 def unkept(given: Bound) -> str:
-    """Of a batch norm's backward: in training it reads what the forward saved, else the running statistics."""
-    if "train" not in given or "save_mean" not in given:
+    """Of a batch norm: its backward reads in training what the forward saved; all else reads running statistics."""
+    if not any(name in given for name in TRAINING) and (
+        "eps" not in given or "running_mean" not in given or "count" in given or "counts" in given
+    ):
         return ""
-    names = ("save_mean", "save_invstd") if given["train"] else ("running_mean", "running_var")
+    train = is_training(given)
+    if train and "save_mean" not in given:
+        return ""
+    names = ("save_mean", "save_invstd") if train else ("running_mean", "running_var")
     names = tuple("save_var" if name == "save_invstd" and name not in given else name for name in names)
     absent = [name for name in names if not isinstance(given.get(name), Tensor)]
-    return f"{absent[0]} is not there, which the backward reads" if absent else ""
+    return f"{absent[0]} is not there, which the kernel reads" if absent else ""
 
 
 def layered(given: Bound) -> str:
@@ -640,7 +593,7 @@ def transformed(given: Bound) -> str:
     """Of Fourier transforms: dimensions that are there, each once."""
     x, dims = given["self"], [int(each) for each in given["dim"]]
     rank = x.dim() if isinstance(x, Tensor) else 0
-    if any(not -rank <= each < rank for each in dims) or len({each % rank for each in dims if rank}) != len(dims):
+    if any(not 0 <= each < rank for each in dims) or len(set(dims)) != len(dims):  # kernels do not count from the end
         return f"dim={dims} are no dimensions of a tensor that has {rank}"
     if "last_dim_size" in given and (not dims or not 1 <= int(given["last_dim_size"]) <= MOST_ELEMENTS):
         return "there is no last dimension of this size"
@@ -763,6 +716,8 @@ def distant(given: Bound) -> str:
     if "pdist" in given:
         count = given["self"].shape[0]
         pairs = count * (count - 1) // 2
+        if not given["self"].numel():
+            return "self has no points"
         return counted("grad", grad, pairs) or counted("pdist", given["pdist"], pairs)
     sizes = [given["x1"].shape[-2], given["x2"].shape[-2]]
     if list(grad.shape[-2:]) != sizes:
@@ -780,6 +735,12 @@ def scaled_weight(given: Bound) -> str:
     return first(
         (*(counted(name, given.get(name), rows) for name in names), unlike("grad_w", given.get("grad_w"), weight.shape))
     )
+
+
+def softened(given: Bound) -> str:
+    """Of a softmax's backward: a gradient for each number of its output."""
+    output = given["output"]
+    return unlike("grad_output", given.get("grad_output", given.get("grad")), output.shape)
 
 
 def headed(given: Bound) -> str:
@@ -808,8 +769,8 @@ def rounds(name: str, most: int = MOST_ROUNDS) -> Check:
 
 
 CHECKS: dict[str, Check] = {
-    "aten.max_pool2d_with_indices_backward": pooled(2),
-    "aten.max_pool3d_with_indices_backward": pooled(3),
+    "aten.max_pool2d_with_indices_backward": pooled(2, -1),
+    "aten.max_pool3d_with_indices_backward": pooled(3, -1),
     "aten.adaptive_max_pool2d_backward": pooled(2),
     "aten.adaptive_max_pool3d_backward": pooled(3),
     "aten.fractional_max_pool2d_backward": pooled(2),
@@ -863,6 +824,16 @@ CHECKS: dict[str, Check] = {
     "aten._weight_norm_interface": scaled_weight,
     "aten._weight_norm_interface_backward": scaled_weight,
     "aten._transform_bias_rescale_qkv": headed,
+    "aten._softmax_backward_data": softened,
+    "aten._log_softmax_backward_data": softened,
+    "aten.lcm": factored_whole,
+    "aten.lcm_": factored_whole,
+    "aten.gcd": factored_whole,
+    "aten.gcd_": factored_whole,
+    "aten._linalg_eigvals": finite,
+    "aten.linalg_eigvals": finite,
+    "aten.max_pool1d": windowed,
+    "aten.max_pool1d_with_indices": windowed,
     "aten._stack": some,
     "aten.mvlgamma": rounds("p"),
     "aten.mvlgamma_": rounds("p"),
