@@ -34,7 +34,6 @@ REFUSED = frozenset(
 )
 ISOLATED = {
     r"aten\._thnn_.*": "trusts the shapes of gates and states",
-    r"aten\._sobol_.*": "trusts the sizes of its state",
     r"aten\.(quantized_|_?fbgemm_).*": "trusts packed weights",
     r"aten\._nested_.*": "trusts the sizes of nested tensors",
     r"aten\._?(add|remove)_batch_dim\..*": "works on levels of vmap that need not be there",
@@ -49,6 +48,9 @@ ISOLATED = {
     r"aten\._?(cudnn|miopen)_.*rnn.*": "trusts one buffer of weights and a reserve",
     r"aten\..*(lstm|rnn)_mps.*": "trusts what its forward made",
     r"aten\._foreach_copy\..*": "trusts that both lists are as long",
+    r"aten\._gather_sparse_backward\..*": "makes a sparse tensor of indices that nobody has looked at",
+    r"aten\.(arange|constant_pad_nd|logspace|nonzero_static|rand|range)\.(.*out.*)": "fills memory of any size",
+    r"aten\.nonzero_static\..*": "fills memory of any size",
     r"(mkldnn|mkl)\..*": "trusts packed weights and sizes",
     r"aten\..*_packed_.*|aten\._weight_int4pack.*|aten\._dyn_quant.*": "trusts packed weights",
 }

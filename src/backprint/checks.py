@@ -190,7 +190,9 @@ def beyond(name: str, value: Any, low: int, high: int, also: Iterable[int] = ())
     if not readable(value) or value.numel() == 0:
         return ""
     with torch.no_grad(), _disable_current_modes():
-        odd = (value < low) | (value >= high) | (value != value)
+        odd = (value < low) | (value != value)
+        if high < 2**63:  # torch compares with what the dtype can hold
+            odd |= value >= high
         for each in also:
             odd &= value != each
         if not bool(odd.any()):
@@ -237,7 +239,34 @@ def pooled(dims: int, low: int = 0) -> Check:
                 unlike("indices", indices, grad.shape),
                 unlike("grad_output", grad, (*image.shape[:-dims], *grad.shape[-dims:])),
                 beyond("indices", indices, low, math.prod(image.shape[-dims:])),
+                "" if dims < 3 or indices.is_contiguous() else "indices are not contiguous, as the kernel reads them",
             )
+        )
+
+    return check
+
+
+def averaged(dims: int) -> Check:
+    """Of an average pool's backward: a gradient with the channels of the image."""
+
+    def check(given: Bound) -> str:
+        image, grad = given["self"], given["grad_output"]
+        return unlike("grad_output", grad, (*image.shape[:-dims], *grad.shape[-dims:]))
+
+    return check
+
+
+def spread(dims: int) -> Check:
+    """Of adaptive pools: no more windows than a graph needs, each of which reads the image."""
+
+    def check(given: Bound) -> str:
+        sizes, plane = given["output_size"], math.prod(given["self"].shape[-dims:])
+        windows = math.prod(map(int, sizes)) if isinstance(sizes, (list, tuple)) else int(sizes) ** dims
+        most = 64 * plane + MOST_ROUNDS
+        return (
+            f"{windows:,} windows of an image of {plane:,} points; a graph may ask for {most:,}"
+            if windows > most
+            else ""
         )
 
     return check
@@ -423,7 +452,7 @@ TRAPS = {torch.int32: -(2**31), torch.int64: -(2**63)}
 def divided(given: Bound) -> str:
     """Of a division of whole numbers: the smallest one by -1 ends the process."""
     left, right = given.get("self", given.get("a")), given.get("other", given.get("b"))
-    if given.get("rounding_mode", "trunc") is None or not all(map(is_dividable, (left, right))):
+    if not all(map(is_dividable, (left, right))):
         return ""
     if not any(isinstance(each, Tensor) for each in (left, right)):
         return ""
@@ -438,6 +467,11 @@ def divided(given: Bound) -> str:
         if bool((torch.as_tensor(left == lowest) & torch.as_tensor(right == -1)).any()):
             return f"{lowest} by -1 has no result, and ends the process"
     return ""
+
+
+def rounded(given: Bound) -> str:
+    """Of `div`, which rounds where it is asked to."""
+    return divided(given) if given.get("rounding_mode") is not None else ""
 
 
 def factored_whole(given: Bound) -> str:
@@ -743,6 +777,36 @@ def softened(given: Bound) -> str:
     return unlike("grad_output", given.get("grad_output", given.get("grad")), output.shape)
 
 
+def convolved(given: Bound) -> str:
+    """Of convolutions that are told the size of their kernel: it is that of the weight."""
+    weight, sizes = given["weight"], given["kernel_size"]
+    sizes = [int(each) for each in sizes] if isinstance(sizes, (list, tuple)) else [int(sizes)]
+    if not isinstance(weight, Tensor) or weight.dim() < 3:
+        return "weight has no kernels"
+    kernel = list(weight.shape[2:])
+    sizes = sizes * len(kernel) if len(sizes) == 1 else sizes
+    return "" if sizes == kernel else f"kernel_size={sizes}, and the kernels of weight are {kernel}"
+
+
+def sobol(given: Bound) -> str:
+    """Of Sobol's sequences: a state of 30 bits for each dimension."""
+    dims, bits = int(given["dimension"]), 30
+    state = given.get("sobolstate", given["self"])
+    if not 1 <= dims <= 21201:
+        return f"dimension={dims}; a sequence has 1 to 21,201"
+    drawn = int(given.get("num_generated", 0)) + int(given.get("n", 0))
+    if not 0 <= drawn < 2**bits or int(given.get("n", 0)) < 0 or int(given.get("num_generated", 0)) < 0:
+        return f"{drawn} points; a sequence has {2**bits}"
+    return first(
+        (
+            unlike("the state", state, (dims, bits)),
+            unlike("quasi", given.get("quasi"), (dims,)),
+            unlike("ltm", given.get("ltm"), (dims, bits, bits)),
+            unlike("self", given["self"] if "sobolstate" in given and "quasi" not in given else None, (dims,)),
+        )
+    )
+
+
 def headed(given: Bound) -> str:
     """Of attention's heads: one or more."""
     return "" if int(given["num_heads"]) > 0 else f"num_heads={given['num_heads']}"
@@ -768,6 +832,11 @@ def rounds(name: str, most: int = MOST_ROUNDS) -> Check:
     return check
 
 
+def every(check: Check, names: str) -> dict[str, Check]:
+    """Rows for operators that have one check."""
+    return dict.fromkeys(names.split(), check)
+
+
 CHECKS: dict[str, Check] = {
     "aten.max_pool2d_with_indices_backward": pooled(2, -1),
     "aten.max_pool3d_with_indices_backward": pooled(3, -1),
@@ -775,6 +844,10 @@ CHECKS: dict[str, Check] = {
     "aten.adaptive_max_pool3d_backward": pooled(3),
     "aten.fractional_max_pool2d_backward": pooled(2),
     "aten.fractional_max_pool3d_backward": pooled(3),
+    "aten._adaptive_avg_pool2d_backward": averaged(2),
+    "aten._adaptive_avg_pool3d_backward": averaged(3),
+    "aten.adaptive_max_pool2d": spread(2),
+    "aten.adaptive_max_pool3d": spread(3),
     "aten.max_unpool2d": unpooled(2),
     "aten.max_unpool3d": unpooled(3),
     "aten.embedding_dense_backward": embedded,
@@ -804,6 +877,9 @@ CHECKS: dict[str, Check] = {
     "aten._fft_c2c": transformed,
     "aten._fft_c2r": transformed,
     "aten._fft_r2c": transformed,
+    "prims.fft_c2c": transformed,
+    "prims.fft_c2r": transformed,
+    "prims.fft_r2c": transformed,
     "aten._reshape_alias": spanned,
     "aten._reshape_alias_copy": spanned,
     "aten._sparse_coo_tensor_unsafe": coo,
@@ -840,11 +916,12 @@ CHECKS: dict[str, Check] = {
     "aten.special_multigammaln": rounds("p"),
     "aten.combinations": rounds("r", 16),
     "aten._ncf_unsqueeze": rounds("ndim", 64),
-    **dict.fromkeys(
-        (f"aten.{name}{end}" for name in ("div", "divide", "floor_divide", "remainder", "fmod") for end in ("", "_")),
-        divided,
-    ),
-    **dict.fromkeys(("prims.div", "prims.remainder", "prims.fmod", "aten.special_remainder"), divided),
+    **every(rounded, "aten.div aten.div_ aten.divide aten.divide_"),
+    **every(divided, "aten.floor_divide aten.floor_divide_ aten.remainder aten.remainder_ aten.fmod aten.fmod_"),
+    **every(divided, "prims.div prims.remainder prims.fmod"),
+    **every(convolved, "aten.slow_conv_transpose2d aten.slow_conv_transpose3d aten.slow_conv_dilated2d"),
+    **every(convolved, "aten.slow_conv_dilated3d aten.slow_conv3d aten.slow_conv3d_forward aten.conv_depthwise3d"),
+    **every(convolved, "aten._conv_depthwise2d aten.thnn_conv2d aten._slow_conv2d_forward"),
 }
 """The check of an operator, by its name without the overload."""
 
@@ -855,6 +932,8 @@ def family_check(packet: str) -> Check | None:
         return normed
     if packet.startswith("aten._foreach_"):
         return paired
+    if packet.startswith("aten._sobol_engine_"):
+        return sobol
     if packet.endswith("_window"):
         return rounds("window_length", 2**26)
     if packet.startswith("aten.special_") and "polynomial" in packet:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import json
 import os
 import random
@@ -32,6 +33,9 @@ from torch import Tensor
 from backprint.errors import RefusedError
 from backprint.graph.table import operators
 from backprint.replay.operators import check_call, resolve
+from backprint.sample.graphnet.code import callables
+from backprint.sample.graphnet.emit import resolve as torch_function
+from backprint.sample.graphnet.unsafe import guarded
 
 SECONDS = 4
 """How long one call may take."""
@@ -257,19 +261,47 @@ def shown(value: Any) -> str:
     return repr(value)[:60]
 
 
-def tries_of(name: str, first: int, last: int, calls: list[Any], pipe: int) -> None:
-    """The tries of one operator, each told before it runs."""
+Target = tuple[Any, Any, Any]
+"""What is called, an operator whose schema its arguments are drawn by, and what checks a call before it runs."""
+
+
+def operator_of(name: str) -> Target:
+    """An operator of the table."""
     function = resolve(name)
+    return function, function, functools.partial(check_call, name, function)
+
+
+def callable_of(name: str) -> Target:
+    """A function or a method of the table for GraphNet's samples, as their Programs call it."""
+    last = name.removesuffix(".default").rpartition(".")[2]
+    if name.startswith("Tensor."):
+        function: Any = functools.partial(method, last)
+    else:
+        function = guarded(name, torch_function(name))
+        last = getattr(function, "__name__", last)
+    packet = getattr(torch.ops.aten, last, None)
+    overloads = [getattr(packet, each) for each in packet.overloads()] if packet is not None else []
+    return function, overloads or [torch.ops.aten.addmm.default], lambda args, kwargs: None
+
+
+def method(name: str, owner: Any, *args: Any, **kwargs: Any) -> Any:
+    """A method of a tensor's."""
+    return getattr(owner, name)(*args, **kwargs)
+
+
+def tries_of(target: Target, name: str, first: int, last: int, calls: list[Any], pipe: int) -> None:
+    """The tries of one operator, each told before it runs."""
+    function, drawn_by, check = target
     for number in range(first, last):
         draw = random.Random(f"{name} {number}")
         torch.manual_seed(number)
         if calls and number % 3:
             args, kwargs = spoilt(draw, draw.choice(calls))
         else:
-            args, kwargs = call_by_schema(draw, function)
+            args, kwargs = call_by_schema(draw, draw.choice(drawn_by) if isinstance(drawn_by, list) else drawn_by)
         outcome = "refused"
         try:
-            check_call(name, function, args, kwargs)
+            check(args, kwargs)
             said = ", ".join([*map(shown, args), *(f"{key}={shown(value)}" for key, value in kwargs.items())])
             os.write(pipe, json.dumps({"try": number, "call": said[:600]}).encode() + b"\n")
             outcome = "raised"
@@ -285,7 +317,7 @@ def tries_of(name: str, first: int, last: int, calls: list[Any], pipe: int) -> N
         os.write(pipe, json.dumps({"done": number, "outcome": outcome}).encode() + b"\n")
 
 
-def child_of(name: str, first: int, last: int, calls: list[Any]) -> tuple[int, list[dict[str, Any]]]:
+def child_of(target: Target, name: str, first: int, last: int, calls: list[Any]) -> tuple[int, list[dict[str, Any]]]:
     """How a child that makes these tries ended, and what it told."""
     read, write = os.pipe()
     child = os.fork()
@@ -295,7 +327,7 @@ def child_of(name: str, first: int, last: int, calls: list[Any]) -> tuple[int, l
         os.dup2(quiet, 2)
         limited()
         try:
-            tries_of(name, first, last, calls, write)
+            tries_of(target, name, first, last, calls, write)
             os._exit(0)
         except BaseException:
             os._exit(1)
@@ -306,12 +338,12 @@ def child_of(name: str, first: int, last: int, calls: list[Any]) -> tuple[int, l
     return status, rows
 
 
-def operator_row(name: str, tries: int, calls: list[Any]) -> dict[str, Any]:
+def operator_row(target: Target, name: str, tries: int, calls: list[Any]) -> dict[str, Any]:
     """What all tries of one operator came to: a call that killed is told, and the tries after it go on."""
     counts: collections.Counter[str] = collections.Counter()
     kills, first = [], 0
     while first < tries:
-        status, rows = child_of(name, first, tries, calls)
+        status, rows = child_of(target, name, first, tries, calls)
         counts.update(row["outcome"] for row in rows if "outcome" in row)
         if not os.WIFSIGNALED(status):
             break
@@ -327,19 +359,27 @@ def operator_row(name: str, tries: int, calls: list[Any]) -> dict[str, Any]:
 # ------------------------------------------------------------------ the whole table
 
 
-def is_here(name: str) -> bool:
-    """Whether this torch has an operator of the table."""
+def target_of(make: Any, name: str) -> Target | None:
+    """What a name of a table leads to; None where this torch does not have it."""
     try:
-        resolve(name)
+        found: Target = make(name)
     except Exception:  # a library that is absent raises its own
-        return False
-    return True
+        return None
+    return found
+
+
+def calls_of(calls: dict[str, list[Any]], drawn_by: Any) -> list[Any]:
+    """The right calls of an operator, or of several."""
+    if isinstance(drawn_by, list):
+        return [call for each in drawn_by for call in calls.get(str(each), [])]
+    return calls.get(str(drawn_by), [])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tries", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--callables", action="store_true", help="the functions and methods that GraphNet samples call")
     parser.add_argument("--only", default="", help="operators whose name holds this")
     parser.add_argument("-o", "--output", type=Path, default=Path("operator_fuzz.jsonl"))
     asked = parser.parse_args()
@@ -352,14 +392,18 @@ def main() -> None:
         if asked.output.exists()
         else set()
     )
-    names = [name for name in operators() if asked.only in name and name not in done and is_here(name)]
+    make, table = (callable_of, sorted(callables())) if asked.callables else (operator_of, list(operators()))
+    names = [name for name in table if asked.only in name and name not in done]
     killed = 0
     with asked.output.open("a") as output:
         for place, name in enumerate(names):
             if time.monotonic() > end:
                 print(f"stopped after {place} of {len(names)}: the time is over", file=sys.stderr)
                 break
-            row = operator_row(name, asked.tries, calls.get(name, []))
+            target = target_of(make, name)
+            if target is None:
+                continue
+            row = operator_row(target, name, asked.tries, calls_of(calls, target[1]))
             killed += bool(row["kills"])
             output.write(json.dumps(row) + "\n")
             output.flush()

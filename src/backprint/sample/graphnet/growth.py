@@ -64,10 +64,10 @@ def returns() -> Mapping[str, str]:
         space, _, name = schema.name.partition("::")
         if space == "aten":
             kinds = [str(each.type) for each in schema.returns]
-            kind = (
-                TENSOR if kinds == ["Tensor"] else TENSORS if all("Tensor" in each for each in kinds) and kinds else ANY
-            )
-            found[name] = kind if found.get(name, kind) == kind else TENSORS if ANY not in (kind, found[name]) else ANY
+            several = TENSORS if kinds and all("Tensor" in each for each in kinds) else ANY
+            kind = TENSOR if kinds == ["Tensor"] else several
+            before = found.get(name, kind)
+            found[name] = kind if before == kind else ANY if ANY in (kind, before) else TENSORS
     return found
 
 
@@ -84,7 +84,7 @@ def given_by(target: str) -> str:
     function: Any = torch
     for part in target.split(".")[1:]:
         function = getattr(function, part, None)
-    return returns().get(name, ANY) if isinstance(function, types.BuiltinFunctionType) else ANY
+    return returns().get(function.__name__, ANY) if isinstance(function, types.BuiltinFunctionType) else ANY
 
 
 @functools.cache

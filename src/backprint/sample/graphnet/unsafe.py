@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,6 +27,8 @@ MOST_ROUNDS = 1000
 def guarded(target: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the table, or where it is unsafe, one that checks its arguments and calls it."""
     name = target.removesuffix(".default").rpartition(".")[2]
+    if isinstance(function, types.BuiltinFunctionType):
+        name = function.__name__  # torch.special.i0 is the operator special_i0
     if name in ROUNDS:
         return limited(function, ROUNDS[name])
     check = check_by_name(f"aten.{name}.default")
