@@ -1,4 +1,5 @@
-"""Write `src/backprint/graph/operators.txt`: the tensor operators that a graph may call, and how each stands.
+"""Write `graph/operators.txt`, the tensor operators that a graph may call, and how each of them stands; and how each
+function and method of `sample/graphnet/callables.txt` stands.
 
 A row is `NAME FLAGS STANDING REASON`. Of the flags `r` draws random numbers, `m` changes an argument, `v` gives a view.
 Left out are operators that touch files, the process or Python objects. An operator is `isolated` where `ISOLATED` below
@@ -18,9 +19,14 @@ from pathlib import Path
 import torch
 
 from backprint.checks import check_by_name
+from backprint.errors import ReplayError
 from backprint.graph.table import Row, read, written
+from backprint.sample.graphnet.emit import resolve
+from backprint.sample.graphnet.isolation import standings
+from backprint.sample.graphnet.unsafe import guarded
 
-TABLE = Path(__file__).parent.parent / "src/backprint/graph/operators.txt"
+SOURCE = Path(__file__).parent.parent / "src/backprint"
+TABLE, CALLABLES = SOURCE / "graph/operators.txt", SOURCE / "sample/graphnet/callables.txt"
 PLAIN = frozenset(
     "Tensor int bool float number complex str Device Generator List[int] List[bool] List[float] List[number] "
     "List[Tensor] List[Optional[Tensor]] List[str] List[complex]".split()
@@ -119,6 +125,29 @@ def standing(name: str, fuzzed: dict[str, str], old: Row | None) -> tuple[str, s
     return ("checked", "") if check_by_name(name) else ("safe", "")
 
 
+def callable_standing(name: str, fuzzed: dict[str, str], old: tuple[str, str]) -> tuple[str, str]:
+    """How a function or a method that GraphNet samples call stands, and why."""
+    if name in fuzzed:
+        return "isolated", fuzzed[name]
+    if name.startswith("Tensor.") and check_by_name(f"aten.{name.removeprefix('Tensor.')}.default"):
+        return "isolated", "its operator is checked, and methods are not"
+    if old[0] == "isolated":
+        return old
+    try:
+        function = resolve(name) if not name.startswith("Tensor.") else None
+    except ReplayError:  # another torch's
+        return "safe", ""
+    return ("checked", "") if function is not None and guarded(name, function) is not function else ("safe", "")
+
+
+def write_callables(fuzzed: dict[str, str], forget: bool) -> Counter[str]:
+    """Write how each function and method stands; which there are is not for this script to say."""
+    old = dict(standings())
+    rows = {name: callable_standing(name, fuzzed, ("safe", "") if forget else before) for name, before in old.items()}
+    CALLABLES.write_text("".join(" ".join((name, *row)).rstrip() + "\n" for name, row in sorted(rows.items())))
+    return Counter(each for each, _ in rows.values())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--fuzz", type=Path, nargs="*", default=[], help="what tests/fuzz/operators.py wrote")
@@ -133,8 +162,8 @@ def main() -> None:
     }
     TABLE.write_text(written(rows))
     counts = Counter(row.standing for row in rows.values())
-    said = ", ".join(f"{count} {each}" for each, count in sorted(counts.items()))
-    print(f"{len(rows)} operators, {len(rows) - len(old)} new, {said}; torch {torch.__version__}")
+    print(f"{len(rows)} operators, {len(rows) - len(old)} new, {dict(counts)}; torch {torch.__version__}")
+    print(f"callables of GraphNet: {dict(write_callables(fuzzed, asked.forget))}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Calls that would end the process, write where a stranger likes or never end: each is refused, and right ones are not."""
+"""Calls that would end the process, write where a stranger likes or never end: each is refused; right ones are not."""
 
 from __future__ import annotations
 

@@ -539,8 +539,8 @@ def unkept(given: Bound) -> str:
     train = is_training(given)
     if train and "save_mean" not in given:
         return ""
-    names = ("save_mean", "save_invstd") if train else ("running_mean", "running_var")
-    names = tuple("save_var" if name == "save_invstd" and name not in given else name for name in names)
+    saved = ("save_mean", "save_invstd" if "save_invstd" in given else "save_var")
+    names = saved if train else ("running_mean", "running_var")
     absent = [name for name in names if not isinstance(given.get(name), Tensor)]
     return f"{absent[0]} is not there, which the kernel reads" if absent else ""
 
