@@ -56,6 +56,7 @@ ISOLATED = {
     r"aten\._foreach_copy\..*": "trusts that both lists are as long",
     r"aten\._gather_sparse_backward\..*": "makes a sparse tensor of indices that nobody has looked at",
     r"aten\.(arange|constant_pad_nd|logspace|nonzero_static|rand|range)\.(.*out.*)": "fills memory of any size",
+    r"aten\.to\.prim_.*": "reads what is not there where it has no dtype",
     r"aten\.nonzero_static\..*": "fills memory of any size",
     r"(mkldnn|mkl)\..*": "trusts packed weights and sizes",
     r"aten\..*_packed_.*|aten\._weight_int4pack.*|aten\._dyn_quant.*": "trusts packed weights",

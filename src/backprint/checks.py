@@ -832,6 +832,11 @@ def rounds(name: str, most: int = MOST_ROUNDS) -> Check:
     return check
 
 
+def pieces(given: Bound) -> str:
+    """Of what cuts a tensor into as many pieces as it is told, empty ones too."""
+    return rounds("sections")(given) if isinstance(given.get("sections"), int) else ""
+
+
 def every(check: Check, names: str) -> dict[str, Check]:
     """Rows for operators that have one check."""
     return dict.fromkeys(names.split(), check)
@@ -916,6 +921,7 @@ CHECKS: dict[str, Check] = {
     "aten.special_multigammaln": rounds("p"),
     "aten.combinations": rounds("r", 16),
     "aten._ncf_unsqueeze": rounds("ndim", 64),
+    **every(pieces, "aten.tensor_split aten.hsplit aten.vsplit aten.dsplit"),
     **every(rounded, "aten.div aten.div_ aten.divide aten.divide_"),
     **every(divided, "aten.floor_divide aten.floor_divide_ aten.remainder aten.remainder_ aten.fmod aten.fmod_"),
     **every(divided, "prims.div prims.remainder prims.fmod"),
