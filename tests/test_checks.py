@@ -203,6 +203,13 @@ RIGHT = {
         "aten.nll_loss_backward.default",
         arguments(torch.ones(()), torch.ones(2, 3), torch.tensor([2, -100]), None, 1, -100, torch.ones(())),
     ),
+    "a layer of several": (
+        "aten.mkldnn_rnn_layer.default",
+        arguments(
+            *(torch.ones(2, 5, 3), torch.ones(16, 3), torch.ones(16, 4), torch.ones(16), torch.ones(16)),
+            *(torch.ones(5, 4), torch.ones(5, 4), False, [], 2, 4, 2, True, True, True, True),
+        ),
+    ),
     "a number for a tensor": ("aten.add.Tensor", arguments(IMAGE, 1)),
     "the smallest number by 2": ("aten.floor_divide.default", arguments(LOWEST, 2)),
     "true division": ("aten.div.Tensor", arguments(LOWEST, full([1], -1))),

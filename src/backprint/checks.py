@@ -689,17 +689,11 @@ def refusal(validate: Callable[[], Any], given: Bound) -> str:
 
 
 def recurrent(given: Bound) -> str:
-    """Of oneDNN's recurrent layers: weights and states of one hidden size."""
+    """Of oneDNN's recurrent layers: weights and states of one hidden size. Each layer and direction is a call."""
     x, hidden = given["input"], int(given["hidden_size"])
     names = ("weight0", "weight1", "weight2", "weight3")
     names = names if "weight0" in given else ("weight1", "weight2", "weight3", "weight4")
-    if (
-        not isinstance(x, Tensor)
-        or x.dim() != 3
-        or hidden < 1
-        or int(given["num_layers"]) != 1
-        or given["bidirectional"]
-    ):
+    if not isinstance(x, Tensor) or x.dim() != 3 or hidden < 1 or not 1 <= int(given["num_layers"]) <= MOST_ROUNDS:
         return "input, hidden_size and num_layers are those of no layer"
     gates = {2: 4, 3: 3}.get(int(given["mode"]), 1) * hidden
     wide, deep, *biases = (given[name] for name in names)

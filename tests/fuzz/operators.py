@@ -170,7 +170,26 @@ def right_calls(most: int, seconds: float) -> dict[str, list[tuple[Any, Any]]]:
                         record(info, sample)
             except Exception:  # a sample of torch's that does not run here
                 continue
+    for module, *inputs in modules():
+        with recorder:
+            made = module(*inputs)
+            sum(leaf.abs().sum() for leaf in tensors_in(made) if leaf.requires_grad).backward()
     return recorder.calls
+
+
+def modules() -> list[tuple[Any, ...]]:
+    """Modules whose operators have no samples, and their inputs."""
+    rows = torch.tensor([1, 2, 3, 9])
+    return [
+        (torch.nn.LSTM(3, 4), torch.randn(5, 2, 3)),
+        (torch.nn.LSTM(3, 4, 2, bidirectional=True, batch_first=True), torch.randn(5, 2, 3)),
+        (torch.nn.GRU(3, 4), torch.randn(5, 2, 3)),
+        (torch.nn.EmbeddingBag(10, 4), rows, torch.tensor([0, 2])),
+        (torch.nn.EmbeddingBag(10, 4, mode="max"), rows, torch.tensor([0, 2])),
+        (torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.randn(2, 5, 8)),
+        (torch.nn.BatchNorm3d(2), torch.randn(2, 2, 3, 3, 3)),
+        (torch.nn.AdaptiveMaxPool3d(2), torch.randn(2, 2, 4, 4, 4, requires_grad=True)),
+    ]
 
 
 def record(info: Any, sample: Any) -> None:
