@@ -1,17 +1,32 @@
-"""Write `src/backprint/graph/operators.txt`: the tensor operators that a graph may call.
+"""Write `graph/operators.txt`, the tensor operators that a graph may call, and how each of them stands; and how each
+function and method of `sample/graphnet/callables.txt` stands.
 
-A row is `name.overload` and flags: `r` draws random numbers, `m` changes an argument, `v` gives a view of one. Left out
-are operators that touch files, the process or Python objects. Run it when a new torch brings new operators; rows are
-only ever added.
+A row is `NAME FLAGS STANDING REASON`. Of the flags `r` draws random numbers, `m` changes an argument, `v` gives a view.
+Left out are operators that touch files, the process or Python objects. An operator is `isolated` where `ISOLATED` below
+says so, where a file of `--fuzz` has a call that ended the process, or where the table has said so before; `checked`
+where `checks.py` looks at its arguments; else `safe`. Run it when a new torch brings new operators, and after
+`tests/fuzz/operators.py`; rows are only ever added. `--forget` takes the marks of earlier fuzzes away.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import torch
 
-TABLE = Path(__file__).parent.parent / "src/backprint/graph/operators.txt"
+from backprint.checks import check_by_name
+from backprint.errors import ReplayError
+from backprint.graph.table import Row, read, written
+from backprint.sample.graphnet.emit import resolve
+from backprint.sample.graphnet.isolation import standings
+from backprint.sample.graphnet.unsafe import guarded
+
+SOURCE = Path(__file__).parent.parent / "src/backprint"
+TABLE, CALLABLES = SOURCE / "graph/operators.txt", SOURCE / "sample/graphnet/callables.txt"
 PLAIN = frozenset(
     "Tensor int bool float number complex str Device Generator List[int] List[bool] List[float] List[number] "
     "List[Tensor] List[Optional[Tensor]] List[str] List[complex]".split()
@@ -23,6 +38,30 @@ REFUSED = frozenset(
     "aten._unsafe_set_version_counter aten.manual_seed mkldnn.data_ptr aten.format aten.dict "
     "aten.hash aten.id aten.fork aten.wait".split()
 )
+ISOLATED = {
+    r"aten\._thnn_.*": "trusts the shapes of gates and states",
+    r"aten\.(quantized_|_?fbgemm_).*": "trusts packed weights",
+    r"aten\._nested_.*": "trusts the sizes of nested tensors",
+    r"aten\._?(add|remove)_batch_dim\..*": "works on levels of vmap that need not be there",
+    r"aten\._embedding_bag_.*backward\..*": "trusts offsets and counts that its forward made",
+    r"aten\.(multi_margin|multilabel_margin)_loss_backward\..*": "trusts its targets",
+    r"aten\._nnpack_.*": "trusts lists of any length",
+    r"aten\._slow_conv2d_.*": "trusts lists of any length",
+    r"aten\._cholesky_solve_helper\..*": "trusts shapes",
+    r"aten\.(linalg_ldl_solve|ormqr|linalg_householder_product|orgqr)\..*": "hands its arguments to LAPACK",
+    r"aten\._new_zeros_with_same_feature_meta\..*": "trusts the number of batch dimensions",
+    r"aten\.mkldnn_rnn_layer_backward\..*": "trusts the workspace that its forward made",
+    r"aten\._?(cudnn|miopen)_.*rnn.*": "trusts one buffer of weights and a reserve",
+    r"aten\..*(lstm|rnn)_mps.*": "trusts what its forward made",
+    r"aten\._foreach_copy\..*": "trusts that both lists are as long",
+    r"aten\._gather_sparse_backward\..*": "makes a sparse tensor of indices that nobody has looked at",
+    r"aten\.(arange|constant_pad_nd|logspace|nonzero_static|rand|range)\.(.*out.*)": "fills memory of any size",
+    r"aten\.to\.prim_.*": "reads what is not there where it has no dtype",
+    r"aten\.nonzero_static\..*": "fills memory of any size",
+    r"(mkldnn|mkl)\..*": "trusts packed weights and sizes",
+    r"aten\..*_packed_.*|aten\._weight_int4pack.*|aten\._dyn_quant.*": "trusts packed weights",
+}
+"""Operators whose kernels trust what no check here can see."""
 
 
 def plain(kind: str) -> bool:
@@ -37,7 +76,7 @@ def flags(operator: torch._ops.OpOverload, schema: torch._C.FunctionSchema) -> s
     return "r" * random + "m" * schema.is_mutable + "v" * view
 
 
-def rows() -> dict[str, str]:
+def admitted() -> dict[str, str]:
     """Every admitted operator with its flags."""
     found = {}
     for schema in torch._C._jit_get_all_schemas():
@@ -63,11 +102,69 @@ def rows() -> dict[str, str]:
     return found
 
 
+def killers(paths: list[Path]) -> dict[str, str]:
+    """The operators that a fuzz saw end or hang a process, and how."""
+    found = {}
+    for path in paths:
+        for row in map(json.loads, path.read_text().splitlines()):
+            signals = sorted({kill["signal"] for kill in row["kills"]})
+            if signals:
+                how = "hangs" if signals == ["SIGALRM"] else f"ends the process ({', '.join(signals)})"
+                found[row["operator"]] = f"{how} in the fuzz"
+    return found
+
+
+def standing(name: str, fuzzed: dict[str, str], old: Row | None) -> tuple[str, str]:
+    """How an operator stands, and why."""
+    for pattern, reason in ISOLATED.items():
+        if re.fullmatch(pattern, name):
+            return "isolated", reason
+    if name in fuzzed:
+        return "isolated", fuzzed[name]
+    if old is not None and old.standing == "isolated":
+        return old.standing, old.reason
+    return ("checked", "") if check_by_name(name) else ("safe", "")
+
+
+def callable_standing(name: str, fuzzed: dict[str, str], old: tuple[str, str]) -> tuple[str, str]:
+    """How a function or a method that GraphNet samples call stands, and why."""
+    if name in fuzzed:
+        return "isolated", fuzzed[name]
+    if name.startswith("Tensor.") and check_by_name(f"aten.{name.removeprefix('Tensor.')}.default"):
+        return "isolated", "its operator is checked, and methods are not"
+    if old[0] == "isolated":
+        return old
+    try:
+        function = resolve(name) if not name.startswith("Tensor.") else None
+    except ReplayError:  # another torch's
+        return "safe", ""
+    return ("checked", "") if function is not None and guarded(name, function) is not function else ("safe", "")
+
+
+def write_callables(fuzzed: dict[str, str], forget: bool) -> Counter[str]:
+    """Write how each function and method stands; which there are is not for this script to say."""
+    old = dict(standings())
+    rows = {name: callable_standing(name, fuzzed, ("safe", "") if forget else before) for name, before in old.items()}
+    CALLABLES.write_text("".join(" ".join((name, *row)).rstrip() + "\n" for name, row in sorted(rows.items())))
+    return Counter(each for each, _ in rows.values())
+
+
 def main() -> None:
-    old = dict(line.partition(" ")[::2] for line in TABLE.read_text().splitlines()) if TABLE.exists() else {}
-    table = {**old, **rows()}
-    TABLE.write_text("".join(f"{name} {flags}".rstrip() + "\n" for name, flags in sorted(table.items())))
-    print(f"{len(table)} operators, {len(table) - len(old)} new, torch {torch.__version__}")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--fuzz", type=Path, nargs="*", default=[], help="what tests/fuzz/operators.py wrote")
+    parser.add_argument("--forget", action="store_true", help="take the marks of earlier fuzzes away")
+    asked = parser.parse_args()
+    old = read(TABLE.read_text())
+    known = {name: row.flags for name, row in old.items()} | admitted()
+    fuzzed = killers(asked.fuzz)
+    rows = {
+        name: Row(kept, *standing(name, fuzzed, None if asked.forget else old.get(name)))
+        for name, kept in known.items()
+    }
+    TABLE.write_text(written(rows))
+    counts = Counter(row.standing for row in rows.values())
+    print(f"{len(rows)} operators, {len(rows) - len(old)} new, {dict(counts)}; torch {torch.__version__}")
+    print(f"callables of GraphNet: {dict(write_callables(fuzzed, asked.forget))}")
 
 
 if __name__ == "__main__":

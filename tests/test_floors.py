@@ -16,7 +16,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version", "tree", "settings", "likeness", "memory", "plain", "tried")
+GROUND = ("errors", "version", "tree", "settings", "likeness", "memory", "plain", "tried", "checks", "growth")
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
@@ -27,6 +27,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memory": ("tree",),
     "plain": (),
     "settings": ("version",),
+    "checks": ("errors",),
+    "growth": (),
     "examples": (),
     "graph": ("errors",),
     "capture": (*GROUND, "graph"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import backprint as bp
-from backprint.graph.nouns import operators
+from backprint.graph.table import operators
 
 # ------------------------------------------------------------------ random programs
 

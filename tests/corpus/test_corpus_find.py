@@ -12,7 +12,8 @@ from corpora import corpus
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backprint.corpus.find import DEPTH, Job, escape, find, unescape
+from backprint.corpus import find as find_module
+from backprint.corpus.find import DEPTH, MOST_BYTES, Job, escape, find, unescape
 from backprint.errors import UsageError
 
 
@@ -162,3 +163,54 @@ def test_a_corpus_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="not a folder"):
         list(find(tmp_path / "file"))
+
+
+# ------------------------------------------------------------------ what would keep a search for ever
+
+
+def test_a_file_that_is_longer_than_any_sample_is_not_hashed(tmp_path: Path) -> None:
+    corpus(tmp_path, ["bad", "good"])
+    with open(tmp_path / "bad/model.py", "r+b") as file:
+        file.truncate(8 * 2**40)
+    jobs = found(tmp_path)
+    assert (jobs["bad"].cause, jobs["good"].cause) == ("refused", "")
+    assert jobs["bad"].detail == f"model.py: {8 * 2**40:,} bytes; at most {MOST_BYTES:,} are read"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_not_opened(kind: str, tmp_path: Path) -> None:
+    corpus(tmp_path, ["bad", "good"])
+    (tmp_path / "bad/model.py").unlink()
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "bad/model.py")
+    else:
+        (tmp_path / "bad/model.py").symlink_to("/dev/zero")
+    jobs = found(tmp_path)
+    assert (jobs["bad"].cause, jobs["good"].cause) == ("unreadable", "")
+    assert "is no regular file" in jobs["bad"].detail
+
+
+def test_a_folder_of_too_many_entries_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_module, "MOST_ENTRIES", 20)
+    corpus(tmp_path, ["good/one"])
+    for number in range(21):
+        (tmp_path / "good/many" / str(number)).mkdir(parents=True)
+    jobs = found(tmp_path)
+    assert jobs["good/one"].cause == ""
+    assert (jobs["good/many"].cause, jobs["good/many"].detail) == ("refused", "more than 20 entries in one folder")
+
+
+def test_folders_that_link_to_each_other_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_module, "MOST_LINKS", 50)
+    source, outside = tmp_path / "src", tmp_path / "outside"
+    corpus(source, ["good", "z"])
+    for number in range(9):
+        for other in range(9):
+            place = outside / str(number) / f"to_{other}"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(outside / str(other))
+    (source / "link").symlink_to(outside / "0")
+    jobs = found(source)
+    assert jobs["good"].cause == jobs["z"].cause == ""
+    assert any(job.detail == "more than 50 links to other folders are not followed" for job in jobs.values())
+    assert len(jobs) < 1000

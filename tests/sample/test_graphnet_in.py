@@ -247,8 +247,8 @@ def test_only_the_table_is_looked_up() -> None:
     ("line", "words"),
     [
         ("y = 9 ** 9", ""),
-        ("y = n ** n", "bits to the power of"),
-        ("y = 1 << n * n", "a shift by"),
+        ("y = n ** n", "a power of"),
+        ("y = 1 << n * n", "a shift of"),
         ("y = [None] * (n * n)", "a list of"),
     ],
 )

@@ -38,8 +38,8 @@ from backprint.graph.nouns import (
     Sub,
     TensorSpec,
     Value,
-    operators,
 )
+from backprint.graph.table import operators
 
 PLAIN = {
     **{

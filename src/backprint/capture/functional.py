@@ -1136,7 +1136,7 @@ def functional_of(func: Any) -> Any:
 
 def target_known(func: Any) -> bool:
     """Whether a graph may call this operator."""
-    from backprint.graph.nouns import operators
+    from backprint.graph.table import operators
 
     return str(func) in operators()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -35,6 +36,9 @@ TENSORS = "tensors.safetensors"
 OWN = re.compile(r"capture\.json|result\.json|tensors\.safetensors|pair_\d+")
 """What a sample of ours consists of, so what no sample below another may be called."""
 
+MAIN = (BACKPRINT, "model.py")
+"""The file that makes a folder a sample."""
+
 BULK = 256 << 20
 """Bytes from which on a file is known by its size and time: it is not read."""
 
@@ -43,6 +47,17 @@ RESERVED = re.compile(r"ledger\..*|\.work")
 
 DEPTH = 64
 """How many folders deep is searched."""
+
+MOST_BYTES = 256 * 2**20
+"""How long a sample's main file may be: the search hashes it, and no sample that can be read is longer."""
+
+BLOCK = 2**20
+
+MOST_ENTRIES = 1_000_000
+"""How many entries a folder may have."""
+
+MOST_LINKS = 10_000
+"""How many links out of what was entered are followed: folders that link to each other have any number of paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +143,24 @@ def searched(source: Path, below: str, without: Path | None = None) -> Iterator[
     """Paths from `source` of the samples in one of its folders, and of what cannot be searched."""
     entered = [os.path.realpath(source)]
     skipped = os.path.realpath(without) if without else None
-    yield from _walk(os.fspath(source), below, entered, skipped, below.count("/"))
+    yield from _walk(os.fspath(source), below, entered, skipped, below.count("/"), itertools.count(1))
 
 
-def _walk(source: str, below: str, entered: list[str], without: str | None, depth: int) -> Iterator[str]:
+def _walk(
+    source: str, below: str, entered: list[str], without: str | None, depth: int, links: Iterator[int]
+) -> Iterator[str]:
     """Depth first, names in order. A link out of what was entered is followed; one inside it is found there anyway."""
     here = os.path.join(source, below) if below else source
     try:
         with os.scandir(here) as entries:
-            found = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+            found = list(itertools.islice(entries, MOST_ENTRIES + 1))
     except OSError:
         yield below
         return
+    if len(found) > MOST_ENTRIES:
+        yield below
+        return
+    found.sort(key=lambda entry: os.fsencode(entry.name))
     names = {entry.name for entry in found}
     ours = BACKPRINT in names
     if ours or (names & set(GRAPHNET[:2]) and not _holds_samples(names)):
@@ -152,15 +173,22 @@ def _walk(source: str, below: str, entered: list[str], without: str | None, dept
             case "folder" if depth >= DEPTH:
                 yield path
             case "folder" if entry.path != without and os.path.realpath(entry.path) != without:
-                yield from _walk(source, path, entered, without, depth + 1)
+                yield from _walk(source, path, entered, without, depth + 1, links)
             case "link":
                 target = os.path.realpath(entry.path)
                 if _inside(os.path.realpath(here), target):
                     yield path
                 elif not any(_inside(target, root) for root in entered) and target != without:
-                    yield from _walk(source, path, [*entered, target], without, depth + 1)
+                    if next(links) > MOST_LINKS:
+                        yield Unsearched(path)
+                        continue
+                    yield from _walk(source, path, [*entered, target], without, depth + 1, links)
             case "broken" if not names & {BACKPRINT, *GRAPHNET}:
                 yield path
+
+
+class Unsearched(str):
+    """The path of a link that is not followed, because too many were."""
 
 
 def _holds_samples(names: set[str]) -> bool:
@@ -214,6 +242,9 @@ def job(source: Path, path: str, name: str) -> Job:
     """The Job of one folder: its kind, family and hash, or what is wrong with it."""
     folder = source / path
     first, slash, _ = path.partition("/")
+    if isinstance(path, Unsearched):
+        said = f"more than {MOST_LINKS:,} links to other folders are not followed"
+        return Job(name, str(path), escape(first) if slash else "", "", "", "refused", said)
     for check in (_reserved, _reachable, _apart):
         if wrong := check(folder, path):
             return Job(name, path, escape(first) if slash else "", "", "", *wrong)
@@ -243,9 +274,11 @@ def _reachable(folder: Path, path: str) -> tuple[str, str] | None:
         if folder.is_symlink() and _inside(os.path.realpath(folder.parent), inside):
             return "symlink loop", f"leads back to {escape(inside)}, which holds it"
         with os.scandir(folder) as entries:
-            names = {entry.name for entry in entries}
+            names = {entry.name for entry in itertools.islice(entries, MOST_ENTRIES + 1)}
     except OSError as error:
         return _unread("the folder", error)
+    if len(names) > MOST_ENTRIES:
+        return "refused", f"more than {MOST_ENTRIES:,} entries in one folder"
     if not names & {BACKPRINT, *GRAPHNET}:
         deep = path.count("/") >= DEPTH
         return ("refused", f"more than {DEPTH} folders deep") if deep else ("missing file", "no model.py here")
@@ -264,11 +297,12 @@ def _apart(folder: Path, path: str) -> tuple[str, str] | None:
 
 
 CAUSES = {"FileNotFoundError": "missing file", "PermissionError": "unreadable"}
+REFUSED = {errno.EFBIG: "refused", errno.ELOOP: "symlink loop"}
 
 
 def _unread(what: str, error: OSError) -> tuple[str, str]:
     """The cause and the words of a file that cannot be read."""
-    cause = "symlink loop" if error.errno == errno.ELOOP else CAUSES.get(type(error).__name__, "unreadable")
+    cause = REFUSED.get(error.errno or 0) or CAUSES.get(type(error).__name__, "unreadable")
     return cause, f"{what}: {error.strerror or error}"
 
 
@@ -290,7 +324,7 @@ def source_hash(folder: Path) -> str:
     names = sorted(_read_of(folder))
     if names == ["model.py"]:
         return digest(folder / names[0])
-    rows = (f"{name}\0{digest(folder / name)}\n" for name in names)
+    rows = (f"{name}\0{(digest if name in MAIN else known)(folder / name)}\n" for name in names)
     return hashlib.sha256("".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -307,19 +341,34 @@ def _read_of(folder: Path) -> Iterator[str]:
             yield from (os.path.relpath(os.path.join(here, name), folder) for name in names)
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file's bytes; of what is no plain file, or too large to be read here, what it is."""
+def known(path: Path) -> str:
+    """What a file is known by: its digest; of what is no plain file, or too large to be read here, what it is."""
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         return f"link {os.readlink(path)}" if stat.S_ISLNK(found.st_mode) else "no file"
     if found.st_size > BULK:
         return f"{found.st_size} bytes of {found.st_mtime_ns}"
+    return digest(path)
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a plain file's bytes; a file that is longer than any that is read is an OSError."""
+    sum = hashlib.sha256()
     with _plain(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"{size:,} bytes; at most {MOST_BYTES:,} are read")
+        for _ in range(MOST_BYTES // BLOCK + 1):  # the size of a file in /proc says nothing
+            block = file.read(BLOCK)
+            if not block:
+                return sum.hexdigest()
+            sum.update(block)
+    raise OSError(errno.EFBIG, f"at most {MOST_BYTES:,} bytes are read, and it goes on")
 
 
 def _plain(path: Path) -> io.BufferedReader:
     """A regular file, opened; anything else (a pipe would wait for ever) is an OSError."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may do something
+        raise OSError(errno.EINVAL, "is no regular file")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -33,7 +33,6 @@ from backprint.graph.nouns import (
     Signature,
     Value,
     custom_operators,
-    operators,
     refs,
 )
 from backprint.graph.split import (
@@ -52,6 +51,7 @@ from backprint.graph.split import (
     saved_side,
     specs_of,
 )
+from backprint.graph.table import operators
 from backprint.replay.compare import GOOD, TOLERANCE, Verdict, compare, distance, same_bits
 from backprint.replay.fx import to_fx
 from backprint.replay.linked import Play, Played, added

@@ -111,7 +111,6 @@ def loaded(options: Options) -> dict[str, str]:
     """PyTorch and what replays samples, and nothing tried: for verbs that are over soon."""
     import torch
 
-
     torch.set_num_threads(1)
     without_device_threads()
     return versions(options)

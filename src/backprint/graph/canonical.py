@@ -30,9 +30,9 @@ from backprint.graph.nouns import (
     Value,
     is_custom,
     leaves,
-    operators,
     refs,
 )
+from backprint.graph.table import operators
 from backprint.graph.text import show
 
 EFFECTFUL_HIGHER = ("run_and_save_rng_state", "run_with_rng_state", "with_effects", "auto_functionalized")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from backprint.graph.links import FREE, between, consumers, feeds, name_of, results, role_of
-from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, Value, operators, refs
+from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, Value, refs
+from backprint.graph.table import operators
 
 Sets = dict[str, int]
 """For each name, a set of inputs, as the bits of a number."""

@@ -22,10 +22,10 @@ from backprint.graph.nouns import (
     Step,
     TensorSpec,
     Value,
-    operators,
     refs,
 )
 from backprint.graph.sizes import at, evaluate, hints, known
+from backprint.graph.table import operators
 
 
 def at_capture(graph: Graph) -> Graph:

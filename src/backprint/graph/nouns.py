@@ -8,15 +8,14 @@ Capture is what one capture call gives. Every name, key and target is checked wh
 
 from __future__ import annotations
 
-import functools
 import keyword
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from backprint.errors import GraphError, RefusedError
+from backprint.graph.table import operators
 
 if TYPE_CHECKING:
     from backprint.graph.canonical import Canonical
@@ -645,14 +644,6 @@ def check_local(name: str) -> None:
         raise RefusedError(f"{name!r:.80} is no name of a value: letters, digits and _ only, at most 256")
     if name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
         raise RefusedError(f"{name!r} is reserved and cannot name a value: rename it")
-
-
-@functools.cache
-def operators() -> Mapping[str, str]:
-    """The tensor operators that a graph may call, with their flags: `r` draws
-    random numbers, `m` changes an argument, `v` gives a view of one."""
-    text = Path(__file__).with_name("operators.txt").read_text(encoding="ascii")
-    return dict(line.partition(" ")[::2] for line in text.splitlines())
 
 
 def is_custom(target: str) -> bool:

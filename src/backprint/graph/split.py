@@ -32,9 +32,9 @@ from backprint.graph.nouns import (
     TensorSpec,
     Value,
     leaves,
-    operators,
     refs,
 )
+from backprint.graph.table import operators
 from backprint.graph.text import show_step
 
 FOLLOWS = ("operator.getitem", "aten.detach.default", "aten.alias.default")

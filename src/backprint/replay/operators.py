@@ -8,13 +8,16 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from backprint.errors import ReplayError
-from backprint.graph.nouns import HIGHER, MATHS, OPERATORS, SYMS, is_custom, operators
+from backprint.checks import check_operator
+from backprint.errors import RefusedError, ReplayError
+from backprint.graph.nouns import HIGHER, MATHS, OPERATORS, PLAIN_TARGETS, SYMS, is_custom
+from backprint.graph.table import operators
+from backprint.growth import growth
 
 ROOMS: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
 
@@ -32,6 +35,15 @@ def resolve(target: str) -> Callable[..., Any]:
     if is_custom(target):
         return overload(target.removeprefix("torch.ops."))
     raise ReplayError(f"{target!r} is no known tensor operator")
+
+
+def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise RefusedError unless these arguments may stand in a call of a target."""
+    if target in PLAIN_TARGETS:
+        if complaint := growth(target, args):
+            raise RefusedError(complaint)
+    elif isinstance(function, torch._ops.OpOverload):
+        check_operator(function, args, kwargs)
 
 
 def overload(name: str) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Step, TensorSpe
 from backprint.graph.sizes import evaluate, implied, known, outside, said
 from backprint.graph.text import show_spec, show_step
 from backprint.replay.annotations import NOTES
-from backprint.replay.operators import resolve
+from backprint.replay.operators import check_call, resolve
 from backprint.replay.values import hold, maker
 
 AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
@@ -69,7 +69,10 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
         if step.is_guard:
             hold(step, *map(make, step.args))
             return
-        env[step.name] = resolve(step.target)(*map(make, step.args), **{key: make(value) for key, value in step.kwargs})
+        function = resolve(step.target)
+        args, kwargs = [make(value) for value in step.args], {key: make(value) for key, value in step.kwargs}
+        check_call(step.target, function, args, kwargs)
+        env[step.name] = function(*args, **kwargs)
     except ReplayError:
         raise
     except Exception as error:

@@ -207,7 +207,8 @@ class Program:
 @functools.cache
 def callables() -> frozenset[str]:
     """What a graph may call: `torch.conv2d`, `Tensor.view`."""
-    return frozenset(Path(__file__).with_name("callables.txt").read_text(encoding="ascii").split())
+    lines = Path(__file__).with_name("callables.txt").read_text(encoding="ascii").splitlines()
+    return frozenset(line.partition(" ")[0] for line in lines)
 
 
 NOISE = frozenset(

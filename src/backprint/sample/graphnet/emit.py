@@ -23,9 +23,8 @@ import torch
 from backprint.errors import ReplayError
 from backprint.sample.graphnet import code
 from backprint.sample.graphnet.code import Argument, Expr, Line, Program
-
-LARGEST_POWER = 2**16
-LARGEST_LIST = 2**20
+from backprint.sample.graphnet.growth import IN_PLACE, WATCHED, Kinds, counted, listed, tensor_alone
+from backprint.sample.graphnet.unsafe import guarded
 
 PRESSING = frozenset(
     {
@@ -82,6 +81,10 @@ class Emitter:
     known: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     at: dict[str, Any] = field(default_factory=dict)
+    kinds: Kinds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kinds = Kinds(self.program)
 
     def function(self, names: Mapping[str, str], state: Mapping[str, str]) -> Callable[..., Any]:
         self.taken = {argument.name for argument in self.program.arguments} | set(names.values()) | {"self"}
@@ -149,14 +152,18 @@ class Emitter:
 
     def line(self, line: Line) -> ast.stmt:
         self.place(line.line)
+        made = self.statement(line)
+        self.kinds.after(line)
+        return made
+
+    def statement(self, line: Line) -> ast.stmt:
         match line:
             case code.Assign(targets=targets, value=value):
                 return ast.Assign(
                     [self.expr(target, ast.Store()) for target in targets], self.expr(value), None, **self.at
                 )
             case code.Augment(target=target, kind=kind, value=value):
-                where: Any = self.expr(target, ast.Store())
-                return ast.AugAssign(where, getattr(ast, kind)(), self.expr(value), **self.at)
+                return self.augmented(target, kind, value)
             case code.Do(value=value):
                 return ast.Expr(self.expr(value), **self.at)
             case code.Return(value=value):
@@ -179,22 +186,27 @@ class Emitter:
                     return self.literal(here)
                 return self.global_name(f"device.{here}", lambda: torch.device(here))
             case code.Call(target=target, args=args, kwargs=kwargs):
-                function = self.global_name(target, lambda: self.extra.get(target) or resolve(target))
+                function = self.global_name(target, lambda: self.extra.get(target) or guarded(target, resolve(target)))
                 return self.called(function, args, kwargs)
+            case code.Method(name="tolist", of=of, args=(), kwargs=()):
+                return self.called(self.global_name("listed", lambda: listed), (of,), ())
             case code.Method(of=of, name=name, args=args, kwargs=kwargs):
-                return self.called(ast.Attribute(self.expr(of), name, ast.Load(), **self.at), args, kwargs)
+                return self.called(ast.Attribute(self.owner(of, name), name, ast.Load(), **self.at), args, kwargs)
             case code.Attribute(of=of, name=name):
                 return ast.Attribute(self.expr(of), name, ast.Load(), **self.at)
             case code.Item(of=of, index=index):
-                return ast.Subscript(self.expr(of), self.expr(index), context, **self.at)
+                return self.item_of(of, index, context)
             case code.Slice(start=start, stop=stop, step=step):
                 function = self.global_name("slice", lambda: slice)
                 return self.called(function, (start, stop, step), ())
-            case code.Items(items=items, list=is_list):
-                made = [self.expr(item, context) for item in items]
-                return ast.List(made, context, **self.at) if is_list else ast.Tuple(made, context, **self.at)
+            case code.Items(items=items) if isinstance(context, ast.Store):
+                return ast.Tuple([self.expr(item, context) for item in items], context, **self.at)
+            case code.Items():
+                return self.items(value)
             case code.Pairs(pairs=pairs):
-                return ast.Dict([self.expr(key) for key, _ in pairs], [self.expr(item) for _, item in pairs], **self.at)
+                made = ast.Dict([self.expr(key) for key, _ in pairs], [self.expr(item) for _, item in pairs], **self.at)
+                nests = self.kinds.may_nest([item for _, item in pairs])
+                return ast.Call(self.global_name("counted", lambda: counted), [made], [], **self.at) if nests else made
             case code.Unary(kind=kind, of=of):
                 return ast.UnaryOp(getattr(ast, kind)(), self.expr(of), **self.at)
             case code.Operation(kind=kind, left=left, right=right):
@@ -205,13 +217,43 @@ class Emitter:
         """Arithmetic, a comparison, or what may grow without end and is watched."""
         if kind in code.COMPARE:
             return ast.Compare(self.expr(left), [getattr(ast, kind)()], [self.expr(right)], **self.at)
-        watched = WATCHED.get(kind)
-        small = isinstance(right, code.Const) and isinstance(right.value, (int, float)) and abs(right.value) <= 64
-        if kind == "Mult" and not (isinstance(left, code.Items) or isinstance(right, code.Items)):
-            watched = None
-        if watched is None or (small and kind != "Mult"):
-            return ast.BinOp(self.expr(left), getattr(ast, kind)(), self.expr(right), **self.at)
-        return self.called(self.global_name(watched.__name__, lambda: watched), (left, right), ())
+        if self.kinds.is_watched(kind, left, right):
+            watch = WATCHED[kind]
+            return self.called(self.global_name(watch.__name__, lambda: watch), (left, right), ())
+        return ast.BinOp(self.expr(left), getattr(ast, kind)(), self.expr(right), **self.at)
+
+    def augmented(self, target: Expr, kind: str, value: Expr) -> ast.stmt:
+        """`target += value`; where it may grow without end, `target = watched(target, value)`, which adds in place."""
+        where: Any = self.expr(target, ast.Store())
+        if not self.kinds.is_watched(kind, target, value):
+            return ast.AugAssign(where, getattr(ast, kind)(), self.expr(value), **self.at)
+        watch = IN_PLACE[kind]
+        function = self.global_name(watch.__name__, lambda: watch)
+        return ast.Assign([where], self.called(function, (target, value), ()), None, **self.at)
+
+    def items(self, value: code.Items) -> ast.expr:
+        """A tuple or a list; one that may hold lists is counted."""
+        made = [self.expr(item) for item in value.items]
+        built: ast.expr = (
+            ast.List(made, ast.Load(), **self.at) if value.list else ast.Tuple(made, ast.Load(), **self.at)
+        )
+        if not self.kinds.may_nest(value.items):
+            return built
+        return ast.Call(self.global_name("counted", lambda: counted), [built], [], **self.at)
+
+    def owner(self, of: Expr, name: str) -> ast.expr:
+        """What a method is called on: where it is arithmetic by another name, a tensor."""
+        made = self.expr(of)
+        if name.startswith("__") and name != "__getitem__" and self.kinds.of(of) != "tensor":
+            return ast.Call(self.global_name("tensor_alone", lambda: tensor_alone), [made], [], **self.at)
+        return made
+
+    def item_of(self, of: Expr, index: Expr, context: Any) -> ast.expr:
+        """`x[index]`; what is written to has to be a tensor, because a list could come to hold itself."""
+        made = self.expr(of)
+        if isinstance(context, ast.Store) and self.kinds.of(of) != "tensor":
+            made = ast.Call(self.global_name("tensor_alone", lambda: tensor_alone), [made], [], **self.at)
+        return ast.Subscript(made, self.expr(index), context, **self.at)
 
     def called(self, function: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]) -> ast.expr:
         named = [ast.keyword(key, self.expr(item), **self.at) for key, item in kwargs]
@@ -243,31 +285,6 @@ class Emitter:
 def tensor_of(module: torch.nn.Module, name: str) -> torch.Tensor | None:
     """A module's own parameter or buffer."""
     return module._parameters[name] if name in module._parameters else module._buffers[name]
-
-
-def power(left: Any, right: Any) -> Any:
-    """`left ** right`, unless plain numbers would fill the memory."""
-    if type(left) is int and type(right) is int and abs(right) * left.bit_length() > LARGEST_POWER:
-        raise ReplayError(f"{left.bit_length()} bits to the power of {right}: no graph needs such a number")
-    return left**right
-
-
-def shifted(left: Any, right: Any) -> Any:
-    """`left << right`, unless plain numbers would fill the memory."""
-    if type(left) is int and type(right) is int and right > LARGEST_POWER:
-        raise ReplayError(f"a shift by {right} bits: no graph needs such a number")
-    return left << right
-
-
-def repeated(left: Any, right: Any) -> Any:
-    """`[None] * n`, unless it would fill the memory."""
-    for items, times in ((left, right), (right, left)):
-        if isinstance(items, (list, tuple)) and type(times) is int and len(items) * times > LARGEST_LIST:
-            raise ReplayError(f"a list of {len(items) * times:,} items: no graph needs such a list")
-    return left * right
-
-
-WATCHED: Mapping[str, Callable[[Any, Any], Any]] = {"Pow": power, "LShift": shifted, "Mult": repeated}
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from backprint.errors import RefusedError
 from backprint.sample.graphnet.code import (
     Assign,
     Augment,
@@ -112,6 +113,26 @@ def uses_of(program: Program, metas: Mapping[str, Meta]) -> dict[str, Use]:
     return {argument.name: walk.use(argument.name) for argument in program.arguments}
 
 
+MOST_SEEN = 64
+"""How many ways one value may show inputs; beyond it, an input is seen once a way, with the most that was added."""
+
+MOST_STEPS = 5_000_000
+"""How many inputs all expressions of a Program may show together."""
+
+
+def merged(seen: Iterable[Seen]) -> tuple[Seen, ...]:
+    """Inputs, each way of showing one once: a value that is joined to itself again and again shows no more of them."""
+    found = dict.fromkeys(seen)
+    if len(found) <= MOST_SEEN:
+        return tuple(found)
+    most: dict[tuple[str, bool, bool], Seen] = {}
+    for each in found:
+        key = (each.name, each.own_shape, each.summed)
+        if key not in most or most[key].added < each.added:
+            most[key] = each
+    return tuple(most.values())
+
+
 class Walk:
     """One pass through a Program's lines."""
 
@@ -120,6 +141,7 @@ class Walk:
         self.metas = metas
         self.kinds: dict[str, set[str]] = {}
         self.below: dict[str, int] = {}
+        self.steps = 0
 
     def use(self, name: str) -> Use:
         """What was found of one input."""
@@ -150,6 +172,16 @@ class Walk:
 
     def result(self, value: Expr) -> tuple[Seen, ...]:
         """The inputs whose values an expression has."""
+        found = self.shown(value)
+        if len(found) > 1:
+            found = merged(found)
+        self.steps += 1 + len(found)
+        if self.steps > MOST_STEPS:
+            raise RefusedError(f"following the inputs through the lines takes more than {MOST_STEPS:,} steps")
+        return found
+
+    def shown(self, value: Expr) -> tuple[Seen, ...]:
+        """The inputs whose values an expression has, as often as they stand in it."""
         match value:
             case Name(name):
                 return self.env.get(name, ())

@@ -1,0 +1,52 @@
+"""`operators.txt`: the tensor operators that a graph may call, what each does, and whether a stranger may call it here.
+
+A row is `NAME FLAGS STANDING REASON`, as `scripts/operators.py` writes it; `-` stands for no flags.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+STANDINGS = ("safe", "checked", "isolated")
+"""`safe`: no argument that fits its schema is known to end or hang a process. `checked`: `checks.py` looks at its
+arguments as well, because the kernel trusts them. `isolated`: neither is enough, so a graph of a stranger that calls it
+runs in a process of its own; the reason says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of one operator. Flags: `r` draws random numbers, `m` changes an argument, `v` gives a view."""
+
+    flags: str
+    standing: str
+    reason: str = ""
+
+
+def read(text: str) -> dict[str, Row]:
+    """The rows of a table's text."""
+    found = {}
+    for line in text.splitlines():
+        name, flags, standing, *reason = line.split(" ", 3)
+        found[name] = Row(flags.strip("-"), standing, *reason)
+    return found
+
+
+def written(rows: Mapping[str, Row]) -> str:
+    """The text of a table."""
+    lines = (f"{name} {row.flags or '-'} {row.standing} {row.reason}".rstrip() for name, row in sorted(rows.items()))
+    return "".join(line + "\n" for line in lines)
+
+
+@functools.cache
+def table() -> Mapping[str, Row]:
+    """Every operator of the table."""
+    return read(Path(__file__).with_name("operators.txt").read_text(encoding="ascii"))
+
+
+@functools.cache
+def operators() -> Mapping[str, str]:
+    """The tensor operators that a graph may call, with their flags."""
+    return {name: row.flags for name, row in table().items()}
