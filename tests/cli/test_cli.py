@@ -430,10 +430,12 @@ def test_whatever_verifying_raises_is_a_row(sample: Path, monkeypatch: pytest.Mo
     def fail(*_: Any, **__: Any) -> None:
         raise KeyError("what nobody thought of")
 
+    from backprint.cli.verify import judged
+
     monkeypatch.setattr(bp, "verify", fail)
-    result = call("verify", "--json", sample)
-    assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (1, "failed")
-    assert "KeyError: 'what nobody thought of'" in result.stdout
+    (row,) = judged(sample, ())
+    assert row["verdict"] == "failed"
+    assert "KeyError: 'what nobody thought of'" in row["detail"]
 
 
 def test_every_verdict_has_its_colour() -> None:

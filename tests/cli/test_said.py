@@ -277,8 +277,8 @@ def interrupted(*_: Any, **__: Any) -> None:
     ("verb", "hook", "said"),
     [
         (["capture", "{}", "-o", "out"], "backprint.target.read_target", "nothing was written"),
-        (["verify", "{}", "{}"], "backprint.verify", "0 of 2 samples were checked"),
-        (["power", "{}"], "backprint.power", "0 of 1 samples were measured"),
+        (["verify", "{}", "{}"], "backprint.corpus.apart.outcome_of", "0 of 2 samples were checked"),
+        (["power", "{}"], "backprint.corpus.apart.outcome_of", "0 of 1 samples were measured"),
         (["show", "{}"], "backprint.load", "nothing was changed"),
         (["corpus", "dedup", "{}", "-o", "out"], "backprint.corpus.dedup.dedup", "the same command goes on"),
         (["doctor"], "backprint.cli.doctor.CHECKS.items", "nothing was changed"),

@@ -44,7 +44,7 @@ def demonstrate(output: Path) -> None:
         title(f"{name}: show")
         show.tell(loaded, 0, loaded.pairs[0])
     title("verify")
-    rows = [row for place in places for row in verify.judged(place, ())]
+    rows = [{"sample": str(place), **row} for place in places for row in verify.judged(place, ())]
     verify.table(rows)
     echo("\nThe results:", lines=True)
     for place in places:
