@@ -1,4 +1,4 @@
-"""Samples of strangers in processes of their own: what one does to its process is its row, and the others have theirs."""
+"""Samples of strangers in processes of their own: what one does to its process costs its own row alone."""
 
 from __future__ import annotations
 
