@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -107,7 +108,10 @@ def test_a_script_is_as_it_is_alone(case: Case, tmp_path: Path) -> None:
     options = ("-o", "out", "--steps", str(case.step))
     recorded = started(tmp_path, "-m", "backprint", "record", *options, script, *case.arguments)
     code, out, rest, said = ended(recorded)
-    assert ended(alone)[:3] == (code, out, rest)
+    plain = ended(alone)
+    if plain[0] == -signal.SIGABRT:  # plain Python's own end, now and then: autograd's threads outlive the interpreter
+        plain = ended(started(tmp_path, script, *case.arguments))
+    assert plain[:3] == (code, out, rest)
     assert code == case.code
     if case.lost:
         assert case.lost in "\n".join(said)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import backprint as bp
+from backprint import settings
 from backprint.graph.text import parse
 
 OUTCOMES = ("bitwise", "close", "undifferentiable", "refused", "unproven", "wrong", "failed", "crashed", "text")
@@ -85,7 +86,8 @@ def any_sparse(capture: bp.Capture) -> bool:
 def against_autograd(capture: Any, target: Any, args: Any, kwargs: Any) -> tuple[str, str]:
     """A replay of the call under random tangents, against the call itself."""
     reads = any(name.startswith("tangent ") for guard in capture.guards for name in guard.inputs)
-    with ones_for_tangents() if reads else contextlib.nullcontext():  # a guard holds those it was recorded with
+    given = ones_for_tangents() if reads else contextlib.nullcontext()  # a guard holds those it was recorded with
+    with settings.quiet_random(), given:  # a replay where numpy's and Python's generators stand elsewhere is refused
         wanted = eagerly(target, args, kwargs, capture.seed)
     torch.manual_seed(capture.seed)
     found = bp.replay(capture, *args, tangents=wanted.tangents, **kwargs)

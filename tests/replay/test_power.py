@@ -316,7 +316,7 @@ def test_the_verb_measures_and_exits_by_it(samples: Path) -> None:
 def test_the_verb_has_a_row_for_what_cannot_be_read(samples: Path, tmp_path: Path) -> None:
     result = call("power", "--json", tmp_path / "absent", samples / "alive")
     rows = list(map(json.loads, result.stdout.splitlines()))
-    assert (result.exit_code, len(rows)) == (1, 2)
+    assert (result.exit_code, len(rows)) == (2, 2)
     assert rows[0]["error"].startswith("SampleError: ")
     assert "SampleError" in call("power", tmp_path / "absent").stdout
 

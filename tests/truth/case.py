@@ -91,9 +91,9 @@ def many(module_name: str, **builders: Callable[[], Case]) -> None:
 
 
 def load_programs() -> dict[str, Program]:
-    """Imports every module of programs; the table."""
-    for module in sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent / "programs")])):
-        importlib.import_module(f"programs.{module}")
+    """Imports every module of `odd`; the table."""
+    for module in sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent / "odd")])):
+        importlib.import_module(f"odd.{module}")
     return PROGRAMS
 
 

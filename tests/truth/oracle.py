@@ -169,7 +169,7 @@ def flat_tensors(value: Any) -> list[Tensor]:
         return [t for v in value for t in flat_tensors(v)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [t for f in dataclasses.fields(value) for t in flat_tensors(getattr(value, f.name))]
-    if type(value).__module__.startswith("programs"):
+    if type(value).__module__.startswith("odd"):
         return [t for v in getattr(value, "__dict__", {}).values() for t in flat_tensors(v)]
     return []
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 LIMIT = 30_000  # objects in one picture
 PRIMITIVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, torch.layout)
-OWN = ("programs", "case", "__main__")  # modules whose functions and classes are looked into
+OWN = ("odd", "case", "__main__")  # modules whose functions and classes are looked into
 
 
 Roots = list[tuple[str, Any]]

@@ -250,7 +250,7 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", default=[], help="a program's name, or a part of it; may be given again"
     )
-    parser.add_argument("--class", dest="kind", action="append", default=[], help="a module of programs")
+    parser.add_argument("--class", dest="kind", action="append", default=[], help="a module of `odd`")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", help="where to write every row")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES))

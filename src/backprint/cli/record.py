@@ -65,9 +65,6 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     except SystemExit as leaving:
         raise Ended(leaving) from None
     except BaseException as error:  # the script's own, which ends it as it ends it alone
-        if isinstance(error, KeyboardInterrupt):
-            whole = [str(place) for place in places.values() if (place / "capture.json").exists()]
-            tell(f"stopped by SIGINT; {', '.join(whole) or 'no step'} is kept")
         show_alone(error, path)
         raise Ended(error) from None
 

@@ -275,6 +275,8 @@ def owner() -> Call | None:
 
 def follow(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a backward call, and tell the regions that it reaches what flowed."""
+    if any(isinstance(root, Tensor) and not root.requires_grad for root in roots):
+        return engine(roots, *args, **kwargs)  # which raises, as it does without regions
     try:
         with watch.aside():
             call = Call(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)

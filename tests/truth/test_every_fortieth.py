@@ -21,7 +21,7 @@ replay = oracle.bp.replay
 oracle.bp.replay = lambda *args, **kwargs: oracle.dataclasses.replace(
     found := replay(*args, **kwargs), outputs=oracle.pytree.tree_map(lambda y: y + 1, found.outputs)
 )
-many("programs.odd", doubled=lambda: Case(lambda x: x * 2, randn(3, 4)))
+many("odd.planted", doubled=lambda: Case(lambda x: x * 2, randn(3, 4)))
 raise SystemExit(run.main())
 """
 
