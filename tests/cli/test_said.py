@@ -299,6 +299,11 @@ def test_ctrl_c_is_130_with_a_line_that_says_what_is_kept(
     assert said in result.stderr
 
 
+def heard() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would this process, if these tests are."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_a_real_ctrl_c_in_a_long_capture(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import time\ndef factory():\n    print('here', flush=True)\n    time.sleep(60)\n"
@@ -306,6 +311,7 @@ def test_a_real_ctrl_c_in_a_long_capture(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "backprint", "capture", "slow.py:factory", "-o", "out"],
         cwd=tmp_path, **dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True),
+        preexec_fn=heard,
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "here\n"
