@@ -740,7 +740,7 @@ def factored(given: Bound) -> str:
 
 def distant(given: Bound) -> str:
     """Of the backwards of pdist and cdist: a gradient for each distance."""
-    grad = given["grad"]
+    grad = given["grad"] if "grad" in given else given["grad_output"]  # as torch 2.14 calls it
     if "pdist" in given:
         count = given["self"].shape[0]
         pairs = count * (count - 1) // 2
