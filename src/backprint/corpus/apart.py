@@ -89,7 +89,7 @@ def answer_of(place: Path, outcome: Outcome) -> Answer:
 
 def write(staging: Path, content: Any) -> dict[str, Any]:
     """Keep an answer, as the last thing a function does; gives its row."""
-    staging.mkdir(parents=True, exist_ok=True)
+    staging.mkdir(exist_ok=True)
     (staging / ANSWER).write_text(json.dumps(content), "utf-8")
     return {"verdict": "unproven"}
 

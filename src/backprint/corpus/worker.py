@@ -125,7 +125,7 @@ class Watch:
         told, tell = os.pipe()
         printed, prints = os.pipe()
         tmp = self.staging / "tmp"
-        tmp.mkdir(parents=True)
+        tmp.mkdir()
         pid = os.fork()
         if not pid:
             cell(verb, self.task, options, self.staging, self.limits, tell, prints)
