@@ -11,7 +11,7 @@ import re
 import warnings
 
 OLDEST, NEWEST = (2, 11), (2, 14)
-"""The first two numbers of the versions that the whole suite has passed on; `make compat` runs it."""
+"""The first two numbers of the versions that it was tried with, as far as README says; `make compat` runs the suite."""
 
 
 @functools.cache
