@@ -14,7 +14,8 @@ from hostile import DEEDS, PRINTED
 
 from backprint.corpus import worker
 from backprint.corpus.pool import Stage
-from backprint.corpus.run import WORK, Stopped, log_of, run
+from backprint.corpus.run import WORK, log_of, run
+from backprint.corpus.stops import Stopped
 
 FATES = {
     "hang": ("failed", "timeout", "still at work after 3 s"),

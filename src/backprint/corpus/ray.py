@@ -28,6 +28,7 @@ from backprint.corpus.files import all_files, own_files, packed, unpacked
 from backprint.corpus.find import BACKPRINT, source_hash
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.pool import FALSE_STARTS, Event, Outcome, Pool, remove
+from backprint.corpus.stops import deferred
 from backprint.corpus.task import Task, failure
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.version import __version__
@@ -124,8 +125,12 @@ class Sent:
 
 
 class Cluster:
-    """An Executor: at most `jobs` samples are with the cluster, by default a few more than it has CPUs."""
+    """An Executor: at most `jobs` samples are with the cluster, by default a few more than it has CPUs.
 
+    Signals wait until Ray's own code is left: of what a handler raises in there, Ray makes a SystemError.
+    """
+
+    @deferred()
     def __init__(
         self,
         ray: Any,
@@ -156,11 +161,13 @@ class Cluster:
             num_cpus=1, memory=limits.memory, max_retries=0, scheduling_strategy="SPREAD"
         )
 
+    @deferred()
     def free(self) -> int:
         """How many more may be sent: nodes come and go, so the cluster is asked."""
         cpus = sum(math.floor(node["CPU"]) for node in nodes(self.ray))
         return (self.jobs or cpus + min(cpus, 8)) - len(self.sent)
 
+    @deferred()
     def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
         """Send a sample."""
         if not self.names:
@@ -187,6 +194,7 @@ class Cluster:
         """A sample's files."""
         return packed(task.path, own_files(task.path), self.travels)
 
+    @deferred()
     def events(self, seconds: float) -> list[Event]:
         """The samples that have ended."""
         if not self.sent:
@@ -256,6 +264,7 @@ class Cluster:
         """
         self.abandoned = True
 
+    @deferred()
     def close(self) -> None:
         """Leave the cluster: it ends the processes of what is still at work, their workers and samples with them."""
         if self.abandoned:

@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import secrets
-import signal
 import socket
 import sqlite3
 import time
@@ -34,6 +33,7 @@ from backprint.corpus.places import keep_log, plant, settle
 from backprint.corpus.places import log_of as log_of
 from backprint.corpus.pool import Event, Executor, Outcome, Pool, Stage, remove
 from backprint.corpus.rows import checked, kept
+from backprint.corpus.stops import Stopped, signals
 from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
 from backprint.errors import PlaceError, SampleError, UsageError
@@ -66,14 +66,6 @@ class Plan:
         chosen = {"list": os.fspath(self.names) if self.names else None, "only": only, "limit": self.limit}
         options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
         return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
-
-
-class Stopped(BaseException):
-    """The run was asked to end, by a signal."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,30 +214,6 @@ def holder(file: IO[str]) -> str:
     """Who holds the lock."""
     file.seek(0)
     return file.read(200).strip() or "another run"
-
-
-@contextlib.contextmanager
-def signals() -> Iterator[Callable[[], None]]:
-    """Ctrl-C and SIGTERM end the run in order; gives what raises again where other code swallowed that."""
-    asked: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        asked.append(number)
-        raise Stopped(number)
-
-    def go_on() -> None:
-        if asked:
-            raise Stopped(asked[0])
-
-    before = {}
-    with contextlib.suppress(ValueError):  # only the main thread may
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, stop)
-    try:
-        yield go_on
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def clear(out: Path, name: str) -> None:
