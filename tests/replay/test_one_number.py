@@ -120,28 +120,27 @@ NO_PROOF = {"dead", "nothing to move", "a gradient of nothing"}
 
 
 @pytest.mark.parametrize("data", ["seed", "exact"])
-@pytest.mark.parametrize("name", CAPTURES)
-def test_all_that_speaks_of_a_proof_says_the_same(name: str, data: str, tmp_path: Path) -> None:
-    capture = CAPTURES[name]()
-    live = capture.verify()[-1]
-    place = capture.save(tmp_path / "sample", data)
-    stored = bp.load(place).verdict
-    verified = rows("verify", place)[-1]
-    measured = rows("power", place)[-1]
-    shown = json.loads(call("show", place, "--json").stdout)
-    said = {
-        "live": live.proof,
-        "stored": has_proof(stored["verdict"], stored["power"], stored["vacuous"]),
-        "verify": verified["proof"],
-        "power": measured["proof"],
-        "show": shown["proof"],
-    }
-    assert said == dict.fromkeys(said, name not in NO_PROOF)
-    ports = {tuple(each["vacuous"]) for each in (stored, verified, measured)}
-    assert len(ports) == 1, ports
-    assert stored["power"] == verified["power"] == measured["power"]
-    if data == "seed":
-        assert (stored["vacuous"], stored["power"]) == (list(live.vacuous), verified["power"])
+def test_all_that_speaks_of_a_proof_says_the_same(data: str, tmp_path: Path) -> None:
+    captures = {name: make() for name, make in CAPTURES.items()}
+    live = {name: capture.verify()[-1] for name, capture in captures.items()}
+    places = {name: capture.save(tmp_path / name, data) for name, capture in captures.items()}
+    verified = {row["sample"]: row for row in rows("verify", *places.values())}  # of several Pairs the whole is last
+    measured = {row["sample"]: row for row in rows("power", *places.values())}
+    for name, place in places.items():
+        stored, row, moved = bp.load(place).verdict, verified[str(place)], measured[str(place)]
+        said = {
+            "live": live[name].proof,
+            "stored": has_proof(stored["verdict"], stored["power"], stored["vacuous"]),
+            "verify": row["proof"],
+            "power": moved["proof"],
+            "show": json.loads(call("show", place, "--json").stdout)["proof"],
+        }
+        assert said == dict.fromkeys(said, name not in NO_PROOF), name
+        ports = {tuple(each["vacuous"]) for each in (stored, row, moved)}
+        assert len(ports) == 1, (name, ports)
+        assert stored["power"] == row["power"] == moved["power"], name
+        if data == "seed":
+            assert (stored["vacuous"], stored["power"]) == (list(live[name].vacuous), row["power"]), name
 
 
 def test_exact_data_is_drawn_again_all_the_same(tmp_path: Path) -> None:
