@@ -2,7 +2,9 @@
 #   make demo                       on a fresh machine: installs, then shows what Backprint does
 #   make clean test TORCH=2.12.0    another torch, in a new .venv
 #   make venv PYTHON=python3.12     another Python, 3.11 or newer
-#   make compat BUILD=2.14.1        the suite on another build of torch, in a .venv of its own; without BUILD on all
+#   make compat BUILD=2.14.1        the suite on another build of torch, in an environment of its own; without BUILD on all
+#   make compat COMPAT=--keep       the same, and its options: python scripts/compat.py --help
+#   make smoke                      a part of the suite on the newest torch, where pip can get it
 PYTHON ?= python3
 TORCH  ?= 2.13.0
 
@@ -13,7 +15,7 @@ PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BY_HAND := $(addprefix benchmarks/,architectures.py graphnet.py graphnet_tools.py power.py)
 BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check tiny truth conformance bench architectures compat clean
+.PHONY: venv demo test check tiny truth conformance bench architectures compat smoke clean
 
 venv: $(STAMP)
 
@@ -55,7 +57,10 @@ architectures: $(STAMP)
 	$(BIN)/python benchmarks/architectures.py
 
 compat: $(STAMP)
-	$(BIN)/python scripts/compat.py $(if $(BUILD),"$(BUILD)")
+	$(BIN)/python scripts/compat.py $(if $(BUILD),"$(BUILD)") $(COMPAT)
+
+smoke: $(STAMP)
+	$(BIN)/python scripts/compat.py --smoke
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis samples dump

@@ -123,7 +123,8 @@ def test_everything_is_as_it_was(engine: str, error: str, stop: Any) -> None:
         bp.capture(model, x, scratch, engine=engine)
     # what stops the backward stops the tracing of engine aot, which says so; its cause is the program's own
     if engine == "dynamo" and stop in (in_a_hook, in_a_backward):
-        assert "engine 'dynamo'" in str(caught.value) or "Dynamo makes" in str(caught.value)  # refused before it stops
+        said = ("engine 'dynamo'", "Dynamo makes", "not through Dynamo")  # torch 2.11's cannot trace that Function
+        assert any(each in str(caught.value) for each in said)  # refused before it stops
     else:
         assert made in (caught.value, caught.value.__cause__)
         assert caught.value is made or (engine, isinstance(made, Exception)) == ("aot", True)

@@ -166,6 +166,15 @@ def is_backward(node: fx.Node) -> bool:
     return bool(node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward"))
 
 
+def is_sum(node: fx.Node) -> bool:
+    """Whether autograd adds gradients up in this node, between two of its own.
+
+    Where the forward has no line of the user's, torch 2.11 marks what follows as well; there only additions count.
+    """
+    known = node.meta.get("autograd_backward") or node.target is torch.ops.aten.add.Tensor
+    return bool(node.meta.get("is_gradient_acc") and known)
+
+
 def with_checks(
     side: Side, steps: list[Step], checks: Sequence[tuple[Any, Reading]]
 ) -> tuple[list[Step], tuple[Guard, ...]]:
@@ -286,11 +295,18 @@ def note_of(node: fx.Node) -> Source | None:
 
 
 def forward_notes(traced: Traced) -> Notes:
-    """The source of each forward node; a size has the line of what first uses it."""
+    """The source of each forward node; a size has the line of what first uses it.
+
+    What autograd computes may stand in the forward too: it has the line of what it answers to.
+    """
     found: Notes = {}
+    heads = heads_by_seq(traced)
     for node in reversed(list(traced.joint.graph.nodes)):
         if node.op == "call_function":
             note = note_of(node)
+            head = heads.get(node.meta.get("seq_nr", -1))
+            if note is None and head is not None and is_backward(node) and not is_sum(node):
+                note = note_of(head)
             if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is no torch call
                 note = next((found[user.name][0] for user in node.users if user.name in found), None)
             found[node.name] = (note, None)
@@ -312,7 +328,7 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
         if (again := recomputed(node, order)) is not None:
             found[node.name] = again_note(again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead)
             continue
-        if node.meta.get("is_gradient_acc"):
+        if is_sum(node):
             continue
         head = heads.get(node.meta.get("seq_nr", -1))
         if head is None or not is_backward(node):
@@ -321,7 +337,7 @@ def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
         if head.name in ahead.locals:
             found[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
-        if node.op == "call_function" and node.meta.get("is_gradient_acc"):
+        if node.op == "call_function" and is_sum(node):
             name = summed(node, links, order, sums, ahead) or summed(node, links, order, {}, ahead)
             found[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
             sums |= {node.name: name} if name else {}
@@ -421,7 +437,7 @@ def starts(
     for each in node.all_input_nodes:
         if each.name in sums:
             yield [order[sums[each.name]][1]]
-        elif each.meta.get("is_gradient_acc"):
+        elif is_sum(each):
             yield from starts(each, links, order, sums)
         else:
             terms = each.all_input_nodes if each.target is operator.getitem else [each]

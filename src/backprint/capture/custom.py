@@ -150,13 +150,19 @@ def has_body(operator: Any, key: str) -> bool:
 # ------------------------------------------------------------------ while a body runs
 
 
-HANDLING = threading.local()
-"""The function modes that are off just now because each is handling a function, outermost first."""
+class Handling(threading.local):
+    """The function modes that are off just now because each is handling a function, outermost first."""
+
+    def __init__(self) -> None:
+        self.modes: list[Any] = []
+
+
+HANDLING = Handling()
 
 
 def through(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a function that a mode of ours was handed; the body of a custom operator below it meets the mode again."""
-    handling = HANDLING.__dict__.setdefault("modes", [])
+    handling = HANDLING.modes
     handling.append(mode)
     try:
         return func(*args, **kwargs)
@@ -167,8 +173,7 @@ def through(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 @contextlib.contextmanager
 def under_modes() -> Iterator[None]:
     """The function modes on that are handling the operator, for its body; and an eye on how the body reads values."""
-    handling = HANDLING.__dict__.get("modes", [])
-    HANDLING.modes = []
+    handling, HANDLING.modes = HANDLING.modes, []
     try:
         with contextlib.ExitStack() as stack:
             for mode in reversed(handling):

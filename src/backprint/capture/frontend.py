@@ -29,6 +29,7 @@ from torch import Tensor, fx
 from torch._C._dynamo import eval_frame
 from torch._dynamo import convert_frame, pgo
 from torch._dynamo.bytecode_transformation import unique_id
+from torch._dynamo.guards import DeletedGuardManagerWrapper
 from torch._dynamo.utils import CleanupManager, counters, graph_break_reasons
 from torch._guards import CompileContext
 from torch._ops import HigherOrderOperator
@@ -328,7 +329,8 @@ def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, 
             entries = []
         for entry in entries:
             if entry.backend is backend:
-                entry.guard_manager.extra_state.invalidate(entry, entry.guard_manager)
+                gone = DeletedGuardManagerWrapper("Backprint's capture is over")
+                entry.guard_manager.extra_state.invalidate(entry, gone)
         for cleanup in CleanupManager.instance.get(out, ()):
             cleanup()
         if out in CleanupManager.instance:
