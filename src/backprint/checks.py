@@ -803,7 +803,17 @@ def workspace_of(
         (batch, hidden),
         (batch, hidden),
     )
-    flags = (bool(reverse), [], mode, hidden, layers, bool(biases), bool(both), bool(first_batch), True)
+    flags: tuple[Any, ...] = (
+        bool(reverse),
+        [],
+        mode,
+        hidden,
+        layers,
+        bool(biases),
+        bool(both),
+        bool(first_batch),
+        True,
+    )
     try:
         with torch.enable_grad(), _disable_current_modes():
             tensors = [torch.zeros(each, dtype=dtype) for each in shapes]
@@ -987,6 +997,15 @@ def resized(given: Bound) -> str:
     return ""
 
 
+def unbatched(given: Bound) -> str:
+    """Of the end of a vmap: a place for its dimension, which is not counted from the end where there is none."""
+    x, place = given["self"], int(given["out_dim"])
+    batched = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    if -(x.dim() + 1) * batched <= place <= x.dim() and int(given["batch_size"]) >= 0:
+        return ""
+    return f"out_dim={place} is no place for a dimension of a tensor that has {x.dim()}"
+
+
 def every(check: Check, names: str) -> dict[str, Check]:
     """Rows for operators that have one check."""
     return dict.fromkeys(names.split(), check)
@@ -1073,6 +1092,7 @@ CHECKS: dict[str, Check] = {
     "aten.max_pool1d": windowed,
     "aten.max_pool1d_with_indices": windowed,
     "aten._stack": some,
+    "aten._remove_batch_dim": unbatched,
     "aten.range": ranged,
     "aten.random": begun,
     "aten.random_": begun,

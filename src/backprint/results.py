@@ -10,6 +10,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeT
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -116,7 +117,8 @@ def thawed(value: Any) -> Any:
 def made_by(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
     """The bytes of the largest result of a call; 0 where its shape is not known without values."""
     try:
-        with torch.no_grad(), _disable_current_modes():
+        with torch.no_grad(), _disable_current_modes(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             named = {key: thawed(item) for key, item in kwargs}
             given = thawed(args)
             if isinstance(function, torch._ops.OpOverload):
@@ -125,4 +127,11 @@ def made_by(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
             made = function(*given, **named)
     except Exception:  # what has no such form, or raises: its own run says so
         return 0
-    return max((leaf.nbytes for leaf in leaves_of([made]) if isinstance(leaf, Tensor)), default=0)
+    return max(map(held_by, leaves_of([made])), default=0)
+
+
+def held_by(leaf: Any) -> int:
+    """The bytes that a result holds; a view of little may have any size."""
+    if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided:
+        return 0
+    return leaf.untyped_storage().nbytes()
