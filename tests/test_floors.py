@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memory": ("tree",),
     "plain": (),
     "settings": ("version",),
-    "checks": ("errors",),
+    "checks": ("room",),
     "growth": (),
     "room": (),
     "results": ("room",),

@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
+from backprint.room import too_large
+
 Bound: TypeAlias = Mapping[str, Any]
 """A call's arguments by the schema's names, the defaults too."""
 
@@ -1006,6 +1008,36 @@ def unbatched(given: Bound) -> str:
     return f"out_dim={place} is no place for a dimension of a tensor that has {x.dim()}"
 
 
+def repeated(given: Bound) -> str:
+    """Of a repetition by values: there is room for as many."""
+    counts, item = given["repeats"], given.get("self")
+    if not isinstance(counts, Tensor) or not readable(counts) or counts.is_floating_point():
+        return ""
+    with torch.no_grad(), _disable_current_modes():
+        total = int(counts.clamp(min=0).to(torch.float64).sum())
+    if isinstance(item, Tensor) and counts.numel():
+        dim = given.get("dim")
+        spread = item.numel() if dim is None else item.shape[int(dim)]
+        return too_large(total * item.nbytes // max(counts.numel() if counts.numel() > 1 else 1, 1)) if spread else ""
+    return too_large(total * counts.element_size())
+
+
+def enumerated(given: Bound) -> str:
+    """Of what makes a place for each number up to the largest: there is room for them."""
+    numbers, classes = given["self"], int(given.get("num_classes", -1))
+    if not readable(numbers) or not numbers.numel() or numbers.is_floating_point() or classes >= 0:
+        return ""
+    with torch.no_grad(), _disable_current_modes():
+        largest = int(numbers.max())
+    return too_large((largest + 1) * 8 * (numbers.numel() if "num_classes" in given else 1))
+
+
+def decimal(given: Bound) -> str:
+    """Of rounding to decimals: as many as a float may have. Their power of ten is a whole number to some kernels."""
+    count = int(given.get("decimals", 0))
+    return f"decimals={count}; a float has 1,100 at most" if abs(count) > 1100 else ""
+
+
 def every(check: Check, names: str) -> dict[str, Check]:
     """Rows for operators that have one check."""
     return dict.fromkeys(names.split(), check)
@@ -1093,6 +1125,10 @@ CHECKS: dict[str, Check] = {
     "aten.max_pool1d_with_indices": windowed,
     "aten._stack": some,
     "aten._remove_batch_dim": unbatched,
+    "aten.repeat_interleave": repeated,
+    "aten.bincount": enumerated,
+    "aten.one_hot": enumerated,
+    **every(decimal, "aten.round aten.round_ aten.special_round"),
     "aten.range": ranged,
     "aten.random": begun,
     "aten.random_": begun,

@@ -6,6 +6,7 @@ No torch here: a corpus run's parent asks too.
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 CONTAINERS = (
@@ -18,15 +19,23 @@ _allowed = 0
 
 
 def allow(bytes: int) -> None:
-    """From now on this process may take so much."""
+    """From now on this process may hold so much."""
     global _allowed
     _allowed = bytes
 
 
 def most_bytes() -> int:
     """How large one result may be; 0 where nobody knows."""
-    free = available()
-    return min(_allowed, free) if _allowed and free else _allowed or free
+    if not _allowed:
+        return available()
+    return max(min(_allowed - held(), available()), 1)
+
+
+def held() -> int:
+    """The bytes of memory that this process holds."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def available() -> int:

@@ -328,13 +328,13 @@ def tries_of(target: Target, name: str, first: int, last: int, calls: list[Any],
             args, kwargs = spoilt(draw, draw.choice(calls))
         else:
             args, kwargs = call_by_schema(draw, draw.choice(drawn_by) if isinstance(drawn_by, list) else drawn_by)
+        said = ", ".join([*map(shown, args), *(f"{key}={shown(value)}" for key, value in kwargs.items())])
+        os.write(pipe, json.dumps({"try": number, "call": said[:600]}).encode() + b"\n")
         outcome = "refused"
         try:
+            signal.alarm(SECONDS)  # a check may not hang either
             check(args, kwargs)
-            said = ", ".join([*map(shown, args), *(f"{key}={shown(value)}" for key, value in kwargs.items())])
-            os.write(pipe, json.dumps({"try": number, "call": said[:600]}).encode() + b"\n")
             outcome = "raised"
-            signal.alarm(SECONDS)
             made = function(*args, **kwargs)
             outcome = "ran"
             del made, args, kwargs

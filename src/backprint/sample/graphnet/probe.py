@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprint.results import held_by, leaves_of
+from backprint.results import held_by, leaves_of, outgrown
 from backprint.room import too_large
 from backprint.sample.graphnet.code import Argument, Name, Program, values_of
 from backprint.sample.graphnet.emit import function_of
@@ -191,10 +191,11 @@ class Weighing(TorchDispatchMode):
     """Raises at a result for which there would be no room if it had values."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
-        for leaf in leaves_of([made]):
-            if complaint := too_large(held_by(leaf)):
-                raise Outgrown(f"{function} would make {complaint}")
+        complaint = outgrown(function, args, kwargs or {})  # of what has values all the same, as a factory's
+        made = None if complaint else function(*args, **(kwargs or {}))
+        complaint = complaint or too_large(max(map(held_by, leaves_of([made])), default=0))
+        if complaint:
+            raise Outgrown(f"{function} would make {complaint}")
         return made
 
 
