@@ -5,7 +5,8 @@ A row is `NAME FLAGS STANDING REASON`. Of the flags `r` draws random numbers, `m
 Left out are operators that touch files, the process or Python objects. An operator is `isolated` where `ISOLATED` below
 says so, where a file of `--fuzz` has a call that ended the process, or where the table has said so before; `checked`
 where `checks.py` looks at its arguments; else `safe`. Run it when a new torch brings new operators, and after
-`tests/fuzz/operators.py`; rows are only ever added. `--forget` takes the marks of earlier fuzzes away.
+`tests/fuzz/operators.py`; rows are only ever added. `--forget PATTERN` takes the marks of earlier fuzzes away, where a
+check has made a call safe.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from backprint.errors import ReplayError
 from backprint.graph.table import Row, read, written
 from backprint.sample.graphnet.emit import resolve
 from backprint.sample.graphnet.isolation import standings
-from backprint.sample.graphnet.unsafe import guarded
+from backprint.sample.graphnet.unsafe import guarded, guarded_method
 
 SOURCE = Path(__file__).parent.parent / "src/backprint"
 TABLE, CALLABLES = SOURCE / "graph/operators.txt", SOURCE / "sample/graphnet/callables.txt"
@@ -43,21 +44,15 @@ ISOLATED = {
     r"aten\.(quantized_|_?fbgemm_).*": "trusts packed weights",
     r"aten\._nested_.*": "trusts the sizes of nested tensors",
     r"aten\._?(add|remove)_batch_dim\..*": "works on levels of vmap that need not be there",
-    r"aten\._embedding_bag_.*backward\..*": "trusts offsets and counts that its forward made",
-    r"aten\.(multi_margin|multilabel_margin)_loss_backward\..*": "trusts its targets",
     r"aten\._nnpack_.*": "trusts lists of any length",
     r"aten\._slow_conv2d_.*": "trusts lists of any length",
     r"aten\._cholesky_solve_helper\..*": "trusts shapes",
-    r"aten\.(linalg_ldl_solve|ormqr|linalg_householder_product|orgqr)\..*": "hands its arguments to LAPACK",
     r"aten\._new_zeros_with_same_feature_meta\..*": "trusts the number of batch dimensions",
-    r"aten\.mkldnn_rnn_layer_backward\..*": "trusts the workspace that its forward made",
     r"aten\._?(cudnn|miopen)_.*rnn.*": "trusts one buffer of weights and a reserve",
     r"aten\..*(lstm|rnn)_mps.*": "trusts what its forward made",
     r"aten\._foreach_copy\..*": "trusts that both lists are as long",
     r"aten\._gather_sparse_backward\..*": "makes a sparse tensor of indices that nobody has looked at",
-    r"aten\.(arange|constant_pad_nd|logspace|nonzero_static|rand|range)\.(.*out.*)": "fills memory of any size",
     r"aten\.to\.prim_.*": "reads what is not there where it has no dtype",
-    r"aten\.nonzero_static\..*": "fills memory of any size",
     r"(mkldnn|mkl)\..*": "trusts packed weights and sizes",
     r"aten\..*_packed_.*|aten\._weight_int4pack.*|aten\._dyn_quant.*": "trusts packed weights",
 }
@@ -130,21 +125,24 @@ def callable_standing(name: str, fuzzed: dict[str, str], old: tuple[str, str]) -
     """How a function or a method that GraphNet samples call stands, and why."""
     if name in fuzzed:
         return "isolated", fuzzed[name]
-    if name.startswith("Tensor.") and check_by_name(f"aten.{name.removeprefix('Tensor.')}.default"):
-        return "isolated", "its operator is checked, and methods are not"
     if old[0] == "isolated":
         return old
+    if name.startswith("Tensor."):
+        return ("checked" if guarded_method(name.removeprefix("Tensor.")) is not None else "safe"), ""
     try:
-        function = resolve(name) if not name.startswith("Tensor.") else None
+        function = resolve(name)
     except ReplayError:  # another torch's
         return "safe", ""
-    return ("checked", "") if function is not None and guarded(name, function) is not function else ("safe", "")
+    return ("checked", "") if guarded(name, function) is not function else ("safe", "")
 
 
-def write_callables(fuzzed: dict[str, str], forget: bool) -> Counter[str]:
+def write_callables(fuzzed: dict[str, str], forget: str) -> Counter[str]:
     """Write how each function and method stands; which there are is not for this script to say."""
     old = dict(standings())
-    rows = {name: callable_standing(name, fuzzed, ("safe", "") if forget else before) for name, before in old.items()}
+    rows = {
+        name: callable_standing(name, fuzzed, ("safe", "") if re.search(forget, name) else before)
+        for name, before in old.items()
+    }
     CALLABLES.write_text("".join(" ".join((name, *row)).rstrip() + "\n" for name, row in sorted(rows.items())))
     return Counter(each for each, _ in rows.values())
 
@@ -152,13 +150,13 @@ def write_callables(fuzzed: dict[str, str], forget: bool) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--fuzz", type=Path, nargs="*", default=[], help="what tests/fuzz/operators.py wrote")
-    parser.add_argument("--forget", action="store_true", help="take the marks of earlier fuzzes away")
+    parser.add_argument("--forget", default=r"(?!)", help="operators whose marks of earlier fuzzes go away, a pattern")
     asked = parser.parse_args()
     old = read(TABLE.read_text())
     known = {name: row.flags for name, row in old.items()} | admitted()
     fuzzed = killers(asked.fuzz)
     rows = {
-        name: Row(kept, *standing(name, fuzzed, None if asked.forget else old.get(name)))
+        name: Row(kept, *standing(name, fuzzed, None if re.search(asked.forget, name) else old.get(name)))
         for name, kept in known.items()
     }
     TABLE.write_text(written(rows))

@@ -16,7 +16,20 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
-GROUND = ("errors", "version", "tree", "settings", "likeness", "memory", "plain", "tried", "checks", "growth")
+GROUND = (
+    "errors",
+    "version",
+    "tree",
+    "settings",
+    "likeness",
+    "memory",
+    "plain",
+    "tried",
+    "checks",
+    "growth",
+    "room",
+    "results",
+)
 ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
@@ -27,8 +40,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memory": ("tree",),
     "plain": (),
     "settings": ("version",),
-    "checks": ("errors",),
+    "checks": ("room",),
     "growth": (),
+    "room": (),
+    "results": ("room",),
     "examples": (),
     "graph": ("errors",),
     "capture": (*GROUND, "graph"),

@@ -12,6 +12,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._C.FunctionSchema
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprint.errors import RefusedError
+from backprint.room import too_large
 
 Bound: TypeAlias = Mapping[str, Any]
 """A call's arguments by the schema's names, the defaults too."""
@@ -30,12 +31,6 @@ Check: TypeAlias = Callable[[Bound], str]
 
 MOST_ROUNDS = 2**16
 """How often a kernel may go round a loop because a number among its arguments says so."""
-
-
-def check_operator(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise unless these arguments may stand in a call of an operator."""
-    if complaint := wrong(function, args, kwargs):
-        raise RefusedError(complaint)
 
 
 # ------------------------------------------------------------------ the schema's types
@@ -215,6 +210,15 @@ def counted(name: str, value: Any, count: int) -> str:
     return f"{name} has {value.numel()} elements, which should be {count}"
 
 
+def held(name: str, value: Any) -> str:
+    """What is said of a tensor that a kernel reads from end to end, and whose memory is shorter (an expanded one)."""
+    if not readable(value) or value.storage_offset() + value.numel() <= value.untyped_storage().nbytes() // max(
+        value.element_size(), 1
+    ):
+        return ""
+    return f"{name} has {value.numel()} elements, and memory for fewer"
+
+
 def first(complaints: Iterable[str]) -> str:
     """The first complaint that says something."""
     return next((each for each in complaints if each), "")
@@ -313,6 +317,40 @@ def bagged(given: Bound) -> str:
     )
 
 
+def unbagged(given: Bound) -> str:
+    """Of embedding_bag's backwards: a gradient for each bag, indices that are rows, and the bag of each."""
+    grad, indices, bags = given["grad"], given["indices"], given["offset2bag"]
+    if not all(isinstance(each, Tensor) for each in (grad, indices, bags)) or grad.dim() != 2 or indices.dim() != 1:
+        return "grad is no table with a row for each bag, or indices is no list"
+    weight, count = given.get("weight"), indices.numel()
+    if isinstance(weight, Tensor) and (weight.dim() != 2 or weight.shape[1] != grad.shape[1]):
+        return f"weight has the shape {list(weight.shape)}, and grad {list(grad.shape)}"
+    rows = weight.shape[0] if isinstance(weight, Tensor) else int(given["num_weights"])
+    derived = bags.numel() == 0 and isinstance(given.get("offsets"), Tensor)  # from the offsets, by the operator itself
+    largest = given.get("maximum_indices") if int(given["mode"]) == 2 else None
+    return first(
+        (
+            f"num_weights={rows} is no number of rows" if rows < 0 else "",
+            beyond("indices", indices, 0, rows),
+            placed(given.get("offsets"), grad.shape[0], count),
+            "" if derived else counted("offset2bag", bags, count) or beyond("offset2bag", bags, 0, grad.shape[0]),
+            "" if "bag_size" not in given else counted("bag_size", given["bag_size"], grad.shape[0]),
+            counted("per_sample_weights", given.get("per_sample_weights"), count),
+            unlike("maximum_indices", largest, grad.shape) or beyond("maximum_indices", largest, -1, rows),
+        )
+    )
+
+
+def placed(offsets: Any, bags: int, count: int) -> str:
+    """What is said of offsets that are no places in the indices, in order, one for each bag or one more."""
+    if not isinstance(offsets, Tensor):
+        return ""
+    if offsets.dim() != 1 or offsets.numel() not in (bags, bags + 1):
+        return f"offsets has the shape {list(offsets.shape)}, and there are {bags} bags"
+    complaint = beyond("offsets", offsets, 0, count + 1) or ("" if rising(offsets) else "offsets go back")
+    return complaint or beyond("the first offset", offsets[:1], 0, 1)
+
+
 def rising(value: Tensor) -> bool:
     """Whether a tensor's numbers never fall along its last dimension."""
     if not readable(value):
@@ -332,6 +370,25 @@ def classed(given: Bound) -> str:
             counted("target", target, scores.numel() // max(classes, 1)),
             counted("weight", given["weight"], classes),
             beyond("target", target, 0, classes, (int(given["ignore_index"]),)),
+        )
+    )
+
+
+def margined(given: Bound) -> str:
+    """Of the margin losses' backwards: targets are classes, and a gradient for the loss or for each row."""
+    scores, target, grad = given["self"], given["target"], given["grad_output"]
+    if not all(isinstance(each, Tensor) for each in (scores, target, grad)) or not scores.dim() <= 2:
+        return "self are no scores of classes"
+    classes = scores.shape[-1] if scores.dim() else 1
+    rows = scores.shape[0] if scores.dim() == 2 else 1
+    labels = "is_target" in given
+    return first(
+        (
+            unlike("target", target, scores.shape) if labels else counted("target", target, rows),
+            unlike("is_target", given.get("is_target"), target.shape),
+            beyond("target", target, -1 if labels else 0, classes),
+            counted("grad_output", grad, 1 if int(given["reduction"]) else rows),
+            counted("weight", given.get("weight"), classes),
         )
     )
 
@@ -568,6 +625,7 @@ def grouped(given: Bound) -> str:
     return first(
         (
             unlike("grad_out", given.get("grad_out"), x.shape),
+            *(held(name, given.get(name)) for name in ("input", "grad_out")),
             *(counted(name, given.get(name), c) for name in ("weight", "bias")),
             *(counted(name, given.get(name), n * group) for name in ("mean", "rstd")),
         )
@@ -699,8 +757,14 @@ def recurrent(given: Bound) -> str:
     wide, deep, *biases = (given[name] for name in names)
     states = [given[name] for name in ("hx_", "cx_", "cx_tmp", "hy_", "cy_", "grad_hy", "grad_cy") if name in given]
     batch = x.shape[1]
+    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor) and name != "workspace"}
     return first(
         (
+            *(
+                f"{name} is {each.dtype}, and input {x.dtype}" * (each.dtype != x.dtype)
+                for name, each in tensors.items()
+            ),
+            *(held(name, each) for name, each in tensors.items()),
             unlike(names[0], wide, (gates, x.shape[2])),
             unlike(names[1], deep, (gates, hidden)),
             *(counted(name, bias, gates) for name, bias in zip(names[2:], biases, strict=True) if given["has_biases"]),
@@ -708,6 +772,57 @@ def recurrent(given: Bound) -> str:
             *(unlike(name, given.get(name), (*x.shape[:2], hidden)) for name in ("output", "grad_output")),
         )
     )
+
+
+def recurrent_back(given: Bound) -> str:
+    """Of their backward: the workspace too, which has the size that the forward makes."""
+    if complaint := recurrent(given) or ("batch_sizes are not supported" if given["batch_sizes"] else ""):
+        return complaint
+    x, workspace = given["input"], given["workspace"]
+    if not readable(x) or not readable(workspace):
+        return ""
+    named = ("reverse", "mode", "hidden_size", "num_layers", "has_biases", "bidirectional", "batch_first")
+    size = workspace_of(tuple(x.shape), x.dtype, *(int(given[name]) for name in named))
+    if not workspace.is_contiguous() or workspace.dtype is not torch.uint8:
+        return "the workspace is no block of bytes"
+    return counted("the workspace", workspace, size)
+
+
+@functools.lru_cache(maxsize=256)
+def workspace_of(
+    shape: tuple[int, ...], dtype: torch.dtype, reverse: int, mode: int, hidden: int, layers: int, biases: int,
+    both: int, first_batch: int,
+) -> int:  # fmt: skip
+    """The bytes of the workspace of a recurrent layer, which its forward makes; -1 where it does not run."""
+    times, batch, width = shape
+    gates = {2: 4, 3: 3}.get(mode, 1) * hidden
+    shapes = (
+        (times, batch, width),
+        (gates, width),
+        (gates, hidden),
+        (gates,),
+        (gates,),
+        (batch, hidden),
+        (batch, hidden),
+    )
+    flags: tuple[Any, ...] = (
+        bool(reverse),
+        [],
+        mode,
+        hidden,
+        layers,
+        bool(biases),
+        bool(both),
+        bool(first_batch),
+        True,
+    )
+    try:
+        with torch.enable_grad(), _disable_current_modes():
+            tensors = [torch.zeros(each, dtype=dtype) for each in shapes]
+            made: Tensor = torch.ops.aten.mkldnn_rnn_layer(*tensors, *flags)[3]
+            return made.numel()
+    except RuntimeError:
+        return -1
 
 
 def paired(given: Bound) -> str:
@@ -736,6 +851,23 @@ def factored(given: Bound) -> str:
     if pivots.dim() < 1 or pivots.shape[-1] != min(rows, columns):
         return f"pivots has the shape {list(pivots.shape)}, and LU {list(matrix.shape)}"
     return unlike("pivots", pivots, (*matrix.shape[:-2], min(rows, columns))) or beyond("pivots", pivots, 1, rows + 1)
+
+
+def factored_symmetric(given: Bound) -> str:
+    """Of what takes an LDL factorisation: each pivot is a row, negative ones stand in pairs."""
+    matrix, pivots = given["LD"], given["pivots"]
+    if matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2]:
+        return "LD is no square matrix"
+    rows = matrix.shape[-1]
+    complaint = unlike("pivots", pivots, matrix.shape[:-1]) or beyond("pivots", pivots, -rows, rows + 1)
+    if complaint or not readable(pivots):
+        return complaint
+    with torch.no_grad(), _disable_current_modes():
+        for row in pivots.reshape(-1, max(rows, 1)).tolist():
+            runs = [len(list(run)) for negative, run in itertools.groupby(row, lambda pivot: pivot < 0) if negative]
+            if 0 in row or any(length % 2 for length in runs):
+                return "pivots holds a 0, or a negative number without its other half"
+    return ""
 
 
 def distant(given: Bound) -> str:
@@ -831,6 +963,81 @@ def pieces(given: Bound) -> str:
     return rounds("sections")(given) if isinstance(given.get("sections"), int) else ""
 
 
+def combined(given: Bound) -> str:
+    """Of a sum of matrices with coefficients: a coefficient for each matrix, of its dtype."""
+    matrices, factors = given["input"], given["coefficients"]
+    if matrices.dim() < 1 or factors.dim() != 2 or factors.shape[1] != matrices.shape[0]:
+        return f"coefficients have the shape {list(factors.shape)}, and input {list(matrices.shape)}"
+    return f"coefficients are {factors.dtype}, and input {matrices.dtype}" * (factors.dtype != matrices.dtype)
+
+
+def ranged(given: Bound) -> str:
+    """Of `range`: a step that is not nothing in the dtype of the result."""
+    kind = given["out"].dtype if isinstance(given.get("out"), Tensor) else given.get("dtype")
+    whole = kind is not None and not kind.is_floating_point and not kind.is_complex
+    return f"step={given['step']!r} is 0 in {kind}" if whole and not int(given.get("step", 1)) else ""
+
+
+def begun(given: Bound) -> str:
+    """Of numbers drawn from one on: one that floats know, as the kernel goes on until it is below the largest."""
+    start = given.get("from")
+    if start is None or given.get("to") is not None or abs(int(start)) <= 2**53:
+        return ""
+    return f"from={int(start)} without an end is more than 2^53"
+
+
+def resized(given: Bound) -> str:
+    """Of resizing with antialiasing: scales that lead from the one size to the other."""
+    x = given.get("self")
+    before = [int(each) for each in given.get("input_size") or (x.shape if isinstance(x, Tensor) else ())][2:]
+    after, scales = given["output_size"], [given.get(f"scales{side}") for side in ("_h", "_w")]
+    if after is None or len(before) != len(after) or "scale_factors" in given:
+        return ""
+    for now, then, scale in zip(before, map(int, after), scales, strict=False):
+        if isinstance(scale, (int, float)) and not (scale > 0 and abs(now * scale - then) <= 1.000001):
+            return f"a scale of {scale} does not make {then} of {now}"
+    return ""
+
+
+def unbatched(given: Bound) -> str:
+    """Of the end of a vmap: a place for its dimension, which is not counted from the end where there is none."""
+    x, place = given["self"], int(given["out_dim"])
+    batched = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    if -(x.dim() + 1) * batched <= place <= x.dim() and int(given["batch_size"]) >= 0:
+        return ""
+    return f"out_dim={place} is no place for a dimension of a tensor that has {x.dim()}"
+
+
+def repeated(given: Bound) -> str:
+    """Of a repetition by values: there is room for as many."""
+    counts, item = given["repeats"], given.get("self")
+    if not isinstance(counts, Tensor) or not readable(counts) or counts.is_floating_point():
+        return ""
+    with torch.no_grad(), _disable_current_modes():
+        total = int(counts.clamp(min=0).to(torch.float64).sum())
+    if isinstance(item, Tensor) and counts.numel():
+        dim = given.get("dim")
+        spread = item.numel() if dim is None else item.shape[int(dim)]
+        return too_large(total * item.nbytes // max(counts.numel() if counts.numel() > 1 else 1, 1)) if spread else ""
+    return too_large(total * counts.element_size())
+
+
+def enumerated(given: Bound) -> str:
+    """Of what makes a place for each number up to the largest: there is room for them."""
+    numbers, classes = given["self"], int(given.get("num_classes", -1))
+    if not readable(numbers) or not numbers.numel() or numbers.is_floating_point() or classes >= 0:
+        return ""
+    with torch.no_grad(), _disable_current_modes():
+        largest = int(numbers.max())
+    return too_large((largest + 1) * 8 * (numbers.numel() if "num_classes" in given else 1))
+
+
+def decimal(given: Bound) -> str:
+    """Of rounding to decimals: as many as a float may have. Their power of ten is a whole number to some kernels."""
+    count = int(given.get("decimals", 0))
+    return f"decimals={count}; a float has 1,100 at most" if abs(count) > 1100 else ""
+
+
 def every(check: Check, names: str) -> dict[str, Check]:
     """Rows for operators that have one check."""
     return dict.fromkeys(names.split(), check)
@@ -889,7 +1096,14 @@ CHECKS: dict[str, Check] = {
     "aten._sparse_bsr_tensor_unsafe": compressed(torch.sparse_bsr, "crow_indices", "col_indices"),
     "aten._sparse_bsc_tensor_unsafe": compressed(torch.sparse_bsc, "ccol_indices", "row_indices"),
     "aten.mkldnn_rnn_layer": recurrent,
-    "aten.mkldnn_rnn_layer_backward": recurrent,
+    "aten.mkldnn_rnn_layer_backward": recurrent_back,
+    "aten.linalg_ldl_solve": factored_symmetric,
+    "aten._embedding_bag_backward": unbagged,
+    "aten._embedding_bag_dense_backward": unbagged,
+    "aten._embedding_bag_sparse_backward": unbagged,
+    "aten._embedding_bag_per_sample_weights_backward": unbagged,
+    "aten.multi_margin_loss_backward": margined,
+    "aten.multilabel_margin_loss_backward": margined,
     "aten.lu_unpack": factored,
     "aten.linalg_lu_solve": factored,
     "aten.lu_solve": factored,
@@ -910,6 +1124,15 @@ CHECKS: dict[str, Check] = {
     "aten.max_pool1d": windowed,
     "aten.max_pool1d_with_indices": windowed,
     "aten._stack": some,
+    "aten._remove_batch_dim": unbatched,
+    "aten.repeat_interleave": repeated,
+    "aten.bincount": enumerated,
+    "aten.one_hot": enumerated,
+    **every(decimal, "aten.round aten.round_ aten.special_round"),
+    "aten.range": ranged,
+    "aten.random": begun,
+    "aten.random_": begun,
+    "aten._compute_linear_combination": combined,
     "aten.mvlgamma": rounds("p"),
     "aten.mvlgamma_": rounds("p"),
     "aten.special_multigammaln": rounds("p"),
@@ -936,6 +1159,8 @@ def family_check(packet: str) -> Check | None:
         return sobol
     if packet.endswith("_window"):
         return rounds("window_length", 2**26)
+    if packet.startswith("aten._upsample_") and "_aa" in packet:
+        return resized
     if packet.startswith("aten.special_") and "polynomial" in packet:
         return rounds("n")
     return None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.errors import SampleError, UsageError
+from backprint.graph.isolation import check_here, told
 from backprint.graph.nouns import Capture
 
 
@@ -53,7 +54,7 @@ def read_target(
         if is_graphnet(place):
             return from_graphnet(place, fake, device, mode, trust)
         if (place / "capture.json").exists():
-            return from_sample(place, fake, device, mode)
+            return from_sample(place, fake, device, mode, trust)
         raise UsageError(
             f"{place}: no sample: a GraphNet sample's folder has model.py and graph_net.json, one of ours capture.json"
         )
@@ -96,12 +97,15 @@ def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], o
 
 
 def from_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
-    """A GraphNet sample, built."""
+    """A GraphNet sample, built; one that wants a process of its own is refused where it has values and none."""
     from backprint.api import fake as world
     from backprint.sample.graphnet import read
     from backprint.sample.graphnet.build import build
+    from backprint.sample.graphnet.isolation import needs_isolation
 
     sample = read(place, trust)
+    if sample.program is not None and not trust and not fake:
+        check_here(told(place, needs_isolation(sample.program), f"bp.capture({str(place)!r}, trust=True)"))
     with building(fake):  # where a device that is not here stands for the CPU
         check_device(device)
     built = build(sample, device=device or "cpu", mode=mode, fake=world if fake else None)
@@ -124,14 +128,14 @@ def from_graphnet(place: Path, fake: bool, device: str | None, mode: str | None,
 # ------------------------------------------------------------------ our own samples
 
 
-def from_sample(place: Path, fake: bool, device: str | None, mode: str | None) -> Target:
+def from_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
     """A Backprint sample, to be captured again from its saved forward."""
     from backprint.capture import frames
     from backprint.replay.again import module_of
     from backprint.sample.inputs import Inputs
     from backprint.sample.load import load
 
-    capture = load(place)
+    capture = load(place, trust=trust)
     if mode is not None:
         raise UsageError(f"{place}: mode={mode!r} cannot be written into a saved graph: its operators have their mode")
     if len(capture.pairs) != 1:

@@ -58,7 +58,9 @@ def test_each_sample_has_its_answer_or_its_end(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     told: list[str] = []
     places = [tmp_path / name for name in names]
-    answers = list(apart(f"{tmp_path}/deeds.py:deed", places, {"unit": 2}, 20.0, lambda place: told.append(place.name)))
+    answers = list(
+        apart(f"{tmp_path}/deeds.py:deed", places, {"unit": 2}, (20.0, None), lambda place: told.append(place.name))
+    )
     assert told == [answer.place.name for answer in answers] == names
     assert [answer.content for answer in (answers[0], answers[-1])] == [
         {"name": "first", "unit": 2},
@@ -75,7 +77,9 @@ def test_answers_come_as_they_are_known(tmp_path: Path) -> None:
     (tmp_path / "leave").mkdir()
     places = [tmp_path / "good", tmp_path / "leave"]
     told: list[str] = []
-    answers = apart(f"{tmp_path}/deeds.py:deed", places, {"unit": 1}, 60.0, lambda place: told.append(place.name))
+    answers = apart(
+        f"{tmp_path}/deeds.py:deed", places, {"unit": 1}, (60.0, None), lambda place: told.append(place.name)
+    )
     assert next(answers).content == {"name": "good", "unit": 1}
     assert told == ["good"]
     answers.close()
@@ -98,3 +102,74 @@ def test_good_bad_good(mixed: Path, verb: str) -> None:
     assert [row.get("proof", False) for row in rows] == [True, False, True]
     assert "killed by SIGSEGV" in (rows[1].get("detail") or rows[1]["error"])
     assert result.exit_code == 1
+
+
+# ------------------------------------------------------------------ capture TARGET
+
+
+def captured(place: Path, out: Path, *more: str) -> Any:
+    """`backprint capture` of a sample."""
+    return CliRunner().invoke(main, ["capture", str(place), "-o", str(out), *more])
+
+
+DEATHS = {
+    "a crash": ("ctypes.string_at(0)", (), "killed by SIGSEGV"),
+    "an exit": ("import os; os._exit(3)", (), "exit 3"),
+    "a hang": ("import time; time.sleep(1000)", ("--timeout", "6"), "timeout: still at work after 6 s (--timeout)"),
+    "memory": (
+        "import time; x = [time.sleep(0.03) or b'x' * (1 << 26) for n in range(99)]",
+        ("--memory", "1"),
+        "out of memory: 1.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DEATHS)
+def test_a_captured_sample_that_ends_its_process_costs_a_line_and_leaves_nothing(case: str, tmp_path: Path) -> None:
+    line, more, words = DEATHS[case]
+    graphnet(tmp_path / "b", before=ONE_BY_ONE + line)
+    (tmp_path / "out").mkdir()
+    result = captured(tmp_path / "b", tmp_path / "out" / "c", "--trust", *more)
+    assert result.exit_code == 1
+    [said] = [line for line in result.output.splitlines() if "…" not in line or "backprint: " in line]
+    assert said.startswith(f"backprint: CaptureError: {tmp_path / 'b'}: {words}")
+    assert said.endswith("nothing was written")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_an_older_sample_stays_where_its_successor_dies(mixed: Path) -> None:
+    before = (mixed / "a" / "capture.json").read_bytes()
+    result = captured(mixed / "b", mixed / "a", "--trust", "--overwrite")
+    assert result.exit_code == 1
+    assert (mixed / "a" / "capture.json").read_bytes() == before
+    assert sorted(each.name for each in mixed.iterdir()) == ["a", "b", "c"]
+
+
+def test_a_sample_is_captured_in_a_process_of_its_own_as_it_is_here(mixed: Path, tmp_path: Path) -> None:
+    result = captured(mixed / "a", tmp_path / "new" / "d", "--json", "--loss", "sum")
+    row = json.loads(result.stdout)
+    assert [row["sample"], row["verdict"], result.exit_code] == [str(tmp_path / "new" / "d"), "bitwise", 0]
+    assert bp.load(tmp_path / "new" / "d").verdict["verdict"] == "bitwise"
+    assert [each.name for each in (tmp_path / "new").iterdir()] == ["d"]
+    again = captured(mixed / "a", tmp_path / "new" / "d")
+    assert (again.exit_code, "is there already" in again.output) == (2, True)
+
+
+def test_the_trees_of_a_sample_are_put_in_their_place(mixed: Path, tmp_path: Path) -> None:
+    for code, more in ((0, ()), (2, ()), (0, ("--overwrite",))):
+        result = captured(mixed / "a", tmp_path / "trees", "--layout", "graphnet", "--json", *more)
+        assert result.exit_code == code, result.output
+        if not code:
+            places = json.loads(result.stdout)["trees"]
+            assert sorted(places) == ["train_backward", "train_forward"]
+            assert all((Path(place) / "graph_net.json").is_file() for place in places.values())
+    assert sorted(each.name for each in (tmp_path / "trees").iterdir()) == ["train_backward", "train_forward"]
+
+
+def test_a_sample_that_is_refused_says_so_as_it_does_here(tmp_path: Path) -> None:
+    graphnet(tmp_path / "b", before="import os")
+    result = captured(tmp_path / "b", tmp_path / "out")
+    assert (result.exit_code, "backprint: RefusedError: " in result.output) == (1, True)
+    (tmp_path / "none").mkdir()
+    result = captured(tmp_path / "none", tmp_path / "out")
+    assert (result.exit_code, "no sample" in result.output) == (2, True)

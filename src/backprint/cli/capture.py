@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
-from backprint.cli.say import echo, ending, working
+from backprint import errors
+from backprint.cli.say import echo, ending, limits, working
+from backprint.corpus.apart import apart, write
+from backprint.corpus.clock import stage
+from backprint.corpus.task import TREE_NAMES, Task
+from backprint.corpus.verbs import loaded
+from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
 from backprint.graph.verdicts import has_proof, standing, told
+from backprint.sample.place import check_place, settle
 
 LOSSES = ("sum", "mean")
 
@@ -65,18 +77,27 @@ LOSSES = ("sum", "mean")
     type=click.Choice(["backprint", "graphnet"]),
     help="graphnet: trees train_forward, train_backward and eval_forward, as GraphNet's tools expect them.",
 )
+@limits
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
-def command(
-    target: str, output: Path, loss: str | None, device: str | None, allow: tuple[str, ...], **rest: Any
-) -> None:
+def command(target: str, output: Path, timeout: float, memory: float | None, **asked: Any) -> None:
     """Capture the forward and backward of TARGET and write them as a sample.
 
     TARGET is `file.py:factory` or `package.module:factory`, where the factory gives (model, args) or (model, args,
-    kwargs); or the folder of a GraphNet sample, which is parsed and not executed; or the folder of one of our samples,
-    whose forward is captured again.
+    kwargs), and which runs here; or the folder of a GraphNet sample, which is parsed and not executed; or the folder of
+    one of our samples, whose forward is captured again. A sample is captured in a process of its own, within
+    `--timeout` and `--memory`: one that crashes or hangs costs a line, and nothing is written.
     """
     with ending(lambda: kept(output)), working(f"{target}: reading") as at:
-        capture(target, output, loss, device, allow, at, **rest)
+        if asked["layout"] == "backprint":
+            check_place(output, asked["overwrite"])
+        if Path(target).is_dir():
+            report = of_sample(Path(target), output, asked, (timeout, memory), at)
+        else:
+            report = captured(target, output, output, asked, lambda stage: at(f"{target}: {STAGES[stage]}"))
+        for line in report.lines:
+            echo(line)
+    if report.code:
+        raise SystemExit(report.code)
 
 
 def kept(output: Path) -> str:
@@ -85,71 +106,142 @@ def kept(output: Path) -> str:
     return f"{output} is a whole sample" if there else "nothing was written: a sample is there whole or not at all"
 
 
-def capture(
-    target: str,
-    output: Path,
-    loss: str | None,
-    device: str | None,
-    allow: tuple[str, ...],
-    at: Callable[[str], None],
-    **rest: Any,
-) -> None:
-    """Read, capture, save, tell."""
-    from backprint.sample.place import check_place
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a capture: the lines to print, the exit code, and where the trees of `--layout graphnet` lie."""
+
+    lines: tuple[str, ...]
+    code: int = 0
+    trees: Mapping[str, str] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------ a sample, in a process of its own
+
+
+def of_sample(
+    target: Path, output: Path, asked: Mapping[str, Any], allowed: tuple[float, float | None], at: Callable[[str], None]
+) -> Report:
+    """The same of a sample, which may be a stranger's; what its process wrote is put in its place when that is over."""
+    near = next(folder for folder in output.absolute().parents if folder.is_dir())
+    given = {**asked, "loss": absolute(asked["loss"]), "output": os.fspath(output), "here": os.getcwd()}
+
+    def entered(stage: str) -> None:
+        at(f"{target}: {STAGES.get(stage, stage)}")
+
+    try:
+        answers = apart("backprint.cli.capture:apart_from_us", [target], given, allowed, lambda _: None, entered, near)
+        with contextlib.closing(answers) as found:  # type: ignore[type-var]  # a generator, which closes its workers
+            answer = next(found)
+            if answer.content is None or answer.folder is None:
+                raise CaptureError(f"{target}: {answer.ended}; nothing was written")
+            if "error" in answer.content:
+                raise getattr(errors, answer.content["error"])(answer.content["said"])
+            report = Report(**answer.content)
+            settled(report, answer.folder, output, asked["overwrite"])
+    except OSError as error:
+        raise SampleError(f"{output}: the sample could not be written: {error}") from error
+    return report
+
+
+def absolute(loss: str | None) -> str | None:
+    """A loss that a process in another folder finds too."""
+    place, colon, name = (loss or "").rpartition(":")
+    return f"{Path(place).absolute()}:{name}" if colon and place.endswith(".py") else loss
+
+
+def settled(report: Report, folder: Path, output: Path, overwrite: bool) -> None:
+    """Put what was written in its place, whole or not at all."""
+    if not report.trees and (folder / MADE).is_dir():
+        output.parent.mkdir(parents=True, exist_ok=True)
+        settle(folder / MADE, output)
+    for place in report.trees.values() if overwrite else ():
+        for old in TREE_NAMES:
+            shutil.rmtree(output / old / place, ignore_errors=True)
+    for tree, place in report.trees.items():
+        if (output / tree / place).exists():
+            raise UsageError(f"{output / tree / place} is there already: pass --overwrite, or choose another place")
+        (output / tree / place).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(folder / MADE / tree / place, output / tree / place)
+
+
+MADE = "made"
+"""The folder of a sample's staging that has what was captured."""
+
+
+def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """In a process of the sample's own: what came of it."""
+    asked = dict(options)
+    sys.path.insert(0, asked.pop("here"))
+    output = Path(asked.pop("output"))
+    staging.mkdir(exist_ok=True)
+    try:
+        with contextlib.ExitStack() as stages:
+            report = captured(
+                task.folder, staging / MADE, output, asked, lambda name: stages.enter_context(stage(name))
+            )
+    except BackprintError as error:
+        return write(staging, {"error": type(error).__name__, "said": str(error)})
+    return write(staging, asdict(report))
+
+
+apart_from_us.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
+
+
+# ------------------------------------------------------------------ the capture itself
+
+STAGES = {"read": "reading", "capture": "capturing", "save": "proving and saving"}
+
+
+def captured(target: str, place: Path, output: Path, asked: Mapping[str, Any], entered: Callable[[str], Any]) -> Report:
+    """Read, capture, save to a place, which is that of `output` or becomes it."""
     from backprint.target import capture_target, read_target
 
-    as_json, overwrite, data = rest.pop("as_json"), rest.pop("overwrite"), rest.pop("data")
-    layout, mode = rest.pop("layout"), rest.pop("mode")
-    if layout == "backprint":
-        check_place(output, overwrite)
-    found = read_target(target, fake=rest["fake"], device=device, mode=mode, trust=rest.pop("trust"))
+    rest = dict(asked)
+    as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
+    read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
+    found = read_target(target, fake=rest["fake"], **read)
     import backprint as bp
 
-    at(f"{target}: capturing")
-    order = int(rest.pop("order"))
-    rest["allow"] = allow
-    made = capture_target(found, loss=loss_of(loss), order=order, **rest)
-    at(f"{target}: proving and saving")
+    entered("capture")
+    allow = tuple(rest.pop("allow"))
+    rest |= {"allow": allow, "loss": loss_of(rest["loss"]), "order": int(rest["order"])}
+    made = capture_target(found, **rest)
+    entered("save")
     if layout == "graphnet":
-        trees(made, output, found, target, rest, allow, overwrite, as_json)
-        return
-    path = bp.save(made, output, data, allow=allow, overwrite=overwrite)
-    stored = bp.load(path, allow=allow)
-    answer = {"sample": str(path), "name": made.name, "engine": made.engine, **stored.verdict}
+        del rest["loss"], rest["order"]
+        return trees(made, place, output, found, target, rest, overwrite, as_json)
+    stored = bp.load(bp.save(made, place, data, allow=allow, overwrite=overwrite), allow=allow)
+    answer = {"sample": str(output), "name": made.name, "engine": made.engine, **stored.verdict}
     answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet" or made.notes:
         answer |= {"asks": found.asks, "notes": made.notes}
-    if as_json:
-        echo(json.dumps(answer))
-    else:
-        tell(answer, made)
-    if answer["verdict"] in ("wrong", "failed"):
-        raise SystemExit(1)
+    lines = (json.dumps(answer),) if as_json else tuple(said(answer, made))
+    return Report(lines, 1 if answer["verdict"] in ("wrong", "failed") else 0)
 
 
-def tell(answer: dict[str, Any], made: Any) -> None:
+def said(answer: dict[str, Any], made: Any) -> Iterator[str]:
     """The answer in words."""
     for pair in made.pairs:
         back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
         name = made.name if len(made.pairs) == 1 else f"{made.name} {pair.name}"
         steps = f"{len(pair.forward.steps)} steps forward, {back}, {len(pair.saved)} values saved"
-        echo(f"{answer['sample']}: {name}, {steps}")
-    echo(f"engine: {made.engine}")
+        yield f"{answer['sample']}: {name}, {steps}"
+    yield f"engine: {made.engine}"
     for text in made.why:
-        echo(text if "::" in text.partition(":")[0] else f"not by {text}")
+        yield text if "::" in text.partition(":")[0] else f"not by {text}"
     for text in made.breaks:
-        echo(f"break: {text}")
-    echo(f"verdict: {told(answer)}" + (f" ({answer['detail']})" if answer["detail"] else ""))
+        yield f"break: {text}"
+    yield f"verdict: {told(answer)}" + (f" ({answer['detail']})" if answer["detail"] else "")
     for guard in made.guards:
-        echo(f"guard: {guard.text}")
+        yield f"guard: {guard.text}"
     for text in answer.get("notes", ()):
-        echo(f"note: {text}")
+        yield f"note: {text}"
 
 
 def trees(
-    made: Any, output: Path, found: Any, target: str, options: dict[str, Any], allow: tuple[str, ...],
-    overwrite: bool, as_json: bool,
-) -> None:  # fmt: skip
+    made: Any, place: Path, output: Path, found: Any, target: str, options: dict[str, Any], overwrite: bool,
+    as_json: bool,
+) -> Report:  # fmt: skip
     """Write GraphNet's trees, with the program's verdict; nothing that is wrong is written."""
     import backprint as bp
     from backprint.api import write_layout
@@ -158,19 +250,17 @@ def trees(
     folders: dict[str, Any] = {}
     if verdict.verdict not in ("wrong", "failed"):
         source = Path(target) if found.kind == "graphnet" else None
-        evaluation = in_eval(found, options)
-        given = dict(evaluation=evaluation, overwrite=overwrite, allow=allow)
-        folders = write_layout(made, output, made.name, source, **given)
-    places = {tree: str(folder) for tree, folder in folders.items()}
+        given = dict(evaluation=in_eval(found, options), overwrite=overwrite, allow=options["allow"])
+        folders = write_layout(made, place, made.name, source, **given)
+    below = {tree: os.fspath(folder.relative_to(place / tree)) for tree, folder in folders.items()}
+    places = {tree: str(output / tree / folder) for tree, folder in below.items()}
     answer = {"name": made.name, "engine": made.engine, "verdict": verdict.verdict, "detail": verdict.detail}
     if as_json:
-        echo(json.dumps({**answer, "trees": places}))
+        lines = [json.dumps({**answer, "trees": places})]
     else:
-        echo(f"{made.name}: {verdict.verdict} {verdict.detail}".rstrip())
-        for tree, place in places.items():
-            echo(f"{tree:14} {place}")
-    if not folders:
-        raise SystemExit(1)
+        lines = [f"{made.name}: {verdict.verdict} {verdict.detail}".rstrip()]
+        lines += [f"{tree:14} {folder}" for tree, folder in places.items()]
+    return Report(tuple(lines), 0 if folders else 1, below)
 
 
 def in_eval(found: Any, options: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from backprint.cli.say import console, echo, ending, plain, working
+from backprint.cli.say import console, echo, ending, limits, plain, working
 from backprint.cli.verify import absent, captured, found, listed, numbered
 from backprint.corpus.apart import apart, write
 from backprint.corpus.task import Task
@@ -33,7 +33,7 @@ from backprint.graph.verdicts import GOOD, has_proof, ports_without
 @click.option("--mode", type=click.Choice(["train", "eval"]), help="Of GraphNet samples: rewritten to it first.")
 @click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample that the parser refuses.")
 @click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds that one sample may take.")
+@limits
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
     samples: tuple[Path, ...],
@@ -43,6 +43,7 @@ def command(
     trust: bool,
     allow: tuple[str, ...],
     timeout: float,
+    memory: float | None,
     as_json: bool,
 ) -> None:
     """Measure what a check of these samples can see: how far each result moves when inputs are drawn again.
@@ -57,7 +58,7 @@ def command(
     wrong = absent(samples)
     with ending(lambda: f"{len(rows)} of {len(places)} samples were measured, as above"), working() as at:
         options = {"inputs": inputs, "seconds": seconds, "mode": mode, "trust": trust, "allow": list(allow)}
-        for answer in apart("backprint.cli.power:weighed", places, options, timeout, numbered(places, at)):
+        for answer in apart("backprint.cli.power:weighed", places, options, (timeout, memory), numbered(places, at)):
             row = {
                 "sample": str(answer.place),
                 **(answer.content or {"name": answer.place.name, "error": answer.ended}),

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from backprint.cli.say import console, echo, ending, plain, working
+from backprint.cli.say import console, echo, ending, limits, plain, working
 from backprint.corpus.apart import Answer, apart, write
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
@@ -37,7 +37,7 @@ STYLES = {
 @click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
 @click.option("--mode", type=click.Choice(["train", "eval"]), help="Rewrite GraphNet samples to this mode first.")
 @click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample if the parser refuses it.")
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds that one sample may take.")
+@limits
 @click.option(
     "--json",
     "as_json",
@@ -51,6 +51,7 @@ def command(
     mode: str | None,
     trust: bool,
     timeout: float,
+    memory: float | None,
     as_json: bool,
 ) -> None:
     """Replay samples and prove them: every output, mutation and gradient against the original program's own.
@@ -66,7 +67,8 @@ def command(
         try:
             with working() as at:
                 options = {"allow": list(allow), "mode": mode, "trust": trust}
-                for answer in apart("backprint.cli.verify:verified", places, options, timeout, numbered(places, at)):
+                given = (places, options, (timeout, memory), numbered(places, at))
+                for answer in apart("backprint.cli.verify:verified", *given):
                     for row in answer.content or [ended_row(answer)]:
                         row = {"sample": str(answer.place), **row}
                         rows.append(row)

@@ -34,33 +34,43 @@ class Answer:
     place: Path
     content: Any = None
     ended: str = ""
+    folder: Path | None = None
+    """Where the function has written, until the next answer is asked for."""
 
 
 def apart(
-    function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, at: Callable[[Path], None]
+    function: str,
+    places: Sequence[Path],
+    options: Mapping[str, Any],
+    allowed: tuple[float, float | None],
+    at: Callable[[Path], None],
+    entered: Callable[[str], None] = lambda stage: None,
+    near: Path | None = None,
 ) -> Iterator[Answer]:
     """For each sample in turn what `function(task, options, staging)` wrote with `write`, as soon as it is known.
 
-    `at` is told of each before it begins.
+    Each is `allowed` so many seconds and GiB. `at` is told of each before it begins, `entered` of its stages. What is
+    written lies in a folder `near` until it is done with.
     """
     if not places:
         return
     if sys.platform != "linux":
         yield from here(function, places, options, at)
         return
-    with tempfile.TemporaryDirectory(prefix="backprint_") as work:
-        pool = Pool(function, options, limits_of(1, Path(work), timeout), 1, Path(work), f"apart {os.getpid()} {work}")
+    with tempfile.TemporaryDirectory(prefix=".backprint_" if near else "backprint_", dir=near) as work:
+        limits = limits_of(1, Path(work), *allowed)
+        pool = Pool(function, options, limits, 1, Path(work), f"apart {os.getpid()} {work}")
         try:
             for index, place in enumerate(places):
                 at(place)
-                outcome = outcome_of(pool, Task(str(index), os.fspath(place.absolute())))
+                outcome = outcome_of(pool, Task(str(index), os.fspath(place.absolute())), entered)
                 yield answer_of(place, outcome)
                 pool.done(outcome)
         finally:
             pool.close()
 
 
-def outcome_of(pool: Pool, task: Task) -> Outcome:
+def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> Outcome:
     """What came of one sample; one whose worker was lost is tried once more."""
     tries = 0
     while True:
@@ -70,7 +80,11 @@ def outcome_of(pool: Pool, task: Task) -> Outcome:
         tries += 1
         found: Outcome | None = None
         while found is None:
-            found = next((event for event in pool.events(0.5) if isinstance(event, Outcome)), None)
+            for event in pool.events(0.5):
+                if isinstance(event, Outcome):
+                    found = event
+                else:
+                    entered(event.stage)
         if found.row.get("cause") != "worker lost" or tries == 2:
             return found
         time.sleep(0.1)
@@ -84,7 +98,7 @@ def answer_of(place: Path, outcome: Outcome) -> Answer:
         return Answer(place, ended=": ".join(filter(None, (row.get("cause") or "no answer", row.get("detail")))))
     if file.stat().st_size > MOST:
         return Answer(place, ended=f"its answer has {file.stat().st_size:,} bytes; at most {MOST:,} are read")
-    return Answer(place, json.loads(file.read_text("utf-8")))
+    return Answer(place, json.loads(file.read_text("utf-8")), folder=outcome.place)
 
 
 def write(staging: Path, content: Any) -> dict[str, Any]:
@@ -105,4 +119,4 @@ def here(
         at(place)
         with tempfile.TemporaryDirectory(prefix="backprint_") as folder:
             verb.run(Task(str(index), os.fspath(place.absolute())), options, Path(folder))
-            yield Answer(place, json.loads((Path(folder) / ANSWER).read_text("utf-8")))
+            yield Answer(place, json.loads((Path(folder) / ANSWER).read_text("utf-8")), folder=Path(folder))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backprint.errors import UsageError
+from backprint.room import available
 
 GIB = 1 << 30
 
@@ -67,26 +68,3 @@ def cores() -> int:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         count = min(count, max(1, int(quota) // int(period)))
     return count
-
-
-def available() -> int:
-    """The bytes of memory that this process may still take: the machine's, or its container's."""
-    found = total = 0
-    with open("/proc/meminfo", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                found = int(line.split()[1]) * 1024
-            if line.startswith("MemTotal:"):
-                total = int(line.split()[1]) * 1024
-    for limit, used in CONTAINERS:
-        with contextlib.suppress(OSError, ValueError):
-            most = int(Path(limit).read_text())
-            if most < total:
-                found = min(found, max(0, most - int(Path(used).read_text())))
-    return found
-
-
-CONTAINERS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)

@@ -26,11 +26,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from backprint import room
 from backprint.corpus import clock, processes
 from backprint.corpus.limits import FREE, GIB, Limits
 from backprint.corpus.rows import kept
 from backprint.corpus.task import Task, failed, failure, one_line
 from backprint.corpus.verbs import Verb, verb_of
+from backprint.graph import isolation
 
 POLL = 0.05
 """Seconds between two looks at a sample's processes."""
@@ -301,6 +303,8 @@ def cell(
         worker = os.getppid()
         tell = enclosed(staging, limits, tell, prints)
         processes.die_with(worker)
+        isolation.begin()
+        room.allow(limits.memory)
         row = worked(verb, task, options, staging / "sample", limits.threads, tell)
         say(tell, {"row": row})
         code = 0

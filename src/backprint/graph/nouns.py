@@ -335,6 +335,8 @@ class Graph:
     subgraphs: tuple[tuple[str, Graph], ...] = ()
     symbols: tuple[Symbol, ...] = ()
     title: str = field(default="", compare=False)
+    isolated: str = field(default="", compare=False)
+    """Of a graph that was read: why it may run in a process of its own alone; '' where it may run anywhere."""
 
     def __post_init__(self) -> None:
         check_graph(self)

@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from backprint.errors import GraphError
+from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate
 from backprint.graph.text import show_step
@@ -35,7 +36,8 @@ ITEM = "aten._local_scalar_dense.default"
 
 
 def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
-    """A torch.fx.GraphModule that computes the same, node by node."""
+    """A torch.fx.GraphModule that computes the same, node by node; nothing looks at the arguments of its calls."""
+    check_here(graph.isolated)
     examples = examples or Examples(graph.symbols)
     root, made = nn.Module(), fx.Graph()
     for name, sub in graph.subgraphs:

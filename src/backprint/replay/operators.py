@@ -5,6 +5,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._ops.OpOverload`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
@@ -13,11 +14,13 @@ from typing import Any
 
 import torch
 
-from backprint.checks import check_operator
+from backprint.checks import divided, wrong
 from backprint.errors import RefusedError, ReplayError
+from backprint.graph.isolation import SEEN
 from backprint.graph.nouns import HIGHER, MATHS, OPERATORS, PLAIN_TARGETS, SYMS, is_custom
 from backprint.graph.table import operators
 from backprint.growth import growth
+from backprint.results import outgrown
 
 ROOMS: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
 
@@ -40,10 +43,56 @@ def resolve(target: str) -> Callable[..., Any]:
 def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise RefusedError unless these arguments may stand in a call of a target."""
     if target in PLAIN_TARGETS:
-        if complaint := growth(target, args):
-            raise RefusedError(complaint)
+        complaint = growth(target, args) or by_operator(target, args)
     elif isinstance(function, torch._ops.OpOverload):
-        check_operator(function, args, kwargs)
+        complaint = wrong(function, args, kwargs)
+    else:
+        complaint = handed_on(target, args, kwargs)
+    if complaint := complaint or outgrown(function, args, kwargs):
+        raise RefusedError(complaint)
+
+
+def by_operator(target: str, args: Sequence[Any]) -> str:
+    """Of plain arithmetic: what is wrong with it on tensors."""
+    check = DIVISIONS.get(target)
+    return check({"self": args[0], "other": args[1]}) if check is not None and len(args) == 2 else ""
+
+
+DIVISIONS = {"operator.floordiv": divided, "operator.mod": divided}
+
+
+def handed_on(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Of an operator that calls the one that it is given: what is wrong with that one's arguments."""
+    place, begin = SEEN.get(target, (len(args), 0))
+    if place >= len(args) or not isinstance(args[place], torch._ops.OpOverload):
+        return ""
+    return wrong(args[place], args[begin:], {key: value for key, value in kwargs.items() if key != "rng_state"})
+
+
+@functools.cache
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a target resolves to, its arguments looked at, except while it is compiled; any other function as it is."""
+    target = str(function) if isinstance(function, torch._ops.OpOverload) else others().get(function)
+    if target is None:
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            check_call(target, function, args, kwargs)
+        return function(*args, **kwargs)
+
+    call.__name__ = target.replace(".", "_")
+    return call
+
+
+@functools.cache
+def others() -> Mapping[Callable[..., Any], str]:
+    """The targets that are no tensor operators, by what they resolve to."""
+    found = {}
+    for target in PLAIN_TARGETS | HIGHER:
+        with contextlib.suppress(AttributeError):  # another torch's
+            found[resolve(target)] = target
+    return found
 
 
 def overload(name: str) -> Callable[..., Any]:

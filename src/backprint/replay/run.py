@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, fx
 
 from backprint.errors import GuardError, ReplayError
+from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, said
 from backprint.graph.text import show_spec, show_step
 from backprint.replay.annotations import NOTES
-from backprint.replay.operators import check_call, resolve
+from backprint.replay.operators import check_call, checked, resolve
 from backprint.replay.values import hold, maker
 
 AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
@@ -81,7 +82,8 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
 
 
 def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool, graded: bool = False) -> dict[str, Any]:
-    """The environment that a graph starts from."""
+    """The environment that a graph starts from; here a graph is refused that may not run in this process."""
+    check_here(graph.isolated)
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(graph.inputs):
             raise ReplayError(
@@ -192,9 +194,20 @@ def last_uses(graph: Graph) -> dict[int, list[str]]:
 
 
 def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
-    """The bodies of higher-order operators, as modules."""
+    """The bodies of higher-order operators, as modules whose calls are checked."""
     if not graph.subgraphs:
         return {}
     from backprint.replay.fx import to_fx  # loads what traces graphs, which few graphs need to run
 
-    return {name: to_fx(sub) for name, sub in graph.subgraphs}
+    return {name: checked_body(to_fx(sub)) for name, sub in graph.subgraphs}
+
+
+def checked_body(module: fx.GraphModule) -> fx.GraphModule:
+    """A body in which the arguments of each call are looked at, as those of a graph's own steps are."""
+    for part in module.modules():
+        if isinstance(part, fx.GraphModule):
+            for node in part.graph.nodes:
+                if node.op == "call_function":
+                    node.target = checked(node.target)
+            part.recompile()
+    return module

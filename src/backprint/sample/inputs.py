@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from backprint.errors import SampleError
 from backprint.graph.links import held_exact, role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
+from backprint.room import too_large
 from backprint.sample.alike import livened
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
 from backprint.sample.recipes import RANKS, Recipe, bases_of, derive, exact_data, fit_all, make_all, placed, redraw
@@ -38,6 +40,7 @@ class Inputs:
             recipes = {name: recipe for name, recipe in recipes.items() if name in wanted}
         if seed is not None:
             recipes = {name: redraw(recipe, derive(seed, name)) for name, recipe in recipes.items()}
+        check_room(recipes.values())
         made = make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
         inner = parts_of(recipes)
         return {name: tensor for name, tensor in made.items() if name not in inner}
@@ -46,6 +49,13 @@ class Inputs:
     def missing(self) -> tuple[str, ...]:
         """The inputs that no recipe makes."""
         return tuple(name for name, recipe in self.recipes.items() if recipe.kind == "none")
+
+
+def check_room(recipes: Iterable[Recipe]) -> None:
+    """Raise where there is no room for what recipes make."""
+    kept = [each for each in recipes if each.kind not in ("none", "view", "sparse")]
+    if complaint := too_large(sum(each.extent * getattr(torch, each.dtype).itemsize for each in kept)):
+        raise SampleError(f"the inputs are {complaint}")
 
 
 def fit_inputs(

@@ -9,12 +9,14 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.errors import RefusedError, SampleError
 from backprint.graph.claims import tensors_in
+from backprint.graph.isolation import needs_isolation, told
 from backprint.graph.links import check_links, name_of, role_of
 from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
@@ -38,8 +40,11 @@ if TYPE_CHECKING:
     from backprint.sample.inputs import Inputs
 
 
-def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
-    """Read a sample. `allow` names the custom operators that its graphs may call."""
+def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = False) -> Capture:
+    """Read a sample. `allow` names the custom operators that its graphs may call.
+
+    A graph that wants a process of its own says so, and is refused where it is run, unless the sample is trusted.
+    """
     folder = Path(path)
     if not folder.is_dir():
         raise SampleError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
@@ -61,7 +66,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         check_links(facts["links"], len(rows))
         if len(rows) > 1 and not facts["links"] and any(ports_of(facts["signature"].output)):
             raise SampleError(f"pairs: the sample has {len(rows)} pairs and no links that join them")
-        pairs = tuple(read_pair(folder, index, row, facts, allow) for index, row in enumerate(rows))
+        pairs = tuple(read_pair(folder, index, row, facts, allow, trust) for index, row in enumerate(rows))
         witnessed, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
         claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
@@ -82,7 +87,9 @@ def plain_file(path: Path) -> Path:
     return path
 
 
-def read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str]) -> Pair:
+def read_pair(
+    folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str], trust: bool
+) -> Pair:
     """One Pair, its graphs still on disk."""
     name = row.get("folder").text(64)
     if not re.fullmatch(r"pair_[0-9]{1,6}", name):
@@ -96,7 +103,7 @@ def read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], al
     def read_forward() -> Graph:
         graph = read_graph(here / "forward" / "model.py", requires, allow)
         check_signature(here / "forward" / "model.py", index, graph, facts)
-        return graph
+        return graph if trust else marked(graph, folder, allow)
 
     forward = Later(read_forward)
     if "backward" not in row.expect(dict):
@@ -105,7 +112,7 @@ def read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], al
     def backward() -> Graph:
         graph = read_graph(here / "backward" / "model.py", requires, allow)
         check_tied(here, index, forward.get(), graph, facts)
-        return graph
+        return graph if trust else marked(graph, folder, allow)
 
     return Pair(row.get("name", name).text(), forward, Later(backward))
 
@@ -135,6 +142,12 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
     except Exception as error:
         raise SampleError(f"{path}: {error}") from None
     return graph
+
+
+def marked(graph: Graph, folder: Path, allow: Sequence[str]) -> Graph:
+    """The graph of a stranger: it says where it calls what is only safe in a process of its own."""
+    why = told(folder, needs_isolation(graph, allow), f"bp.load({str(folder)!r}, trust=True)")
+    return replace(graph, isolated=why) if why else graph
 
 
 def first_difference(found: str) -> int:

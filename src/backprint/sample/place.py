@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 from backprint.errors import UsageError
@@ -17,3 +19,23 @@ def check_place(path: str | os.PathLike[str], overwrite: bool) -> None:
         raise UsageError(f"{place} is there and is no sample: choose another path")
     if not overwrite and any(place.iterdir()):
         raise UsageError(f"{place} is there already: pass overwrite=True (--overwrite), or choose another path")
+
+
+def settle(staging: Path, place: Path) -> None:
+    """Put the finished folder in its place; an older sample there goes away only once the new one stands ready."""
+    if place.exists():
+        old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
+        try:
+            os.replace(place, old / "sample")
+        except BaseException:
+            old.rmdir()
+            raise
+        try:
+            os.replace(staging, place)
+        except BaseException:
+            os.replace(old / "sample", place)  # where this fails too, the old sample stays beside its place
+            old.rmdir()
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        os.replace(staging, place)

@@ -19,6 +19,7 @@ from backprint.graph.text import emit
 from backprint.sample.graphnet.write import Run, undrawable, write_graphnet
 from backprint.sample.inputs import MODES, Inputs
 from backprint.sample.metadata import describe, write_json
+from backprint.sample.place import settle
 from backprint.sample.recipes import to_json
 from backprint.sample.standalone import FOOTER
 
@@ -51,26 +52,6 @@ def write(
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
     return place
-
-
-def settle(staging: Path, place: Path) -> None:
-    """Put the finished folder in its place; an older sample there goes away only once the new one stands ready."""
-    if place.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
-        try:
-            os.replace(place, old / "sample")
-        except BaseException:
-            old.rmdir()
-            raise
-        try:
-            os.replace(staging, place)
-        except BaseException:
-            os.replace(old / "sample", place)  # where this fails too, the old sample stays beside its place
-            old.rmdir()
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        os.replace(staging, place)
 
 
 def check_data(data: str) -> None:

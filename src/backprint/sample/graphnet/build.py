@@ -25,7 +25,7 @@ from backprint.sample.graphnet.meta import Known, Use
 from backprint.sample.graphnet.metas import examples_of, text_of
 from backprint.sample.graphnet.names import Named
 from backprint.sample.graphnet.plan import Plan, plan_of
-from backprint.sample.graphnet.probe import Probe, careful_batch_norm, numbers_of, untrainable
+from backprint.sample.graphnet.probe import Probe, careful_batch_norm, numbers_of, run_on_shapes, untrainable
 from backprint.sample.graphnet.read import GraphNetSample
 from backprint.sample.graphnet.recipes import notes_of, recipes_of
 from backprint.sample.inputs import Inputs
@@ -69,9 +69,11 @@ def build(
         if named.raw in plan.metas
     ]
     recipes = recipes_of(known, seed, device)
+    forward, numbers, notes = forward_of(sample, plan, mode, device, fake)
+    if sample.program is not None and fake is None:
+        check_room(sample, numbers)
     made = recipes.make() if fake is None else empty(known, recipes, device, fake)
     asked = {name for name, _ in plan.asks}
-    forward, numbers, notes = forward_of(sample, plan, mode, device, fake)
     with nullcontext() if fake is None else fake():
         module = module_of(sample.name, forward, plan.inputs, made, asked)
     inputs: dict[str, Any] = {}
@@ -82,6 +84,13 @@ def build(
             inputs[named.name] = made[named.name].requires_grad_(named.name in asked)
     module.train(mode != "eval")
     return Built(module, inputs, recipes, plan.asks, plan.rests, (*sample.notes, *notes, *notes_of(known)), plan.bytes)
+
+
+def check_room(sample: GraphNetSample, numbers: Mapping[str, Any]) -> None:
+    """Raise where a line makes what there is no room for, as far as shapes alone tell."""
+    assert sample.program is not None
+    if complaint := run_on_shapes(sample.program, sample.metas, numbers).outgrown:
+        raise SampleError(f"{sample.path}: {complaint}")
 
 
 # ------------------------------------------------------------------ forward

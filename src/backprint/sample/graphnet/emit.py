@@ -24,7 +24,7 @@ from backprint.errors import ReplayError
 from backprint.sample.graphnet import code
 from backprint.sample.graphnet.code import Argument, Expr, Line, Program
 from backprint.sample.graphnet.growth import IN_PLACE, WATCHED, Kinds, counted, listed, tensor_alone
-from backprint.sample.graphnet.unsafe import guarded
+from backprint.sample.graphnet.unsafe import guarded, guarded_method
 
 PRESSING = frozenset(
     {
@@ -191,6 +191,9 @@ class Emitter:
             case code.Method(name="tolist", of=of, args=(), kwargs=()):
                 return self.called(self.global_name("listed", lambda: listed), (of,), ())
             case code.Method(of=of, name=name, args=args, kwargs=kwargs):
+                if (checked := guarded_method(name)) is not None:
+                    function = self.global_name(f"Tensor.{name}", lambda: checked)
+                    return self.called_on(function, self.owner(of, name), args, kwargs)
                 return self.called(ast.Attribute(self.owner(of, name), name, ast.Load(), **self.at), args, kwargs)
             case code.Attribute(of=of, name=name):
                 return ast.Attribute(self.expr(of), name, ast.Load(), **self.at)
@@ -258,6 +261,14 @@ class Emitter:
     def called(self, function: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]) -> ast.expr:
         named = [ast.keyword(key, self.expr(item), **self.at) for key, item in kwargs]
         return ast.Call(function, [self.expr(item) for item in args], named, **self.at)
+
+    def called_on(
+        self, function: ast.expr, owner: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]
+    ) -> ast.expr:
+        """A method by a function of ours, which takes its owner first."""
+        made: Any = self.called(function, args, kwargs)
+        made.args.insert(0, owner)
+        return made
 
     def literal(self, value: Any) -> ast.expr:
         """A constant: inf and nan are constants like any other in Python's tree."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from backprint.checks import divided
 from backprint.errors import ReplayError
 from backprint.growth import MOST_ITEMS, growth, tree_size
 from backprint.sample.graphnet.code import (
@@ -172,6 +173,8 @@ class Kinds:
     def is_watched(self, operation: str, left: Expr, right: Expr) -> bool:
         """Whether arithmetic may make something grow without end, as far as is known before it runs."""
         kinds = {self.of(left), self.of(right)}
+        if operation in ("FloorDiv", "Mod") and kinds != {NUMBER}:
+            return True
         if operation not in WATCHED or TENSOR in kinds:
             return False
         constants = [each.value for each in (left, right) if isinstance(each, Const)]
@@ -223,7 +226,22 @@ def shifted(left: Any, right: Any) -> Any:
 def remainder(left: Any, right: Any) -> Any:
     """`left % right`, which fills in texts too."""
     watched("operator.mod", left, right)
+    dividable(left, right)
     return left % right
+
+
+def quotient(left: Any, right: Any) -> Any:
+    """`left // right`."""
+    dividable(left, right)
+    return left // right
+
+
+def dividable(left: Any, right: Any) -> None:
+    """Raise where a division of tensors of whole numbers would end the process."""
+    if torch.compiler.is_compiling() or not (isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor)):
+        return
+    if complaint := divided({"self": left, "other": right}):
+        raise ReplayError(complaint)
 
 
 def summed_in_place(left: Any, right: Any) -> Any:
@@ -257,17 +275,26 @@ def shifted_in_place(left: Any, right: Any) -> Any:
 def remainder_in_place(left: Any, right: Any) -> Any:
     """`left %= right`."""
     watched("operator.mod", left, right)
+    dividable(left, right)
     left %= right
     return left
 
 
-WATCHED = {"Add": summed, "Mult": repeated, "Pow": power, "LShift": shifted, "Mod": remainder}
+def quotient_in_place(left: Any, right: Any) -> Any:
+    """`left //= right`."""
+    dividable(left, right)
+    left //= right
+    return left
+
+
+WATCHED = {"Add": summed, "Mult": repeated, "Pow": power, "LShift": shifted, "Mod": remainder, "FloorDiv": quotient}
 IN_PLACE = {
     "Add": summed_in_place,
     "Mult": repeated_in_place,
     "Pow": power_in_place,
     "LShift": shifted_in_place,
     "Mod": remainder_in_place,
+    "FloorDiv": quotient_in_place,
 }
 
 

@@ -9,10 +9,7 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from backprint.sample.graphnet.code import Augment, Call, Expr, Method, Operation, Program, values_of
-
-DIVISIONS = frozenset({"FloorDiv", "Mod"})
-"""Arithmetic on whole numbers that ends the process where the smallest is divided by -1."""
+from backprint.sample.graphnet.code import Call, Expr, Method, Program, values_of
 
 
 @functools.cache
@@ -27,9 +24,7 @@ def standings() -> Mapping[str, tuple[str, str]]:
 
 def needs_isolation(program: Program) -> list[str]:
     """What a Program calls that is only safe in a process of its own; each with why."""
-    found = {why_isolated(value) for _, value in values_of(program)}
-    found |= {divided(line.kind) for line in program.lines if isinstance(line, Augment)}
-    return sorted(found - {""})
+    return sorted({why_isolated(value) for _, value in values_of(program)} - {""})
 
 
 def why_isolated(value: Expr) -> str:
@@ -39,17 +34,10 @@ def why_isolated(value: Expr) -> str:
             return called(name)
         case Method(name=name):
             return called(f"Tensor.{name}")
-        case Operation(kind=kind):
-            return divided(kind)
     return ""
 
 
 def called(name: str) -> str:
     """The same, of a function or a method."""
     standing, reason = standings().get(name, ("safe", ""))
-    return f"{name}: {reason}" if standing == "isolated" else ""
-
-
-def divided(kind: str) -> str:
-    """The same, of arithmetic."""
-    return f"{kind}: the smallest whole number by -1 ends the process" if kind in DIVISIONS else ""
+    return f"{name} ({reason})" if standing == "isolated" else ""

@@ -2,6 +2,8 @@
 
 The metadata says `data = [4]` of nearly every SymInt, whatever it was. Dynamo puts one before the tensor whose size it
 first is, so that tensor's sizes are the candidates, the example values of the constraints first.
+
+Private torch API of this module, tried on torch 2.13: `torch.utils._python_dispatch.TorchDispatchMode`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint.results import held_by, leaves_of, outgrown
+from backprint.room import too_large
 from backprint.sample.graphnet.code import Argument, Name, Program, values_of
 from backprint.sample.graphnet.emit import function_of
 from backprint.sample.graphnet.meta import Meta
@@ -143,6 +149,8 @@ class Probe:
 
     error: str | None
     alone: tuple[int, ...] = ()
+    outgrown: str = ""
+    """Which line makes what there is no room for."""
 
 
 def run_on_shapes(program: Program, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Probe:
@@ -160,10 +168,35 @@ def run_on_shapes(program: Program, metas: Mapping[str, Meta], numbers: Mapping[
         values = [given(argument, metas, numbers) for argument in program.arguments]
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            function_of(program, names, {}, "<shapes>", "meta", extra)(None, *values)
+            made = function_of(program, names, {}, SHAPES, "meta", extra)
+            with Weighing():
+                made(None, *values)
+    except Outgrown as error:
+        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == SHAPES]
+        return Probe(str(error), tuple(alone), f"model.py:{lines[-1] if lines else '?'}: {error}")
     except Exception as error:  # a graph may raise anything where it has no values
         return Probe(f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}", tuple(alone))
     return Probe(None, tuple(alone))
+
+
+SHAPES = "<shapes>"
+"""The file that a run on shapes seems to come from."""
+
+
+class Outgrown(Exception):
+    """A result for which there would be no room."""
+
+
+class Weighing(TorchDispatchMode):
+    """Raises at a result for which there would be no room if it had values."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        complaint = outgrown(function, args, kwargs or {})  # of what has values all the same, as a factory's
+        made = None if complaint else function(*args, **(kwargs or {}))
+        complaint = complaint or too_large(max(map(held_by, leaves_of([made])), default=0))
+        if complaint:
+            raise Outgrown(f"{function} would make {complaint}")
+        return made
 
 
 def given(argument: Argument, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Any:

@@ -36,6 +36,36 @@ def guarded(target: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return checked(function, check, rows) if check is not None and rows else function
 
 
+def guarded_method(name: str) -> Callable[..., Any] | None:
+    """A method of tensors that checks its arguments first: `call(tensor, ...)`; None where it needs no check."""
+    swapped = name in REFLECTED
+    operator = DIVISIONS.get(name, name)
+    check = check_by_name(f"aten.{operator}.default")
+    rows = schema_names(operator) if check is not None else ()
+    if check is None or not rows:
+        return None
+
+    def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(owner, torch.Tensor) and not torch.compiler.is_compiling():
+            given = (*args, owner) if swapped else (owner, *args)
+            if complaint := complaint_of(check, rows, given, kwargs):
+                raise ReplayError(f"{name}: {complaint}")
+        return getattr(owner, name)(*args, **kwargs)
+
+    call.__name__ = f"checked_{name}"
+    return call
+
+
+DIVISIONS: Mapping[str, str] = {
+    **dict.fromkeys(("__floordiv__", "__rfloordiv__", "__ifloordiv__"), "floor_divide"),
+    **dict.fromkeys(("__mod__", "__rmod__", "__imod__"), "remainder"),
+}
+"""Arithmetic by the names that Python has for it, and the operators that it calls."""
+
+REFLECTED = frozenset({"__rfloordiv__", "__rmod__"})
+"""Methods whose owner is what they divide by."""
+
+
 def limited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """A function that refuses to go round too often."""
     signature = inspect.signature(function)

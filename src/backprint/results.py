@@ -1,0 +1,137 @@
+"""How large the result of a call would be, told before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
+
+A call whose tensors and numbers, multiplied, come to little makes little. Any other is run on tensors of the same
+shapes without values, once for each shapes; where that cannot be, because the shape hangs on values, nothing is said.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensor`,
+`torch.utils._python_dispatch._disable_current_modes`, `torch._C._functorch.is_functorch_wrapped_tensor`.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from backprint.room import SMALL, too_large
+
+SURE = SMALL // 16
+"""Elements of which a result takes no more than what nobody asks about, whatever its dtype."""
+
+
+def outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Why a call may not run: there is no room for what it makes. '' where there is, or nobody knows."""
+    bound = 1
+    for leaf in leaves_of((args, kwargs)):
+        bound *= weight(leaf)
+        if not bound:
+            return ""
+    if bound <= SURE:
+        return ""
+    try:
+        return too_large(made_by(function, frozen(args), frozen(kwargs)))
+    except TypeError:  # an argument that cannot be a key
+        return ""
+
+
+def leaves_of(value: Any) -> Iterator[Any]:
+    """The leaves of a call's arguments."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves_of(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from leaves_of(item)
+    else:
+        yield value
+
+
+def weight(leaf: Any) -> int:
+    """How many times larger a result may be for an argument; 0 where this is no call on values."""
+    if isinstance(leaf, Tensor):
+        return max(leaf.numel(), 1) if is_plain(leaf) else 0
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return 0
+    if isinstance(leaf, int):
+        return max(abs(leaf), 1)
+    if isinstance(leaf, float) and leaf and abs(leaf) < float("inf"):
+        return int(max(abs(leaf), 1 / abs(leaf), 1)) if abs(leaf) > 1e-300 else 2**63
+    return 1
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor has values of its own."""
+    return (
+        type(tensor) in (Tensor, nn.Parameter)
+        and not tensor.is_meta
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+def frozen(value: Any) -> Any:
+    """A call's arguments as a key: tensors by their shape and dtype."""
+    if isinstance(value, Tensor):
+        return Shaped(tuple(value.shape), value.stride(), value.dtype)
+    if isinstance(value, list):
+        return (List, *map(frozen, value))
+    if isinstance(value, tuple):
+        return tuple(map(frozen, value))
+    if isinstance(value, Mapping):
+        return tuple((key, frozen(item)) for key, item in value.items())
+    return (type(value), value)
+
+
+class List:
+    """The mark of a list in a key."""
+
+
+class Shaped(tuple[Any, ...]):
+    """A tensor in a key."""
+
+    __slots__ = ()
+
+    def __new__(cls, *parts: Any) -> Shaped:
+        return super().__new__(cls, parts)
+
+
+def thawed(value: Any) -> Any:
+    """A key's arguments, with tensors that have no values."""
+    if isinstance(value, Shaped):
+        shape, stride, dtype = value
+        return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    if value and value[0] is List:
+        return [thawed(item) for item in value[1:]]
+    if len(value) == 2 and isinstance(value[0], type):
+        return torch.device("meta") if isinstance(value[1], torch.device) else value[1]
+    return tuple(map(thawed, value))
+
+
+@functools.lru_cache(maxsize=4096)
+def made_by(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
+    """The bytes of the largest result of a call; 0 where its shape is not known without values."""
+    try:
+        with torch.no_grad(), _disable_current_modes(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            named = {key: thawed(item) for key, item in kwargs}
+            given = thawed(args)
+            if isinstance(function, torch._ops.OpOverload):
+                later = function._schema.arguments[len(given) :]
+                named |= {each.name: torch.device("meta") for each in later if each.name == "device"}
+            made = function(*given, **named)
+    except Exception:  # what has no such form, or raises: its own run says so
+        return 0
+    return max(map(held_by, leaves_of([made])), default=0)
+
+
+def held_by(leaf: Any) -> int:
+    """The bytes that a result holds; a view of little may have any size."""
+    if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided:
+        return 0
+    return leaf.untyped_storage().nbytes()
