@@ -6,6 +6,7 @@ table. Left out: values that are computed from several inputs, except sums that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -264,7 +265,7 @@ class Walk:
     def bound(self, value: Expr, size: int | None) -> None:
         """An input stays below this, less what was added to it."""
         for each in self.result(value):
-            if size is not None and not each.summed:
+            if size is not None and not each.summed and math.isfinite(each.added):
                 most = size - int(each.added)
                 self.below[each.name] = min(most, self.below.get(each.name, most))
 
