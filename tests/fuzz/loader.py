@@ -216,12 +216,12 @@ def run_child(does: Callable[[Callable[[Any], None]], None], start: int) -> NoRe
 # ------------------------------------------------------------------ made small
 
 
-def finding_of(files: Files, work: Path) -> Finding | None:
-    """What goes wrong with a sample, in a child of its own."""
+def finding_of(files: Files, work: Path, number: int) -> Finding | None:
+    """What goes wrong with a sample of this number, in a child of its own."""
 
     def one(report: Callable[[Any], None]) -> None:
         patience()
-        _, finding = tried(files, work)
+        _, finding = tried(files, work, number)
         report(finding and (finding.kind, finding.where, finding.said))
 
     found = None
@@ -230,7 +230,7 @@ def finding_of(files: Files, work: Path) -> Finding | None:
     return found
 
 
-def small(files: Files, before: Files, wanted: Finding, work: Path, tries: int = 200) -> Files:
+def small(files: Files, before: Files, wanted: Finding, work: Path, number: int, tries: int = 200) -> Files:
     """The sample with everything undone that the finding does not hang on."""
     kept = dict(files)
     for path in sorted({*files, *before}):
@@ -238,7 +238,7 @@ def small(files: Files, before: Files, wanted: Finding, work: Path, tries: int =
             tries -= 1
             if tries < 0:
                 return kept
-            found = finding_of(undone, work)
+            found = finding_of(undone, work, number)
             if found is not None and found.place == wanted.place:
                 kept = undone
                 break
@@ -315,7 +315,7 @@ class Run:
         if self.places[finding.place] > KEPT:
             return
         name, files = made(self.seed, number, corpus)
-        files = small(files, corpus[name], finding, work)
+        files = small(files, corpus[name], finding, work, number)
         print(f"number {number}, of {name}: {finding.place}: {finding.said}", flush=True)
         changed = {path: content for path, content in files.items() if content != corpus[name].get(path)}
         absent = sorted(path for path in corpus[name] if path not in files)
@@ -337,11 +337,17 @@ class Run:
         return "\n".join(rows)
 
 
-def read_finding(path: Path, corpus: Mapping[str, Files]) -> Files:
-    """The sample of a kept finding."""
+def read_finding(path: Path, corpus: Mapping[str, Files]) -> tuple[int, Files]:
+    """The number and the sample of a kept finding."""
     row = json.loads(path.read_text("utf-8"))
     files = {name: content for name, content in corpus[row["of"]].items() if name not in row["without"]}
-    return files | unpacked(json.dumps(row["changed"]))
+    return row["number"], files | unpacked(json.dumps(row["changed"]))
+
+
+def again(path: Path, corpus: Mapping[str, Files], work: Path) -> Finding | None:
+    """What goes wrong with a kept finding now."""
+    number, files = read_finding(path, corpus)
+    return finding_of(files, work, number)
 
 
 def memory_folder() -> str | None:
@@ -372,7 +378,7 @@ def main(arguments: list[str] | None = None) -> int:
         work = Path(folder)
         warm(corpus, work)
         if given.again:
-            found = {path: finding_of(read_finding(path, corpus), work) for path in given.again}
+            found = {path: again(path, corpus, work) for path in given.again}
             for path, finding in found.items():
                 print(f"{path}: {finding.place + ': ' + finding.said if finding else 'nothing'}")
             return 1 if any(found.values()) else 0

@@ -217,7 +217,7 @@ class Walk:
                 self.called(target, args, dict(kwargs))
             case Operation(kind="Div" | "FloorDiv" | "Mod", right=right):
                 self.note(right, "positive")
-            case Operation(kind="Pow", left=left, right=Const(value=float() as power)) if power != int(power):
+            case Operation(kind="Pow", left=left, right=Const(value=float() as power)) if not power.is_integer():
                 self.note(left, "positive")
             case Operation(kind="Sub", left=Const(value=1 | 1.0), right=right):
                 self.note(right, "flag")
