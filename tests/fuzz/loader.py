@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -110,7 +111,10 @@ def tried(files: Files, work: Path, number: int = 0) -> tuple[str, Finding | Non
     before, peak = time.process_time(), peak_bytes()
     stage, finding = "", None
     try:
-        stage = look(source, number)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nobody has asked for what Python has to say of a stranger's text
+            warnings.filterwarnings("ignore", message="ComplexHalf")  # torch's, of any such tensor
+            stage = look(source, number)
     except Exception as error:
         stage, finding = "raised", raised(error)
     seconds, grown = time.process_time() - before, peak_bytes() - peak
@@ -145,8 +149,14 @@ def raised(error: BaseException) -> Finding:
 
 # ------------------------------------------------------------------ a batch, in a child
 
+Row = tuple[int, str, Finding | None]
+"""A sample's number, where it ended, and what went wrong with it."""
 
-def batch(numbers: range, seed: int, corpus: Mapping[str, Files], work: Path) -> Iterator[tuple[int, str, Finding | None]]:
+Report = Callable[[Any], None]
+"""What a child tells with."""
+
+
+def batch(numbers: range, seed: int, corpus: Mapping[str, Files], work: Path) -> Iterator[Row]:
     """Each number, where its sample ended, and what went wrong with it; in children, a new one after each finding."""
     left = list(numbers)
     while left:
@@ -163,7 +173,7 @@ def batch(numbers: range, seed: int, corpus: Mapping[str, Files], work: Path) ->
         left = [number for number in left if number > last]
 
 
-def samples(numbers: list[int], seed: int, corpus: Mapping[str, Files], work: Path, report: Callable[[Any], None]) -> None:
+def samples(numbers: list[int], seed: int, corpus: Mapping[str, Files], work: Path, report: Report) -> None:
     """What came of each number, told as it is known; ends after one that took too much, whose memory stays taken."""
     for number in numbers:
         _, files = made(seed, number, corpus)
@@ -174,7 +184,7 @@ def samples(numbers: list[int], seed: int, corpus: Mapping[str, Files], work: Pa
             return
 
 
-def child(does: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
+def child(does: Callable[[Report], None]) -> Iterator[Any]:
     """What a forked process tells, one JSON value a line; and at last, as a text, how it ended if not well."""
     end, start = os.pipe()
     process = os.fork()
@@ -182,7 +192,7 @@ def child(does: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
         os.close(end)
         run_child(does, start)
     os.close(start)
-    with open(end, "r", encoding="utf-8") as lines:
+    with open(end, encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)
     _, status = os.waitpid(process, 0)
@@ -196,7 +206,7 @@ ENDLESS = {signal.SIGPROF: "no end", signal.SIGALRM: "waits for ever"}
 """How a child ends that a timer ended."""
 
 
-def run_child(does: Callable[[Callable[[Any], None]], None], start: int) -> NoReturn:
+def run_child(does: Callable[[Report], None], start: int) -> NoReturn:
     """In the child: its limits, then its work; it leaves without what the parent would do at its end."""
     code = 1
     try:
@@ -219,7 +229,7 @@ def run_child(does: Callable[[Callable[[Any], None]], None], start: int) -> NoRe
 def finding_of(files: Files, work: Path, number: int) -> Finding | None:
     """What goes wrong with a sample of this number, in a child of its own."""
 
-    def one(report: Callable[[Any], None]) -> None:
+    def one(report: Report) -> None:
         patience()
         _, finding = tried(files, work, number)
         report(finding and (finding.kind, finding.where, finding.said))
@@ -230,18 +240,21 @@ def finding_of(files: Files, work: Path, number: int) -> Finding | None:
     return found
 
 
-def small(files: Files, before: Files, wanted: Finding, work: Path, number: int, tries: int = 200) -> Files:
+def made_small(files: Files, before: Files, wanted: Finding, work: Path, number: int, tries: int = 200) -> Files:
     """The sample with everything undone that the finding does not hang on."""
     kept = dict(files)
     for path in sorted({*files, *before}):
-        for undone in undoings(kept, before, path):
-            tries -= 1
-            if tries < 0:
-                return kept
-            found = finding_of(undone, work, number)
-            if found is not None and found.place == wanted.place:
-                kept = undone
-                break
+        done = False
+        while not done:
+            done = True
+            for undone in undoings(kept, before, path):
+                tries -= 1
+                if tries < 0:
+                    return kept
+                found = finding_of(undone, work, number)
+                if found is not None and found.place == wanted.place:
+                    kept, done = undone, False
+                    break
     return kept
 
 
@@ -257,6 +270,9 @@ def undoings(files: Files, before: Files, path: str) -> Iterator[Files]:
         for _, i, j, k, m in difflib.SequenceMatcher(None, now, then, autojunk=False).get_opcodes():
             if now[i:j] != then[k:m]:
                 yield {**files, path: "\n".join([*now[:i], *then[k:m], *now[j:]])}
+            for line in range(j - i if j - i == m - k > 1 else 0):
+                if now[i + line] != then[k + line]:
+                    yield {**files, path: "\n".join([*now[: i + line], then[k + line], *now[i + line + 1 :]])}
 
 
 def lines_of(path: str, content: Any) -> list[str]:
@@ -308,14 +324,14 @@ class Run:
             if time.monotonic() - said > 30:
                 said = time.monotonic()
                 rate = self.next / self.seconds
-                print(f"{self.next:,} of {count:,}, {rate:.0f} a second, {sum(self.places.values())} findings", flush=True)
+                print(f"{self.next:,} of {count:,}, {rate:.0f} a second, {self.places.total()} findings", flush=True)
 
     def keep(self, number: int, finding: Finding, corpus: Mapping[str, Files], work: Path) -> None:
         """Write a finding, made small, unless there are enough of its kind."""
         if self.places[finding.place] > KEPT:
             return
         name, files = made(self.seed, number, corpus)
-        files = small(files, corpus[name], finding, work, number)
+        files = made_small(files, corpus[name], finding, work, number)
         print(f"number {number}, of {name}: {finding.place}: {finding.said}", flush=True)
         changed = {path: content for path, content in files.items() if content != corpus[name].get(path)}
         absent = sorted(path for path in corpus[name] if path not in files)
@@ -326,13 +342,15 @@ class Run:
 
     def told(self) -> str:
         """The counts as a table."""
-        total = sum(self.stages.values())
+        total = self.stages.total()
         deep = total - sum(self.stages[stage] for stage in SHALLOW)
-        rows = [f"{total:,} samples in {self.seconds:,.0f} s; {deep / max(total, 1):.0%} got beyond the parsing of files"]
+        rows = [
+            f"{total:,} samples in {self.seconds:,.0f} s; {deep / max(total, 1):.0%} got beyond the parsing of files"
+        ]
         for stage in (*STAGES, *sorted(set(self.stages) - set(STAGES))):
             if self.stages[stage]:
                 rows.append(f"  {stage:<12}{self.stages[stage]:>10,}{self.stages[stage] / total:>7.1%}")
-        rows.append(f"{sum(self.places.values())} findings")
+        rows.append(f"{self.places.total()} findings")
         rows += [f"  {count:>6}  {place}" for place, count in self.places.most_common(GONE_ON)]
         return "\n".join(rows)
 
@@ -370,7 +388,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20_000, help="how many samples")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("-o", "--out", type=Path, default=Path("findings"), help="where findings and the state are kept")
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("findings"), help="where findings and the state are kept"
+    )
     parser.add_argument("--again", type=Path, nargs="+", help="look at kept findings once more, and at nothing else")
     given = parser.parse_args(arguments)
     corpus = seeds()

@@ -23,12 +23,11 @@ from seeds import Files
 from backprint.graph.nouns import ATOMS, DEVICES, DTYPES, ECHOES, HIGHER, LAYOUTS, PLAIN_TARGETS, ROLES, SCALARS
 from backprint.graph.table import operators
 from backprint.graph.verdicts import WORST
-from backprint.sample.graphnet.code import BINARY, COMPARE, callables
+from backprint.sample.graphnet.code import callables
 from backprint.sample.recipe_json import KINDS
 from backprint.sample.standalone import MARKER
 
 Draw = random.Random
-GRAPH = ("model.py",)
 ODD_FILES = ("missing", "folder", "link", "pipe")
 """What may stand in the place of a file."""
 
@@ -72,10 +71,16 @@ def mutate(draw: Draw, files: Files, corpus: Mapping[str, Files]) -> None:
         files[path] = changed_text(draw, content, corpus, path)
 
 
+OFTEN = {"capture.json": 5, "model.py": 4, "weight_meta.py": 3}
+"""How much more often some files are changed."""
+
+
 def chosen_path(draw: Draw, files: Files) -> str:
     """A file, those with most to read more often than the others."""
     paths = sorted(files)
-    weights = [{"capture.json": 5, "model.py": 4, "weight_meta.py": 3}.get(path.rpartition("/")[2], 1) for path in paths]
+    weights = [
+        {"capture.json": 5, "model.py": 4, "weight_meta.py": 3}.get(path.rpartition("/")[2], 1) for path in paths
+    ]
     return draw.choices(paths, weights)[0]
 
 
@@ -142,7 +147,27 @@ def changed_bytes(draw: Draw, content: bytes) -> bytes:
     return bytes(data)
 
 
-LETTERS = ("\0", "\ufeff", "\u202e", "\x1b[2J", "é", "𝐱", "\r", "\t", "\\", '"', "'", "{", "}", "[", "(", ")", "#", "\n", "𐀀")
+LETTERS = (
+    "\0",
+    "\ufeff",
+    "\u202e",
+    "\x1b[2J",
+    "é",
+    "𝐱",
+    "\r",
+    "\t",
+    "\\",
+    '"',
+    "'",
+    "{",
+    "}",
+    "[",
+    "(",
+    ")",
+    "#",
+    "\n",
+    "𐀀",
+)
 
 
 def changed_letters(draw: Draw, text: str) -> str:
@@ -161,8 +186,8 @@ def changed_letters(draw: Draw, text: str) -> str:
 # ------------------------------------------------------------------ JSON
 
 NUMBERS: tuple[Any, ...] = (
-    0, 1, -1, 2, 3, 7, 64, 255, 2**31 - 1, 2**31, 2**48, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**63) - 1,
-    10**40, 10**400, 0.5, -0.0, 1e308, 5e-324, 2.0, 1e16, True, False, None, float("inf"), float("nan"),
+    0, 1, -1, 2, 3, 7, 64, 255, 2**31 - 1, 2**31, 2**48, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64, -(2**63),
+    -(2**63) - 1, 10**40, 10**400, 0.5, -0.0, 1e308, 5e-324, 2.0, 1e16, True, False, None, float("inf"), float("nan"),
 )  # fmt: skip
 
 
@@ -175,7 +200,23 @@ def words() -> tuple[str, ...]:
         "output.0 pair_0 pair_1 forward backward x w y self inf tensor object number array text function code "
         "s0 s1 2*s0+1 cuda:0 cpu torch.float32 float32 size shape argument same spec flag pinned"
     ).split()
-    odd = ("", " ", "a" * 300, "\u202e", "\ud800", "\0", "a\nb", "é", "../..", "/", "%s", "{0}", "=1+1", "x" * 9000, "0" * 5000)
+    odd = (
+        "",
+        " ",
+        "a" * 300,
+        "\u202e",
+        "\ud800",
+        "\0",
+        "a\nb",
+        "é",
+        "../..",
+        "/",
+        "%s",
+        "{0}",
+        "=1+1",
+        "x" * 9000,
+        "0" * 5000,
+    )
     return tuple(dict.fromkeys([*(str(word) for table in tables for word in sorted(table)), *own, *odd]))
 
 
@@ -216,7 +257,7 @@ def twice(draw: Draw, said: str) -> str:
     if not found:
         return said
     at = draw.choice(found)
-    return f'{said[:at]}{said[at:].partition(": ")[0]}: 1, {said[at:]}'
+    return f"{said[:at]}{said[at:].partition(': ')[0]}: 1, {said[at:]}"
 
 
 def place(draw: Draw, tree: Any) -> tuple[Any, Any]:
@@ -315,7 +356,13 @@ def branch(draw: Draw, tree: Any, corpus: Mapping[str, Files]) -> Any:
 
 def trees(corpus: Mapping[str, Files]) -> Sequence[Any]:
     """The JSON of all samples."""
-    return _trees(tuple(sorted(text for files in corpus.values() for path, text in files.items() if path.endswith(".json"))))
+    return _trees(
+        tuple(sorted(text for files in corpus.values() for path, text in files.items() if path.endswith(".json")))
+    )
+
+
+def json_texts(corpus: Mapping[str, Files]) -> tuple[str, ...]:
+    return tuple(sorted(text for files in corpus.values() for path, text in files.items() if path.endswith(".json")))
 
 
 @functools.lru_cache(maxsize=4)
@@ -324,7 +371,7 @@ def _trees(texts: tuple[str, ...]) -> Sequence[Any]:
 
 
 @functools.lru_cache(maxsize=4)
-def _keys(count: int, texts: tuple[str, ...]) -> tuple[str, ...]:
+def _keys(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({key for tree in _trees(texts) for key in keys_in(tree)}))
 
 
@@ -332,8 +379,7 @@ def keys_of(corpus: Mapping[str, Files]) -> tuple[str, ...]:
     """The keys that stand anywhere in the samples' JSON."""
     if not corpus:
         return ("dtype", "shape", "data_offsets", "__metadata__")
-    texts = tuple(sorted(text for files in corpus.values() for path, text in files.items() if path.endswith(".json")))
-    return _keys(len(texts), texts)
+    return _keys(json_texts(corpus))
 
 
 def keys_in(tree: Any) -> Iterator[str]:
@@ -360,27 +406,36 @@ def targets() -> tuple[str, ...]:
     return tuple(sorted(known)) + tuple(sorted(name.replace("Tensor.", "x.") for name in methods))
 
 
-LITERALS = (
-    "0", "1", "-1", "2", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "10**9", "1e308", "-1e400",
-    "nan", "inf", "-inf", "True", "None", "...", "''", "'mean'", "b'x'", "1j", "complex(1.0, inf)", "[]", "()", "{}",
-    "[1, -1]", "(2, 3)", "{'a': 1}", "slice(None, None, None)", "slice(0, 9223372036854775807, -1)", "torch.float32",
-    "torch.strided", "torch.channels_last", "torch.device('cpu')", "torch.device('cuda:99')", "device(type='cuda', index=0)",
-    "self", "self.body", "aten.add.Tensor", "operator.add", "lambda: 0", "x for x in y", "*x", "**{'a': 1}", "f'{x}'",
-    "-(-1)", "not x", "float('inf')", "0x7f", "1_000", "'" + "a" * 5000 + "'", "1" * 5000, "[" * 30 + "]" * 30, "((((((1,),),),),),)",
-)  # fmt: skip
+def apart(text: str) -> tuple[str, ...]:
+    """What stands in a text between line ends or two blanks."""
+    return tuple(part for part in re.split(r"  +|\n *", text) if part)
 
-SIZES = ("0", "1", "-1", "3", "9223372036854775807", "9223372036854775808", "s0", "s0 + 1", "2**62", "s0*(s1 - 1)", "Max(1, s0)", "s0//0", "s0**s0", "(", "0.5", "u0", "x" * 300)
 
-SPECS = (
-    "?", "f32[]", "f32[0]", "i64[2, 3]", "b8[1]", "c64[2] stride=[1]", "f32[2, 3] stride=[1, 2] offset=4",
-    "f32[4294967296, 2147483648]", "f32[3] sparse_coo", "f32[3] @cuda:0", "SymInt(s0 + 1)", "SymInt", "int", "object",
-    "(f32[2], i64[2])", "((((((f32[1],),),),),),)", "()", "f99[2]", "f32[", "f32[2] jagged @meta", "f32[s0, s0 // 2]",
-)  # fmt: skip
+LITERALS = apart("""
+    0  1  -1  2  9223372036854775807  -9223372036854775808  9223372036854775808  10**9  1e308  -1e400  nan  inf  -inf
+    True  None  ...  ''  'mean'  b'x'  1j  complex(1.0, inf)  []  ()  {}  [1, -1]  (2, 3)  {'a': 1}
+    slice(None, None, None)  slice(0, 9223372036854775807, -1)  torch.float32  torch.strided  torch.channels_last
+    torch.device('cpu')  torch.device('cuda:99')  device(type='cuda', index=0)  self  self.body  aten.add.Tensor
+    operator.add  lambda: 0  x for x in y  *x  **{'a': 1}  f'{x}'  -(-1)  not x  float('inf')  0x7f  1_000
+    [[[[[[[[[[[[[]]]]]]]]]]]]]  ((((((1,),),),),),)
+""")
+LITERALS += ("'" + "a" * 5000 + "'", "1" * 5000, "[" * 40 + "]" * 40)
+
+SIZES = apart("""
+    0  1  -1  3  9223372036854775807  9223372036854775808  s0  s0 + 1  2**62  s0*(s1 - 1)  Max(1, s0)  s0//0  s0**s0
+    (  0.5  u0  s0 % s0  -s0  ~s0  s0 < 3  1,2
+""")
+SIZES += ("x" * 300, "+".join(["s0"] * 400))
+
+SPECS = apart("""
+    ?  f32[]  f32[0]  i64[2, 3]  b8[1]  c64[2] stride=[1]  f32[2, 3] stride=[1, 2] offset=4  f32[4294967296, 2147483648]
+    f32[3] sparse_coo  f32[3] @cuda:0  SymInt(s0 + 1)  SymInt  int  object  (f32[2], i64[2])  ((((((f32[1],),),),),),)
+    ()  f99[2]  f32[  f32[2] jagged @meta  f32[s0, s0 // 2]  f32[0, 9223372036854775807, 9223372036854775807]
+""")
 
 TOKEN = re.compile(r'"[^"\n]*"|\'[^\'\n]*\'|\d[\w.]*|[A-Za-z_][\w.]*|[-+*/%@<>=!&|^~]+|[^\w\s]')
 NAME = re.compile(r"[A-Za-z_]\w*")
-ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>", "==", "!=", "<", ">=", " is ", " and ", "=", "+=", "**=", ",", ".", ":")
-assert len(BINARY) + len(COMPARE) > 20  # ARITHMETIC has their spellings
+ARITHMETIC = "+ - * / // % ** @ & | ^ << >> == != < >= is and or in = += **= , . : ->".split()
 
 
 def changed_text(draw: Draw, text: str, corpus: Mapping[str, Files], path: str) -> str:
@@ -426,7 +481,7 @@ def line_at(draw: Draw, lines: Lines) -> int:
 def token(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) -> None:
     """Another token."""
     at = line_at(draw, lines)
-    found = [match for match in TOKEN.finditer(lines[at])]
+    found = list(TOKEN.finditer(lines[at]))
     if not found:
         return
     one = draw.choice(found)
@@ -443,7 +498,7 @@ def other_token(draw: Draw, said: str, lines: Lines) -> str:
         return draw.choice(LITERALS[:14])
     if NAME.match(said):
         return named(draw, said, lines)
-    return draw.choice(ARITHMETIC)
+    return f" {draw.choice(ARITHMETIC)} "
 
 
 def quoted(draw: Draw, said: str) -> str:
@@ -469,11 +524,15 @@ def named(draw: Draw, said: str, lines: Lines) -> str:
     """Another name: of an operator where there are dots, else of a value."""
     if "." in said and draw.random() < 0.7:
         if draw.random() < 0.3:
-            return said.rpartition(".")[0] + "." + draw.choice(("default", "Tensor", "out", "int", "Scalar", "x", "from"))
+            return (
+                said.rpartition(".")[0] + "." + draw.choice(("default", "Tensor", "out", "int", "Scalar", "x", "from"))
+            )
         return draw.choice(targets())
     if keyword.iskeyword(said):
         return draw.choice(keyword.kwlist)
-    return draw.choice((some_name(draw, lines), some_name(draw, lines), some_name(draw, lines), said + "_1", draw.choice(LITERALS)))
+    return draw.choice(
+        (some_name(draw, lines), some_name(draw, lines), some_name(draw, lines), said + "_1", draw.choice(LITERALS))
+    )
 
 
 def some_name(draw: Draw, lines: Lines) -> str:
@@ -543,14 +602,14 @@ def called(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) -> 
     return None
 
 
-GROWING = (
-    "{new} = torch.cat([{old}, {old}])", "{new} = aten.cat.default([{old}, {old}])", "{new} = {old} + {old}",
-    "{new} = {old} ** {old}", "{new} = {old} << {old}", "{new} = [{old}, {old}]", "{new} = ({old}, {old})", "{old} += {old}",
-    "{new} = {old}.view(-1) + {old}", "{new} = operator.mul({old}, {old})", "{new} = operator.pow({old}, {old})",
-    "{new} = {{'a': {old}, 'b': {old}}}", "{new} = {old}[{old}]", "{new} = torch.stack([{old}, {old}]).split({old})",
-    "{new} = {old}.expand(9223372036854775807)", "{new} = {old} @ {old} + {old}", "{new}: \"f32[2]\" = aten.add.Tensor({old}, {old})",
-    "{new} = torch.where({old}, {old}, {old}) - 1", "{new} = {old}.index_select(0, {old})", "{new} = {old} // {old} % {old}",
-)  # fmt: skip
+GROWING = apart("""
+    {new} = torch.cat([{old}, {old}])  {new} = aten.cat.default([{old}, {old}])  {new} = {old} + {old}  {old} += {old}
+    {new} = {old} ** {old}  {new} = {old} << {old}  {new} = [{old}, {old}]  {new} = ({old}, {old})  {new} = {old}[{old}]
+    {new} = {old}.view(-1) + {old}  {new} = operator.mul({old}, {old})  {new} = operator.pow({old}, {old})
+    {new} = {{'a': {old}, 'b': {old}}}  {new} = torch.stack([{old}, {old}]).split({old})  {new} = {old} @ {old} + {old}
+    {new} = {old}.expand(9223372036854775807)  {new}: "f32[2]" = aten.add.Tensor({old}, {old})
+    {new} = torch.where({old}, {old}, {old}) - 1  {new} = {old}.index_select(0, {old})  {new} = {old} // {old} % {old}
+""")
 
 
 def grown(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) -> None:
@@ -572,8 +631,14 @@ def deepened(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) -
     found = list(TOKEN.finditer(lines[at]))
     if found:
         one, count = draw.choice(found), draw.choice((2, 10, 38, 100, 900))
-        left, right = draw.choice((("(", ")"), ("[", "]"), ("-", ""), ("(", ",)"), ("x(", ")"), ("{1: ", "}"), ("not ", ""), ("x + ", ""), ("x.", ""), ("f(x=", ")")))
+        left, right = draw.choice(BRACKETS)
         lines[at] = lines[at][: one.start()] + left * count + one[0] + right * count + lines[at][one.end() :]
+
+
+BRACKETS = (
+    ("(", ")"), ("[", "]"), ("-", ""), ("(", ",)"), ("x(", ")"), ("{1: ", "}"), ("not ", ""), ("x + ", ""), ("x.", ""),
+    ("f(x=", ")"), ("x[", "]"), ("~", ""), ("", ".T"), ("", "[0]"), ("", " < x"), ("torch.relu(", ")"), ("", " ** 2"),
+)  # fmt: skip
 
 
 def rewritten(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) -> None:
@@ -581,18 +646,27 @@ def rewritten(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) 
     at = line_at(draw, lines)
     indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
     name, other = some_name(draw, lines), some_name(draw, lines)
-    forms = (
-        f"assert {name} == {draw.choice(LITERALS)}", f"assert {name}.shape == ({draw.choice(SIZES)},)", f"assert {name} != {name}",
-        f"{name} = {other}", f"{name} = {other}[{draw.choice(LITERALS)}]", f"{name}, {other} = {other}", f"{name} = None",
-        f"# {draw.choice(ECHOES)} {name}, {other};", f"# [{name}] a.py:{draw.choice(LITERALS)} in f: g", f"# {draw.choice(words())[:99]}",
-        f's9: "{draw.choice(SIZES)} in [{draw.choice(SIZES)}, {draw.choice(SIZES)}]"', f"return ({name}, {other})", "pass",
-        f"{name}: \"{draw.choice(SPECS)}\" = {draw.choice(targets())}({other}, {draw.choice(LITERALS)})", f"del {name}",
-        f"{name} = {draw.choice(targets())}({other})", f"{name} {draw.choice(ARITHMETIC)} {other}", "import os", f"class {name}(torch.nn.Module):",
-        f"{name} = {name}()", "@torch.no_grad()", "def forward(self):", f"for {name} in {other}:", f"{name}[{other}] = {draw.choice(LITERALS)}",
-        f"shape = [{draw.choice(SIZES)}, {draw.choice(SIZES)}]", f"data = [{draw.choice(LITERALS)}] * 3", f"dtype = \"torch.{draw.choice(sorted(ATOMS))}\"",
-        f"{draw.choice(('mean', 'std', 'min_val', 'max_val', 'data', 'name', 'original_name', 'device'))} = {draw.choice(LITERALS)}",
-    )  # fmt: skip
-    lines[at : at + draw.randrange(2)] = [indent + draw.choice(forms)]
+    words_of = {
+        "name": name, "other": other, "size": draw.choice(SIZES), "size_1": draw.choice(SIZES),
+        "literal": draw.choice(LITERALS), "spec": draw.choice(SPECS), "target": draw.choice(targets()),
+        "word": draw.choice(words())[:99], "atom": draw.choice(sorted(ATOMS)), "echo": draw.choice(ECHOES),
+        "sign": draw.choice(ARITHMETIC),
+    }  # fmt: skip
+    lines[at : at + draw.randrange(2)] = [indent + draw.choice(FORMS).format(**words_of)]
+
+
+FORMS = apart("""
+    assert {name} == {literal}  assert {name}.shape == ({size},)  assert {name} != {name}  {name} = {other}
+    {name} = {other}[{literal}]  {name}, {other} = {other}  {name} = None  # {echo} {name}, {other};
+    # [{name}] a.py:{literal} in f: g  # {word}  s9: "{size} in [{size_1}, {size}]"  return ({name}, {other})  pass
+    {name}: "{spec}" = {target}({other}, {literal})  del {name}  {name} = {target}({other})  {name} {sign} {other}
+    import os  class {name}(torch.nn.Module):  {name} = {name}()  @torch.no_grad()  def forward(self):
+    for {name} in {other}:  {name}[{other}] = {literal}  shape = [{size}, {size_1}]  data = [{literal}, {literal}]
+    dtype = "torch.{atom}"
+    mean = {literal}  std = {literal}  min_val = {literal}  max_val = {literal}  data = {literal}
+    name = {literal}  original_name = {literal}  device = {literal}  original_name = "{word}"  name = "{other}"
+""")
+"""Lines of other kinds, of graphs and of metadata."""
 
 
 def nested_class(draw: Draw, lines: Lines, corpus: Mapping[str, Files], path: str) -> None:

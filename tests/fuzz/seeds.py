@@ -81,6 +81,7 @@ def read(folder: Path, whole: bool) -> Files:
 
 def captures() -> Mapping[str, Callable[[], Any]]:
     """Captures of small programs, one a way of being odd."""
+
     def mlp() -> Any:
         model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.BatchNorm1d(4), nn.Linear(4, 2))
         return bp.capture(model, torch.randn(3, 3), name="mlp", mode="train")
@@ -219,6 +220,7 @@ def write() -> None:
         keep("graphnet_nested", parts | {"graph_net.json": '{"framework": "torch", "model_name": "nested"}'})
         untyped = read(Path(work) / "g" / "transformer", whole=True)
         keep("graphnet_untyped", {path: text for path, text in untyped.items() if path != "weight_meta.py"})
+
 
 def keep(name: str, files: Files) -> None:
     (CORPUS / f"{name}.json").write_text(packed(files) + "\n", "utf-8")

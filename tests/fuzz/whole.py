@@ -184,7 +184,9 @@ def graphnet(folder: Path, at: At, number: int) -> None:
     state = {each.raw: each.name for each in plan.inputs if each.role != "input"}
     changed, _ = training.in_mode(program, ("eval", "train")[number % 2], ())
     forward = function_of(changed, names, state, str(folder / "model.py"), "cpu")
-    made = {name: torch.empty(meta.shape, dtype=getattr(torch, meta.dtype), device="meta") for name, _, meta, _ in known}
+    made = {
+        name: torch.empty(meta.shape, dtype=getattr(torch, meta.dtype), device="meta") for name, _, meta, _ in known
+    }
     module_of(sample.name, forward, plan.inputs, made, {name for name, _ in plan.asks})
     if number % 16 == 0:
         printed(show.command, folder)

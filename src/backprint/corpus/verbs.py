@@ -319,10 +319,7 @@ def weight(folder: Path) -> int:
         text = text_of(folder / "weight_meta.py")
     except SampleError:
         return 0  # whoever reads the sample says what is wrong with it
-    return sum(
-        math.prod(map(int, SIZE.findall(shape))) * itemsize(dtype)
-        for shape, dtype in META.findall(text)
-    )
+    return sum(math.prod(map(int, SIZE.findall(shape))) * itemsize(dtype) for shape, dtype in META.findall(text))
 
 
 def itemsize(dtype: str) -> int:

@@ -466,6 +466,8 @@ class Reader:
     def arguments(self, node: ast.Call) -> tuple[tuple[Expr, ...], tuple[tuple[str, Expr], ...]]:
         if any(keyword.arg is None for keyword in node.keywords):
             raise self.refused(node, f"{self.said(node)!r}: ** is not part of a graph")
+        if len({keyword.arg for keyword in node.keywords}) < len(node.keywords):
+            raise self.refused(node, f"{self.said(node)!r}: a keyword stands twice")
         kwargs = tuple((cast(str, keyword.arg), self.expr(keyword.value)) for keyword in node.keywords)
         return tuple(map(self.expr, node.args)), kwargs
 
