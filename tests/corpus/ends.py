@@ -4,10 +4,10 @@
 
 Ways are `kill -9`, SIGTERM and Ctrl-C on a pool and on a Ray cluster of this machine; on the pool also a disk that is
 filled, OUT removed, and a clock that is set back before the run is taken up. The moments are spread over the time
-that a run takes, from its start to its end. After each: no process of the run is left, the exit code is the signal's, `corpus
-status` reads OUT; and once the same command has gone on, its rows and its files are those of a run that nothing ended,
-but for times. A row of the output is one end; what is there already is not done again. 40 moments take about half an
-hour on one core.
+that a run takes, from its start to its end. After each: no process of the run is left, the exit code is the signal's,
+`corpus status` reads OUT; and once the same command has gone on, its rows and its files are those of a run that nothing
+ended, but for times. A row of the output is one end; what is there already is not done again. 40 moments take about
+half an hour on one core.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Bench:
         )
 
     def first(self, executor: str) -> None:
-        """Runs that nothing ends; the second one's time counts, as the first has to load what later ones find loaded."""
+        """Runs that nothing ends. The second one counts: what the first had to load, later ones find loaded."""
         for _ in range(2):
             out = self.work / f"whole_{executor}"
             shutil.rmtree(out, ignore_errors=True)
