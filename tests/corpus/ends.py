@@ -279,6 +279,14 @@ def check_resumed(bench: Bench, end: End, out: Path) -> None:
     if process.returncode != REGULAR:
         end.wrong.append(f"the resumed run ends with {process.returncode}: {said.strip()[-300:]!r}")
         return
+    try:
+        check_same(bench, end, out)
+    except (SampleError, UsageError, OSError) as error:
+        end.wrong.append(f"after the resume: {error}")
+
+
+def check_same(bench: Bench, end: End, out: Path) -> None:
+    """The run has the rows and the files of one that nothing ended, and nothing else."""
     without = ("versions",) if "ray" in (end.executor, end.resumed_on) else ()  # they have the node's name
     whole = bench.whole[end.executor]
     wanted = {id: {key: row[key] for key in row if key not in without} for id, row in whole.rows.items()}
