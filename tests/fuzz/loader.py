@@ -55,6 +55,9 @@ BATCH = 500
 KEPT = 3
 """How many findings of one kind at one place are kept."""
 
+SMALLER = 60.0
+"""Seconds in which a finding is made as small as it gets."""
+
 GONE_ON = 20
 """How many of them are told of."""
 
@@ -240,16 +243,15 @@ def finding_of(files: Files, work: Path, number: int) -> Finding | None:
     return found
 
 
-def made_small(files: Files, before: Files, wanted: Finding, work: Path, number: int, tries: int = 200) -> Files:
+def made_small(files: Files, before: Files, wanted: Finding, work: Path, number: int) -> Files:
     """The sample with everything undone that the finding does not hang on."""
-    kept = dict(files)
+    kept, until = dict(files), time.monotonic() + SMALLER
     for path in sorted({*files, *before}):
         done = False
         while not done:
             done = True
             for undone in undoings(kept, before, path):
-                tries -= 1
-                if tries < 0:
+                if time.monotonic() > until:
                     return kept
                 found = finding_of(undone, work, number)
                 if found is not None and found.place == wanted.place:
