@@ -299,6 +299,14 @@ def test_ctrl_c_is_130_with_a_line_that_says_what_is_kept(
     assert said in result.stderr
 
 
+@pytest.mark.parametrize("hook", ["click.Group.make_context", "backprint.cli.importlib.import_module", "invoked"])
+def test_ctrl_c_before_a_verb_has_begun_is_the_same(monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
+    monkeypatch.setattr(*((type(main), hook) if hook == "invoked" else (hook,)), interrupted)
+    result = call("show", "sample")
+    monkeypatch.undo()
+    assert (result.exit_code, result.stderr) == (130, "stopped by SIGINT; nothing was changed\n")
+
+
 def heard() -> None:
     """What a shell starts in the background ignores Ctrl-C, and so would this process, if these tests are."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

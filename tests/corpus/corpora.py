@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 from backprint.corpus import processes
 from backprint.corpus.ledger import NAME, Ledger
 from backprint.corpus.limits import GIB, Limits
-from backprint.corpus.run import Plan, run
+from backprint.corpus.run import RESULT, WORK, Plan, run
 from backprint.errors import SampleError, UsageError
 
 VERBS = Path(__file__).with_name("hostile.py")
@@ -44,6 +45,31 @@ def rows(out: Path) -> dict[str, dict[str, Any]]:
     """The rows of a run, by id."""
     with Ledger.reading(out / NAME) as ledger:
         return {row["id"]: row for row in ledger.rows()}
+
+
+TIMES = ("seconds", "stages", "started", "finished", "worker", "attempts", "peak_bytes")
+"""Columns in which two runs of the same samples differ."""
+
+
+def compared(out: Path, without: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """The rows of a run, as far as another run has the same."""
+    left_out = {*TIMES, *without}
+    return {id: {key: row[key] for key in row if key not in left_out} for id, row in rows(out).items()}
+
+
+def files(out: Path, without: Iterable[str] = ()) -> dict[str, bytes]:
+    """Every file of the samples; of `result.json` what is not a time."""
+    left_out = {*TIMES, "run", *without}
+    found = {}
+    for place in out.rglob("*"):
+        name = str(place.relative_to(out))
+        if place.is_file() and not name.startswith((WORK, "ledger")):
+            content = place.read_bytes()
+            if place.name == RESULT:
+                said = json.loads(content)
+                content = json.dumps({key: said[key] for key in said if key not in left_out}).encode()
+            found[name] = content
+    return found
 
 
 def at_work(out: Path) -> set[str]:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
-from corpora import SMALL, VERBS, at_work, command, corpus, left_behind, plan, rows, until, worked
+from corpora import (
+    SMALL,
+    VERBS,
+    at_work,
+    command,
+    compared,
+    corpus,
+    files,
+    left_behind,
+    plan,
+    rows,
+    until,
+    worked,
+)
 
 from backprint.corpus.ledger import NAME, Ledger
 from backprint.corpus.run import RESULT, WORK, run
 from backprint.errors import UsageError
-
-TIMES = ("seconds", "stages", "started", "finished", "worker", "attempts", "peak_bytes")
-"""Columns in which two runs of the same samples differ."""
-
-
-def compared(out: Path) -> dict[str, dict[str, Any]]:
-    return {id: {key: row[key] for key in row if key not in TIMES} for id, row in rows(out).items()}
-
-
-def files(out: Path) -> dict[str, bytes]:
-    """Every file of the samples; of `result.json` what is not a time."""
-    found = {}
-    for place in out.rglob("*"):
-        name = str(place.relative_to(out))
-        if place.is_file() and not name.startswith((WORK, "ledger")):
-            content = place.read_bytes()
-            if place.name == RESULT:
-                said = json.loads(content)
-                content = json.dumps({key: said[key] for key in said if key not in (*TIMES, "run")}).encode()
-            found[name] = content
-    return found
 
 
 def finished(out: Path) -> set[str]:

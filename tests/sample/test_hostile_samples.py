@@ -376,7 +376,16 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "a pair that is not there": (field("pairs", 0, "folder", value="pair_7"), "capture.json", "pair_7 is no folder"),
     "a pair that is a link": (linked("pair_0"), "capture.json", "pair_0 is no folder of the sample's own"),
     "a direction that is a link": (linked("pair_0/backward"), "capture.json", "pair_0/backward is no folder"),
-    "two pairs": (said(lambda content: content["pairs"].append(content["pairs"][0])), "capture.json", "has 2 pairs"),
+    "two pairs": (
+        said(lambda content: content["pairs"].append({**content["pairs"][0], "folder": "pair_1"})),
+        "capture.json",
+        "has 2 pairs",
+    ),
+    "a folder of many pairs": (
+        said(lambda content: content["pairs"].extend(content["pairs"] * 1000)),
+        "capture.json",
+        "pairs[1].folder: 'pair_0' is the folder of another pair",
+    ),
     # the verdict and the witness
     "a verdict that is a text": (field("verdict", value="bitwise"), "capture.json", "verdict: expected dict"),
     "a verdict of no kind": (

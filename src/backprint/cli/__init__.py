@@ -8,10 +8,15 @@ from typing import Any
 
 import click
 
+from backprint.cli.say import echo, ending
+from backprint.plain import printable
 from backprint.version import __version__
 
 VERBS = ("capture", "record", "verify", "power", "region", "corpus", "show", "demo", "doctor")
 
+
+UNCHANGED = "nothing was changed"
+"""What Ctrl-C leaves, where a verb does not say more."""
 
 NEWLINE, INDENTED = "\n", "\n  "
 """A message of several lines cannot look like one of ours."""
@@ -43,14 +48,19 @@ class Verbs(click.Group):
             error = ended.error
         raise error  # here, where click no longer takes it for one of its own
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with ending(lambda: UNCHANGED):
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
-        from backprint.cli.say import echo, ending
+        with ending(lambda: UNCHANGED):  # first of all: click's own end of Ctrl-C is "Aborted!" and 1
+            return self.invoked(ctx)
+
+    def invoked(self, ctx: click.Context) -> Any:
         from backprint.errors import BackprintError, PlaceError, UsageError
-        from backprint.plain import printable
 
         try:
-            with ending(lambda: "nothing was changed"):
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except UsageError as error:
             raise click.UsageError(printable(str(error), lines=True)) from error
         except click.UsageError as error:

@@ -301,21 +301,25 @@ NEEDED = 5
 """How many times the bytes of its inputs and parameters a capture takes at the least, with gradients and a proof on
 other values: of the GraphNet samples that have more than 100 MB of them, twelve were measured, at 5.3 to 21 times."""
 
-META = re.compile(r"^\s*shape\s*=\s*\[([\d,\s]*)\]\s*\n\s*dtype\s*=\s*\"torch\.(\w+)\"", re.MULTILINE)
+META = re.compile(
+    r'^[ \t]*+shape[ \t]*+=[ \t]*+\[([0-9,\s]*+)\][ \t]*+\n[ \t]*+dtype[ \t]*+=[ \t]*+"torch\.(\w+)"', re.MULTILINE
+)
+"""A tensor's shape and dtype, of which no text makes the search go back."""
 
-ITEMSIZE = re.compile(r"(\d+)")
+SIZE = re.compile(r"\b[0-9]{1,19}\b")
+
+ITEMSIZE = re.compile(r"([0-9]{1,4})")
 
 
 def weight(folder: Path) -> int:
     """The bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
+    from backprint.sample.graphnet.metas import text_of
+
     try:
-        text = (folder / "weight_meta.py").read_text("utf-8", "replace")
-    except OSError:
-        return 0
-    return sum(
-        math.prod(int(size) for size in shape.split(",") if size.strip()) * itemsize(dtype)
-        for shape, dtype in META.findall(text)
-    )
+        text = text_of(folder / "weight_meta.py")
+    except SampleError:
+        return 0  # whoever reads the sample says what is wrong with it
+    return sum(math.prod(map(int, SIZE.findall(shape))) * itemsize(dtype) for shape, dtype in META.findall(text))
 
 
 def itemsize(dtype: str) -> int:

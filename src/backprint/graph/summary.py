@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.nouns import Capture, Graph, List, Pair, Port, Ref, Spec, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import at_hints
 
 
@@ -112,7 +112,7 @@ def saved_by_line(graph: Graph, saved: Sequence[tuple[Port, Value]]) -> tuple[Sa
 def storage_of(name: str, steps: Mapping[str, Step]) -> str:
     """The value whose memory a value is a view of."""
     while name in steps and steps[name].target.startswith("aten.") and steps[name].target.split(".")[1] in VIEWS:
-        first = next(refs(steps[name].args[0]), None)
+        first = next(refs(argument(steps[name], 0)), None)
         if first is None:
             break
         name = first
@@ -134,7 +134,16 @@ def flops(graph: Graph) -> int:
         name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
         if name in FLOPS:
             total += FLOPS[name](step, specs)
-    return total
+    return min(total, MOST_FLOPS)
+
+
+MOST_FLOPS = 2**63 - 1
+"""As many as a column of a table can count; sizes next to a size of 0 may be any."""
+
+
+def argument(step: Step, index: int) -> Value:
+    """An argument by its position; None where the call has fewer: calls are held against schemas when they run."""
+    return step.args[index] if index < len(step.args) else None
 
 
 def shape(value: Value, specs: Mapping[str, Spec]) -> Shape:
@@ -147,7 +156,7 @@ def product(left: int, right: int) -> Callable[[Step, Mapping[str, Spec]], int]:
     """FLOPs of a matrix product whose factors are these arguments."""
 
     def cost(step: Step, specs: Mapping[str, Spec]) -> int:
-        a, b = shape(step.args[left], specs), shape(step.args[right], specs)
+        a, b = shape(argument(step, left), specs), shape(argument(step, right), specs)
         return 2 * math.prod(a) * b[-1] if a and b else 0
 
     return cost
@@ -155,21 +164,19 @@ def product(left: int, right: int) -> Callable[[Step, Mapping[str, Spec]], int]:
 
 def convolution(step: Step, specs: Mapping[str, Spec]) -> int:
     """Each output element is one row of the weight."""
-    weight, spec = shape(step.args[1], specs), step.spec
+    weight, spec = shape(argument(step, 1), specs), step.spec
     out = tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
-    transposed = len(step.args) > 6 and step.args[6] is True
-    if transposed:
+    if argument(step, 6) is True:  # transposed
         return 2 * math.prod(shape(step.args[0], specs)) * math.prod(weight[1:])
     return 2 * math.prod(out) * math.prod(weight[1:])
 
 
 def convolution_backward(step: Step, specs: Mapping[str, Spec]) -> int:
     """As much as the forward again, for each of the two gradients that is asked for."""
-    gradient, weight = shape(step.args[0], specs), shape(step.args[2], specs)
-    mask = getattr(step.args[-1], "items", ())
-    wanted = sum(bool(flag) for flag in mask[:2])
-    transposed = len(step.args) > 7 and step.args[7] is True
-    base = shape(step.args[1], specs) if transposed else gradient
+    gradient, weight = shape(argument(step, 0), specs), shape(argument(step, 2), specs)
+    mask = step.args[-1] if step.args else None
+    wanted = sum(map(bool, mask.items[:2])) if isinstance(mask, List) else 0
+    base = shape(step.args[1], specs) if argument(step, 7) is True else gradient
     return 2 * math.prod(base) * math.prod(weight[1:]) * wanted
 
 
@@ -177,8 +184,8 @@ def attention(times: int, query: int) -> Callable[[Step, Mapping[str, Spec]], in
     """Two matrix products forward, five backward, of queries with keys and values."""
 
     def cost(step: Step, specs: Mapping[str, Spec]) -> int:
-        q, k, v = (shape(step.args[query + index], specs) for index in range(3))
-        if not (q and k and v):
+        q, k, v = (shape(argument(step, query + index), specs) for index in range(3))
+        if not (q and v and len(k) > 1):
             return 0
         scores = math.prod(q[:-1]) * k[-2]
         return times * scores * (q[-1] + v[-1])

@@ -23,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
-from backprint.errors import GraphError
+from backprint.errors import BackprintError, GraphError
 from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate
@@ -38,7 +38,17 @@ ITEM = "aten._local_scalar_dense.default"
 def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
     """A torch.fx.GraphModule that computes the same, node by node; nothing looks at the arguments of its calls."""
     check_here(graph.isolated)
-    examples = examples or Examples(graph.symbols)
+    try:
+        return written(graph, examples or Examples(graph.symbols))
+    except BackprintError:
+        raise
+    except Exception as error:  # a call with too few arguments, an operator where fx writes values alone
+        said = f"{type(error).__name__}: {str(error)[:200]}"
+        raise GraphError(f"torch.fx cannot hold this graph, whose calls no run has checked: {said}") from error
+
+
+def written(graph: Graph, examples: Examples) -> fx.GraphModule:
+    """The same, as far as fx takes what the graph says."""
     root, made = nn.Module(), fx.Graph()
     for name, sub in graph.subgraphs:
         setattr(root, name, to_fx(sub, examples))
@@ -83,7 +93,7 @@ def read_by_guards(graph: Graph) -> set[str]:
             guards |= used
         else:
             others |= used
-    items = {step.name for step in graph.steps if step.target == ITEM and type(step.args[0]) is Ref}
+    items = {step.name for step in graph.steps if step.target == ITEM and tuple(map(type, step.args)) == (Ref,)}
     return items & guards - others
 
 

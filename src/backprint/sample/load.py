@@ -63,6 +63,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
         rows = root.get("pairs").items(100_000)
         if not rows:
             raise SampleError("pairs: none are listed")
+        check_folders(rows)
         check_links(facts["links"], len(rows))
         if len(rows) > 1 and not facts["links"] and any(ports_of(facts["signature"].output)):
             raise SampleError(f"pairs: the sample has {len(rows)} pairs and no links that join them")
@@ -73,6 +74,16 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
     witness = Witness(witnessed, place) if witnessed.value is not None else None
     stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts["seed"], pairs, content["format"])
     return Capture(**facts, pairs=pairs, claims=claims, recipes=stored, witness=witness, verdict=verdict)
+
+
+def check_folders(rows: Sequence[Field]) -> None:
+    """Raise where two Pairs have one folder, which a short file could say of any number of them."""
+    taken: set[str] = set()
+    for row in rows:
+        name = row.get("folder").text(64)
+        if name in taken:
+            raise SampleError(f"{row.path}.folder: {name!r} is the folder of another pair")
+        taken.add(name)
 
 
 def plain_file(path: Path) -> Path:

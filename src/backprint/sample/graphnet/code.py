@@ -352,6 +352,8 @@ class Reader:
         said = self.dotted(node.annotation) if node.annotation is not None else ""
         if said and said not in KINDS:
             raise self.refused(node, f"the annotation {said!r:.80} is none of {', '.join(KINDS)}")
+        if node.arg in self.bound:
+            raise self.refused(node, f"forward takes {node.arg!r:.80} twice")
         self.bind(node, node.arg)
         return Argument(node.arg, KINDS.get(said or "", ""), node.lineno)
 
@@ -377,6 +379,8 @@ class Reader:
                 if kind not in BINARY or not isinstance(target, (ast.Name, ast.Subscript)):
                     raise self.refused(node, f"{self.said(node)!r} is no update in place of a value or an item")
                 where = self.name(target) if isinstance(target, ast.Name) else self.expr(target)
+                if isinstance(where, Const):
+                    raise self.refused(node, f"{self.said(node)!r} updates a constant")
                 return Augment(at, where, kind, self.expr(value))
             case ast.Expr(value=value):
                 return Do(at, self.expr(value))
@@ -462,6 +466,8 @@ class Reader:
     def arguments(self, node: ast.Call) -> tuple[tuple[Expr, ...], tuple[tuple[str, Expr], ...]]:
         if any(keyword.arg is None for keyword in node.keywords):
             raise self.refused(node, f"{self.said(node)!r}: ** is not part of a graph")
+        if len({keyword.arg for keyword in node.keywords}) < len(node.keywords):
+            raise self.refused(node, f"{self.said(node)!r}: a keyword stands twice")
         kwargs = tuple((cast(str, keyword.arg), self.expr(keyword.value)) for keyword in node.keywords)
         return tuple(map(self.expr, node.args)), kwargs
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -100,7 +101,9 @@ class Emitter:
         top = ast.FunctionDef("forward", signature, body, [], None, None, **self.at)
         if hasattr(top, "type_params"):
             top.type_params = []
-        compiled = compile(ast.Module([top], []), self.file, "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of `(1, 2)[x]`, say: a stranger's, with no effect here
+            compiled = compile(ast.Module([top], []), self.file, "exec")
         inner = next(each for each in compiled.co_consts if isinstance(each, CodeType))
         # the interpreter's C code looks for __import__ in the running frame's builtins; no name of ours leads there
         return FunctionType(inner, {"__name__": "graphnet", "__builtins__": vars(builtins), **self.globals})

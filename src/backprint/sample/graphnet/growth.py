@@ -150,7 +150,8 @@ class Kinds:
             case Item(of=of, index=index):
                 return self.item(self.of(of), index)
             case Unary(of=of):
-                return self.of(of) if self.of(of) in (TENSOR, NUMBER) else ANY
+                kind = self.of(of)
+                return kind if kind in (TENSOR, NUMBER) else ANY
             case Operation(left=left, right=right):
                 kinds = {self.of(left), self.of(right)}
                 return TENSOR if TENSOR in kinds else NUMBER if kinds == {NUMBER} else ANY

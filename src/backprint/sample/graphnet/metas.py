@@ -135,7 +135,7 @@ def checked(fields: Mapping[str, Any], digits: int) -> Meta:
         std=number(name, fields, "std"),
         min_val=number(name, fields, "min_val"),
         max_val=number(name, fields, "max_val"),
-        data=data_of(name, fields.get("data")),
+        data=data_of(name, fields.get("data"), dtype),
         digits=digits,
     )
 
@@ -155,14 +155,30 @@ def number(name: str, fields: Mapping[str, Any], key: str) -> float | None:
     raise SampleError(f"{name!r:.100}: {key} = {value!r:.80} is no number")
 
 
-def data_of(name: str, value: Any) -> tuple[Any, ...] | None:
-    """The elements, flat and in index order."""
+def data_of(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
+    """The elements, flat and in index order, each one that the dtype has."""
     if value is None:
         return None
     flat = tuple(flattened(value)) if isinstance(value, list) else (value,)
     if len(flat) > MOST_DATA or not all(type(one) in (int, float, bool) for one in flat):
         raise SampleError(f"{name!r:.100}: data is at most {MOST_DATA:,} numbers")
+    for one in flat:
+        if not holds(dtype, one):
+            raise SampleError(f"{name!r:.100}: data has {one!r:.80}, which is no {dtype}")
     return flat
+
+
+_WHOLE = re.compile(r"(u?)int(\d+)")
+
+
+def holds(dtype: str, number: float) -> bool:
+    """Whether a tensor of this dtype can be made with a number; whole ones cut off what stands behind the point."""
+    found = _WHOLE.fullmatch(dtype)
+    if found is None:
+        return type(number) is float or abs(number) < 2**1023
+    bits = int(found[2])
+    low, high = (0, 2**bits) if found[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return low <= number < high and (type(number) is not float or dtype != "uint64")
 
 
 def flattened(value: Any) -> Iterator[Any]:

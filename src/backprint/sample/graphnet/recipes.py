@@ -133,8 +133,8 @@ def whole(known: Known) -> tuple[str, Facts]:
     info = torch.iinfo(getattr(torch, meta.dtype))
     limit = info.max if use.below is None else max(0, use.below - 1)
     guess = 1 if is_mask(name, use) or "flag" in use.kinds or use.below is None else limit
-    low = 0 if meta.min_val is None else int(meta.min_val)
-    high = max(low, min(limit, guess if meta.max_val is None else int(meta.max_val)))
+    low = int(number(meta.min_val, 0))
+    high = max(low, min(limit, int(number(meta.max_val, guess))))
     low = max(info.min, min(low, high))
     period = meta.shape[-1] if meta.shape else 1
     if _POSITIONS.search(name) and (meta.max_val is None or high - low == period - 1) and period <= limit - low + 1:

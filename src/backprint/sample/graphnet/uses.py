@@ -6,6 +6,7 @@ table. Left out: values that are computed from several inputs, except sums that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -216,7 +217,7 @@ class Walk:
                 self.called(target, args, dict(kwargs))
             case Operation(kind="Div" | "FloorDiv" | "Mod", right=right):
                 self.note(right, "positive")
-            case Operation(kind="Pow", left=left, right=Const(value=float() as power)) if power != int(power):
+            case Operation(kind="Pow", left=left, right=Const(value=float() as power)) if not power.is_integer():
                 self.note(left, "positive")
             case Operation(kind="Sub", left=Const(value=1 | 1.0), right=right):
                 self.note(right, "flag")
@@ -264,7 +265,7 @@ class Walk:
     def bound(self, value: Expr, size: int | None) -> None:
         """An input stays below this, less what was added to it."""
         for each in self.result(value):
-            if size is not None and not each.summed:
+            if size is not None and not each.summed and math.isfinite(each.added):
                 most = size - int(each.added)
                 self.below[each.name] = min(most, self.below.get(each.name, most))
 

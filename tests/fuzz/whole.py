@@ -1,0 +1,202 @@
+"""The whole loader: all that Backprint does with a stranger's folder before anything of it runs.
+
+`look` finds the sample as a corpus does, reads it, parses every graph, and asks all that `show`, a run's row and a
+capture ask of it. It gives the stage that refused the sample, or `loaded`. What it raises is no error of Backprint's,
+and a finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from seeds import OPERATOR
+
+import backprint as bp
+from backprint.cli import graphnet as graphnet_cli
+from backprint.cli import show
+from backprint.corpus import rows
+from backprint.corpus.find import find
+from backprint.corpus.verbs import described, weight
+from backprint.errors import BackprintError, GraphError
+from backprint.graph.claims import lies
+from backprint.graph.isolation import needs_isolation
+from backprint.graph.text import parse
+from backprint.sample.graphnet import isolation, training
+from backprint.sample.graphnet import read as read_graphnet
+from backprint.sample.graphnet.build import module_of
+from backprint.sample.graphnet.emit import function_of
+from backprint.sample.graphnet.meta import Use
+from backprint.sample.graphnet.metas import examples_of
+from backprint.sample.graphnet.plan import plan_of
+from backprint.sample.graphnet.probe import candidates
+from backprint.sample.graphnet.recipes import notes_of, recipes_of
+
+STAGES = (
+    "files", "JSON", "Python", "characters", "metadata", "fields", "grammar", "graph", "ports", "sizes", "witness",
+    "recipes", "inputs", "row", "function", "loaded",
+)  # fmt: skip
+"""Where a sample can end, in the order in which it is read."""
+
+SHALLOW = ("files", "JSON", "Python", "characters")
+"""Stages that look at no word of a sample."""
+
+
+class Broken(Exception):
+    """Something that must hold of every sample that is read does not."""
+
+
+class At:
+    """The stage that a sample is at."""
+
+    stage = "files"
+
+
+def look(source: Path, number: int = 0) -> str:
+    """Where the loader refuses the one sample below `source`, or `loaded`.
+
+    `number` shares out what takes long and is much the same as something else: what is printed is looked at for every
+    sixteenth, the numbers of `show` and a run's row for every other.
+    """
+    at, found = At(), "files"
+    for job in find(source):
+        json.dumps([job.id, job.family, job.kind, job.detail]).encode()
+        if not job.cause and job.kind:
+            found = deeper(found, ended(source / job.path, job.kind, at, number))
+    return found
+
+
+def deeper(left: str, right: str) -> str:
+    """The later of two stages."""
+    return max(left, right, key=STAGES.index)
+
+
+def ended(folder: Path, kind: str, at: At, number: int) -> str:
+    """The stage that one sample ends at."""
+    try:
+        (ours if kind == "backprint" else graphnet)(folder, at, number)
+    except BackprintError as error:
+        str(error).encode("utf-8", "surrogatepass")
+        return stage_of(at.stage, error)
+    return "loaded"
+
+
+SAID = (
+    ("Python", r"not Python|is nested too deeply to be a graph|truncated, or no text|lines below the graph|are read$"),
+    ("characters", r"cannot stand in a graph's text|a comment beside code|outside a string"),
+    ("JSON", r"cannot be read as JSON|not JSON"),
+    ("files", r"is a symbolic link|is no regular file|No such file|no folder of the sample's own|cannot be read:"),
+    ("ports", r"capture\.json's|the backward takes|a link takes"),
+)
+"""Stages that the words of a refusal tell."""
+
+
+def stage_of(stage: str, error: BackprintError) -> str:
+    """The stage at which a sample was refused: as its message says, else the one that it was at."""
+    said = str(error)
+    for found, words in SAID:
+        if re.search(words, said):
+            return found
+    return "grammar" if stage == "graph" and isinstance(error, GraphError) and "line " in said else stage
+
+
+# ------------------------------------------------------------------ samples of ours
+
+
+def ours(folder: Path, at: At, number: int) -> None:
+    """Read one of ours, whole."""
+    at.stage = "fields"
+    capture = bp.load(folder, allow=(OPERATOR,))
+    at.stage = "graph"
+    graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+    at.stage = "sizes"
+    if number % 2 == 0:
+        json.dumps(show.numbers(capture, folder)).encode()
+    for graph in graphs:
+        needs_isolation(graph)
+    at.stage = "witness"
+    list(map(str, lies(capture)))
+    at.stage = "recipes"
+    recipes = capture.recipes
+    assert recipes.missing is not None
+    at.stage = "inputs"
+    assert recipes.exact is not None
+    at.stage = "row"
+    if number % 2 or number == 0:
+        json.dumps(rows.kept({"verdict": "unproven", **described(capture)})).encode()
+    at.stage = "function"
+    if number % 16 == 0:
+        read_back(graphs)
+        printed(show.command, folder, "--allow", OPERATOR)
+        for graph in graphs:
+            graph.to_fx()
+
+
+def read_back(graphs: list[Any]) -> None:
+    """A graph that was read is the graph of its own text."""
+    for graph in graphs:
+        if parse(graph.code) != graph and "nan" not in graph.code:
+            raise Broken("the text of a graph that was read is another graph")
+
+
+def printed(command: Any, *arguments: Any) -> None:
+    """What a verb prints, as it goes to a terminal."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        command.main([*map(str, arguments)], standalone_mode=False)
+    for line in out.getvalue().split("\n"):
+        if not line.replace("\t", "").isprintable():
+            raise Broken(f"what cannot be printed was: {line!r:.200}")
+
+
+# ------------------------------------------------------------------ samples of GraphNet
+
+
+def graphnet(folder: Path, at: At, number: int) -> None:
+    """Read one of GraphNet's, whole, up to the module that would run."""
+    at.stage = "metadata"
+    weight(folder)
+    with grammar(at):
+        sample = read_graphnet(folder)
+    at.stage = "ports"
+    if number % 8 == 0:
+        json.dumps(graphnet_cli.numbers(folder)).encode()
+    plan, program = plan_of(sample), sample.program
+    assert program is not None
+    isolation.needs_isolation(program)
+    static = {size for each in sample.metas.values() for size in each.shape}
+    for argument in program.arguments:
+        if argument.kind.startswith("Sym"):
+            candidates(argument, program.arguments, sample.metas, examples_of(folder), static)
+    at.stage = "recipes"
+    known = [(each.name, each.role, plan.metas[each.raw], plan.uses.get(each.raw, Use()))
+             for each in plan.inputs if each.raw in plan.metas]  # fmt: skip
+    recipes_of(known, 0, "cpu")
+    notes_of(known)
+    at.stage = "function"
+    names = {each.raw: each.name for each in plan.inputs if each.role == "input"}
+    state = {each.raw: each.name for each in plan.inputs if each.role != "input"}
+    changed, _ = training.in_mode(program, ("eval", "train")[number % 2], ())
+    forward = function_of(changed, names, state, str(folder / "model.py"), "cpu")
+    made = {
+        name: torch.empty(meta.shape, dtype=getattr(torch, meta.dtype), device="meta") for name, _, meta, _ in known
+    }
+    module_of(sample.name, forward, plan.inputs, made, {name for name, _ in plan.asks})
+    if number % 16 == 0:
+        printed(show.command, folder)
+
+
+@contextlib.contextmanager
+def grammar(at: At) -> Iterator[None]:
+    """A refusal of a GraphNet sample's code, and not of what stands beside it, is one of its grammar."""
+    try:
+        yield
+    except GraphError as error:
+        at.stage = "grammar" if "model.py" in str(error).partition(": ")[0] else "metadata"
+        raise
