@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
+from backprint.capture import custom
 
 ENGINES = ("auto", "aot", "dynamo", "eager")
 LIBRARY = torch.library.Library("bplib", "DEF")
@@ -493,3 +495,51 @@ def test_a_value_that_the_backward_alone_reads_is_not_taken_for_one_that_the_for
     assert any(guard.kind == "pinned" for guard in traced.guards)
     with pytest.raises(bp.GuardError):
         bp.replay(traced, x, torch.tensor([2, 4]))
+
+
+# ------------------------------------------------------------------ the mark of a thread
+
+
+def test_a_mark_that_another_thread_ends_is_gone_from_the_thread_that_began_it() -> None:
+    begun, ended, seen = threading.Event(), threading.Event(), []
+    mark = custom.marked(True)
+
+    def begin() -> None:
+        mark.__enter__()
+        seen.append(custom.is_marked())
+        begun.set()
+        ended.wait(10)
+        seen.append(custom.is_marked())
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    assert begun.wait(10)
+    mark.__exit__(None, None, None)
+    ended.set()
+    thread.join()
+    assert seen == [True, False]
+    assert not custom.is_marked()
+
+
+def test_marks_nest() -> None:
+    with custom.marked(True):
+        with custom.marked(False):
+            assert not custom.is_marked()
+        assert custom.is_marked()
+    assert not custom.is_marked()
+
+
+def test_a_thread_of_autograds_has_the_mark_of_the_thread_that_called_it() -> None:
+    """A hook in a context of its own sees what a thread of autograd's sees: only what autograd hands on."""
+    seen: list[tuple[bool, bool]] = []
+
+    def hook(gradient: Tensor) -> None:
+        seen.append((torch._C._is_key_in_tls(custom.CONTEXT), contextvars.Context().run(custom.is_marked)))
+
+    y = torch.ones(2, requires_grad=True) * 2
+    y.register_hook(hook)
+    with custom.marked(True):
+        y.sum().backward()
+    ((handed, marked),) = seen
+    assert marked == handed
+    assert handed or torch.__version__ < "2.12"

@@ -8,7 +8,7 @@ kernel is not Python's.
 
 Private torch APIs of this module, tried on torch 2.13: `torch.library._impls`, `Library._destroy`,
 `torch._library.utils.lookup_op`, `torch._C._dispatch_get_computed_kernel_for_dispatch_key` and its `call_boxed`,
-`OpOverload.redispatch`, `torch._C._stash_obj_in_tls` (which threads that run a backward inherit), and
+`OpOverload.redispatch`, `torch._C._get_obj_in_tls` (what threads that run a backward inherit), and
 `torch._guards.TracingContext`.
 """
 
@@ -18,6 +18,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec
 
@@ -39,8 +40,19 @@ Asked = ParamSpec("Asked")
 BELOW = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.Python)
 """The keys that come after the one where dispatch modes stand."""
 
-MARK = "backprint: bodies of custom operators are captured"
-"""What the thread of a capture carries, and the threads that autograd runs for it."""
+
+@dataclass(slots=True, eq=False)
+class Mark:
+    """What the thread of a capture carries while it is on, and the threads that autograd runs for it.
+
+    Torch's own thread-local objects would do too, but one that a thread still holds when it ends takes the interpreter
+    with it if that ends as well.
+    """
+
+    on: bool
+
+
+MARK: ContextVar[Mark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
 
 GENERAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
 """The keys of kernels for every device."""
@@ -251,18 +263,28 @@ def closed() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def marked(on: bool) -> Iterator[None]:
-    """This thread's mark set or taken away, and as it was afterwards."""
-    before = is_marked()
-    torch._C._stash_obj_in_tls(MARK, on)
+    """This thread's mark set or taken away, and as it was afterwards; another thread may end what one has begun."""
+    mark = Mark(on)
+    token = MARK.set(mark)
     try:
         yield
     finally:
-        torch._C._stash_obj_in_tls(MARK, before)
+        mark.on = False
+        with contextlib.suppress(ValueError):  # of another thread's context
+            MARK.reset(token)
 
 
 def is_marked() -> bool:
     """Whether this thread, or the one whose backward runs here, is marked."""
-    return bool(torch._C._is_key_in_tls(MARK)) and bool(torch._C._get_obj_in_tls(MARK))
+    mark = MARK.get()
+    if mark is None and torch._C._is_key_in_tls(CONTEXT):
+        context = torch._C._get_obj_in_tls(CONTEXT)
+        mark = None if context is None else context.get(MARK)
+    return mark is not None and mark.on
+
+
+CONTEXT = "context"
+"""Where autograd's own threads find the context variables of the thread that called it; torch 2.11 has none there."""
 
 
 def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
