@@ -88,8 +88,8 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.LayerNorm(7), nn.Linear(7, 3))
 
 
-UNEVEN = [(2, 21, 30), (5, 14, 11)] if torch.__version__ >= "2.12" else [(2, 20, 30), (5, 14, 12)]
-"""Windows of 2 leave a line over here; torch 2.11 takes for granted that none does, and the capture has that guard."""
+UNEVEN = [(2, 21, 30), (5, 14, 11)] if torch.__version__ >= "2.13" else [(2, 20, 30), (5, 14, 12)]
+"""Windows of 2 leave a line over here; torch before 2.13 takes for granted that none does: a guard of the capture."""
 
 PROGRAMS: dict[str, tuple[Callable[[], Any], Callable[..., tuple[Tensor, ...]], list[Sizes]]] = {
     "mlp": (mlp, lambda n: (torch.randn(n, 5),), [(4,), (2,), (9,), (33,)]),

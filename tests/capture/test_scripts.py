@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 import backprint as bp
 
@@ -96,6 +100,21 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, list[str], list[str
     return process.returncode, out, rest, said
 
 
+Ended = tuple[int, str, list[str], list[str]]
+
+
+def of_its_own(place: Path, arguments: Sequence[str], found: Ended) -> Ended:
+    """How a script ended; again where torch before 2.13 aborted it: there a thread that ran a backward keeps an object
+    of torch's, and where it ends together with the interpreter, plain Python aborts now and then.
+    """
+    for _ in range(9):
+        if found[0] != -signal.SIGABRT or hasattr(torch._C, "_remove_obj_from_tls"):
+            break
+        shutil.rmtree(place / "out", ignore_errors=True)
+        found = ended(started(place, *arguments))
+    return found
+
+
 def test_every_script_has_a_case() -> None:
     assert {path.stem for path in SCRIPTS.glob("*.py")} - {"shown"} == {case.name for case in CASES}
 
@@ -106,8 +125,8 @@ def test_a_script_is_as_it_is_alone(case: Case, tmp_path: Path) -> None:
     alone = (script, *case.arguments)
     recorded = ("-m", "backprint", "record", "-o", "out", "--steps", str(case.step), *alone)
     processes = started(tmp_path, *recorded), started(tmp_path, *alone)
-    code, out, rest, said = ended(processes[0])
-    assert ended(processes[1])[:3] == (code, out, rest)
+    code, out, rest, said = of_its_own(tmp_path, recorded, ended(processes[0]))
+    assert of_its_own(tmp_path, alone, ended(processes[1]))[:3] == (code, out, rest)
     assert code == case.code
     if case.lost:
         assert case.lost in "\n".join(said)

@@ -45,7 +45,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_outcomes_are_no_worse_than_the_table(section: str, name: str, whole: bool, record_property: Any) -> None:
     row = harness.SECTIONS[section]
     table = harness.read_table()
-    entry = next(entry for entry in row.entries() if harness.name_of(entry) == name)
+    entry = next((entry for entry in row.entries() if harness.name_of(entry) == name), None)
+    if entry is None and minor(torch.__version__) != minor(table["environment"]["torch"]):
+        pytest.skip(f"the databases of torch {torch.__version__} have no {name}")
+    assert entry is not None
     letters, details = row.check(entry, row.most if whole else row.part)
     expected = table[section][name][: len(letters)]
     by_letter = {letter: outcome for outcome, letter in harness.LETTERS.items()}
@@ -63,3 +66,8 @@ def test_outcomes_are_no_worse_than_the_table(section: str, name: str, whole: bo
     ]
     assert not worse, f"(sample, now, expected): {worse[:5]}; {details}"
     assert len(letters) >= len(expected)
+
+
+def minor(version: str) -> str:
+    """The first two numbers of a version."""
+    return ".".join(version.split(".")[:2])
