@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import backprint as bp
+from backprint import room
 from backprint.checks import check_by_name
 from backprint.errors import RefusedError, ReplayError
 from backprint.graph.isolation import needs_isolation
@@ -409,3 +410,44 @@ def test_a_graph_says_what_it_is_isolated_for() -> None:
     assert needs_isolation(graph_of(unseen)) == [
         "torch.ops.higher_order.wrap (calls an operator with arguments that nothing looks at)"
     ]
+
+
+# ------------------------------------------------------------------ room
+
+
+def test_there_is_room_for_what_is_allowed_free_and_in_the_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    ones = ("aten.ones.default", [2**28])
+    assert refused(*ones) == ""
+    monkeypatch.setattr("backprint.room._allowed", room.held() + (1 << 29))
+    assert "a result of 1.0 GiB, and there is room for 0.5" in refused(*ones)
+    monkeypatch.setattr("backprint.room._allowed", 0)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (room.held(0) + (1 << 28), -1))
+    assert "a result of 1.0 GiB, and there is room for 0.2" in refused(*ones)
+    monkeypatch.undo()
+    monkeypatch.setattr(room, "available", lambda: 1 << 27)
+    assert "a result of 1.0 GiB, and there is room for 0.1" in refused(*ones)
+
+
+def test_what_is_known_of_a_result_without_making_it() -> None:
+    expanded = torch.ones(1).expand(2**40)
+    for name, args in {
+        "aten.expand.default": (torch.ones(1), [2**40]),  # a view of one number
+        "aten.select.int": (expanded, 0, 5),
+        "aten.slice.Tensor": (torch.ones(2**14), 0, 0, 2**63 - 1),
+        "aten.mm.default": (torch.ones(2**14, 2), torch.ones(2, 2)),
+        "aten.add.Tensor": (torch.ones(2**15), torch.ones(2**15)),
+        "operator.mul": (torch.ones(2**15), 2**40),
+        "aten.nonzero.default": (torch.ones(2**14),),
+    }.items():
+        assert refused(name, *args) == "", name
+    for name, args in {
+        "aten.clone.default": (expanded,),
+        "aten.mm.default": (torch.ones(2**17, 1), torch.ones(1, 2**17)),
+        "aten.add.Tensor": (torch.ones(2**17, 1), torch.ones(2**17)),
+        "operator.mul": (torch.ones(2**17, 1), torch.ones(2**17)),
+        "aten.arange.start_step": (0.0, 1.0, 1e-12),
+        "aten.cat.default": ([expanded, expanded],),
+        "aten.constant_pad_nd.default": (torch.ones(2), [2**40, 0]),
+        "aten.linspace.default": (0, 1, 2**40),
+    }.items():
+        assert "and there is room for" in refused(name, *args), name
