@@ -52,6 +52,7 @@ ISOLATED = {
     r"aten\..*(lstm|rnn)_mps.*": "trusts what its forward made",
     r"aten\._foreach_copy\..*": "trusts that both lists are as long",
     r"aten\._gather_sparse_backward\..*": "makes a sparse tensor of indices that nobody has looked at",
+    r"aten\.set_?\..*": "changes what autograd has kept for its backward",
     r"aten\.to\.prim_.*": "reads what is not there where it has no dtype",
     r"(mkldnn|mkl)\..*": "trusts packed weights and sizes",
     r"aten\..*_packed_.*|aten\._weight_int4pack.*|aten\._dyn_quant.*": "trusts packed weights",

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+import backprint as bp
+from backprint import room
 from backprint.checks import check_by_name
 from backprint.errors import RefusedError, ReplayError
 from backprint.graph.isolation import needs_isolation
@@ -43,6 +45,14 @@ def full(shape: list[int], value: int, dtype: torch.dtype = torch.int64) -> torc
 IMAGE, GRAD = torch.ones(1, 1, 4, 4), torch.ones(1, 1, 2, 2)
 SCORES = torch.randn(4, 1, 4).log_softmax(2)
 LOWEST = torch.tensor([-(2**63)])
+
+
+BAGGED, BAGS = torch.tensor([1, 2, 9]), (full([2], 1), full([2], 0))
+LSTM_BACKWARD = (
+    *(torch.ones(2, 5, 3), torch.ones(16, 3), torch.ones(16, 4), torch.ones(16), torch.ones(16)),
+    *(torch.ones(5, 4), torch.ones(5, 4), torch.ones(2, 5, 4), torch.ones(5, 4), torch.ones(5, 4)),
+    *(torch.ones(2, 5, 4), None, None, False, 2, 4, 1, True, True, False, [], False),
+)
 
 
 HOSTILE = {
@@ -169,6 +179,68 @@ HOSTILE = {
         arguments(full([1, 1], 0), 10**6),
         "dimension=",
     ),
+    "bags that are not there": (
+        "aten._embedding_bag_dense_backward.default",
+        arguments(torch.ones(2, 3), BAGGED, torch.tensor([0, 0, 2]), *BAGS, 10, False, 0, None),
+        "offset2bag holds 2, which is not in [0, 2)",
+    ),
+    "offsets of bags": (
+        "aten._embedding_bag_backward.default",
+        arguments(torch.ones(2, 3), BAGGED, torch.tensor([0, 9]), full([0], 0), *BAGS, 10, False, 0, False, None),
+        "offsets holds 9, which is not in [0, 4)",
+    ),
+    "classes of a margin": (
+        "aten.multi_margin_loss_backward.default",
+        arguments(torch.ones(()), torch.ones(2, 3), full([2], 3), 1, 1.0),
+        "target holds 3, which is not in [0, 3)",
+    ),
+    "labels of a margin": (
+        "aten.multilabel_margin_loss_backward.default",
+        arguments(torch.ones(()), torch.ones(2, 3), full([2, 3], -2), 1, torch.ones(2, 3)),
+        "target holds -2, which is not in [-1, 3)",
+    ),
+    "half a pivot": (
+        "aten.linalg_ldl_solve.default",
+        arguments(torch.eye(3), torch.tensor([-1, 2, 3], dtype=torch.int32), torch.ones(3, 1)),
+        "a negative number without its other half",
+    ),
+    "a workspace of another size": (
+        "aten.mkldnn_rnn_layer_backward.default",
+        arguments(*LSTM_BACKWARD, torch.zeros(7, dtype=torch.uint8)),
+        "the workspace has 7 elements, which should be",
+    ),
+    "memory for one number": (
+        "aten.native_group_norm_backward.default",
+        arguments(
+            *(torch.ones(1).expand(2, 6, 3), torch.ones(2, 6, 3), torch.ones(2, 2), torch.ones(2, 2)),
+            *(torch.ones(6), 2, 6, 3, 2, [True, True, True]),
+        ),
+        "grad_out has 36 elements, and memory for fewer",
+    ),
+    "scales that lie": (
+        "aten._upsample_bilinear2d_aa.default",
+        arguments(torch.ones(1, 1, 10, 20), [17, 18], False, 1.0, 0.9),
+        "a scale of 1.0 does not make 17 of 10",
+    ),
+    "a step of nothing": ("aten.range.step", arguments(-1.0, 2, 0.5, dtype=torch.uint8), "is 0 in torch.uint8"),
+    "numbers without an end": ("aten.random.from", arguments(IMAGE, 2**63 - 1, None), "more than 2^53"),
+    "decimals": ("aten.round.decimals", arguments(IMAGE, decimals=2**62), "a float has 1,100 at most"),
+    "coefficients of another dtype": (
+        "aten._compute_linear_combination.default",
+        arguments(torch.ones(2, 2, 2), torch.ones(2, 2, dtype=torch.half)),
+        "coefficients are torch.float16, and input torch.float32",
+    ),
+    "what is repeated by a value": (
+        "aten.repeat_interleave.self_Tensor",
+        arguments(IMAGE, full([1], 2**40)),
+        "and there is room for",
+    ),
+    "a place for each number": ("aten.bincount.default", arguments(full([1], 2**40)), "and there is room for"),
+    "an outer product": (
+        "aten.outer.default",
+        arguments(torch.ones(2**20), torch.ones(2**20)),
+        "a result of 4,096.0 GiB, and there is room for",
+    ),
     "a loop": (
         "aten.special_laguerre_polynomial_l.n_scalar",
         arguments(IMAGE, 1e12),
@@ -248,6 +320,42 @@ def test_what_once_ended_a_process_is_refused_or_isolated(line: str, monkeypatch
     assert standing == "isolated" or refused(name, *args, **kwargs)
 
 
+# ------------------------------------------------------------------ ordinary programs
+
+
+class Losses(torch.nn.Module):
+    """Losses whose backwards trust what their forwards saved."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one = torch.nn.functional.multi_margin_loss(x, torch.tensor([1, 0, 2]))
+        two = torch.nn.functional.multilabel_margin_loss(x, torch.tensor([[1, 0, -1, 0]] * 3))
+        y = x.detach()
+        return one + two + torch.linalg.ldl_solve(*torch.linalg.ldl_factor(y[:, :3] + y[:, :3].T), y).sum()
+
+
+ORDINARY = {
+    "LSTM": lambda: (torch.nn.LSTM(3, 4, 2, bidirectional=True), (torch.randn(5, 2, 3),)),
+    "bfloat16 LSTM": lambda: (torch.nn.LSTM(3, 4).bfloat16(), (torch.randn(5, 2, 3).bfloat16(),)),
+    "GRU": lambda: (torch.nn.GRU(3, 4), (torch.randn(5, 2, 3),)),
+    "bags": lambda: (torch.nn.EmbeddingBag(10, 4, mode="max"), (BAGGED, torch.tensor([0, 2]))),
+    "sums of bags": lambda: (torch.nn.EmbeddingBag(10, 4, mode="sum"), (BAGGED, torch.tensor([0, 2]))),
+    "losses": lambda: (Losses(), (torch.randn(3, 4, requires_grad=True),)),
+    "resizing": lambda: (
+        lambda x: torch.nn.functional.interpolate(x, scale_factor=0.7, mode="bilinear", antialias=True),
+        (torch.randn(1, 1, 10, 9),),
+    ),
+    "groups": lambda: (torch.nn.GroupNorm(2, 4), (torch.randn(2, 4, 3).transpose(0, 2).reshape(2, 4, 3),)),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_programs_are_verified_from_disk_in_this_process(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, args = ORDINARY[name]()
+    bp.capture(model, *args, mode="train" if isinstance(model, torch.nn.Module) else None).save(tmp_path / "s")
+    assert [verdict.good for verdict in bp.load(tmp_path / "s").verify()] == [True]
+
+
 # ------------------------------------------------------------------ where a graph runs
 
 
@@ -302,3 +410,44 @@ def test_a_graph_says_what_it_is_isolated_for() -> None:
     assert needs_isolation(graph_of(unseen)) == [
         "torch.ops.higher_order.wrap (calls an operator with arguments that nothing looks at)"
     ]
+
+
+# ------------------------------------------------------------------ room
+
+
+def test_there_is_room_for_what_is_allowed_free_and_in_the_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    ones = ("aten.ones.default", [2**28])
+    assert refused(*ones) == ""
+    monkeypatch.setattr("backprint.room._allowed", room.held() + (1 << 29))
+    assert "a result of 1.0 GiB, and there is room for 0.5" in refused(*ones)
+    monkeypatch.setattr("backprint.room._allowed", 0)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (room.held(0) + (1 << 28), -1))
+    assert "a result of 1.0 GiB, and there is room for 0.2" in refused(*ones)
+    monkeypatch.undo()
+    monkeypatch.setattr(room, "available", lambda: 1 << 27)
+    assert "a result of 1.0 GiB, and there is room for 0.1" in refused(*ones)
+
+
+def test_what_is_known_of_a_result_without_making_it() -> None:
+    expanded = torch.ones(1).expand(2**40)
+    for name, args in {
+        "aten.expand.default": (torch.ones(1), [2**40]),  # a view of one number
+        "aten.select.int": (expanded, 0, 5),
+        "aten.slice.Tensor": (torch.ones(2**14), 0, 0, 2**63 - 1),
+        "aten.mm.default": (torch.ones(2**14, 2), torch.ones(2, 2)),
+        "aten.add.Tensor": (torch.ones(2**15), torch.ones(2**15)),
+        "operator.mul": (torch.ones(2**15), 2**40),
+        "aten.nonzero.default": (torch.ones(2**14),),
+    }.items():
+        assert refused(name, *args) == "", name
+    for name, args in {
+        "aten.clone.default": (expanded,),
+        "aten.mm.default": (torch.ones(2**17, 1), torch.ones(1, 2**17)),
+        "aten.add.Tensor": (torch.ones(2**17, 1), torch.ones(2**17)),
+        "operator.mul": (torch.ones(2**17, 1), torch.ones(2**17)),
+        "aten.arange.start_step": (0.0, 1.0, 1e-12),
+        "aten.cat.default": ([expanded, expanded],),
+        "aten.constant_pad_nd.default": (torch.ones(2), [2**40, 0]),
+        "aten.linspace.default": (0, 1, 2**40),
+    }.items():
+        assert "and there is room for" in refused(name, *args), name

@@ -26,17 +26,37 @@ SURE = SMALL // 16
 
 def outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Why a call may not run: there is no room for what it makes. '' where there is, or nobody knows."""
-    bound = 1
-    for leaf in leaves_of((args, kwargs)):
-        bound *= weight(leaf)
-        if not bound:
-            return ""
-    if bound <= SURE:
+    bound = times(args)
+    for value in kwargs.values():
+        bound *= weight(value)
+    if bound <= SURE or not all(map(has_values, leaves_of((args, kwargs)))):
         return ""
     try:
         return too_large(made_by(function, frozen(args), frozen(kwargs)))
     except TypeError:  # an argument that cannot be a key
         return ""
+
+
+def times(items: Sequence[Any]) -> int:
+    """How many times larger a result may be for these arguments together."""
+    bound = 1
+    for item in items:
+        bound *= weight(item)
+    return bound
+
+
+def weight(value: Any) -> int:
+    """How many times larger a result may be for an argument."""
+    kind = type(value)
+    if kind is Tensor or kind is nn.Parameter:
+        return value.numel() or 1
+    if kind is int:
+        return abs(value) or 1
+    if kind is list or kind is tuple:
+        return times(value)
+    if kind is float and value and abs(value) < float("inf"):
+        return int(max(abs(value), 1 / abs(value), 1)) if abs(value) > 1e-300 else 2**63
+    return 1
 
 
 def leaves_of(value: Any) -> Iterator[Any]:
@@ -51,27 +71,16 @@ def leaves_of(value: Any) -> Iterator[Any]:
         yield value
 
 
-def weight(leaf: Any) -> int:
-    """How many times larger a result may be for an argument; 0 where this is no call on values."""
-    if isinstance(leaf, Tensor):
-        return max(leaf.numel(), 1) if is_plain(leaf) else 0
-    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return 0
-    if isinstance(leaf, int):
-        return max(abs(leaf), 1)
-    if isinstance(leaf, float) and leaf and abs(leaf) < float("inf"):
-        return int(max(abs(leaf), 1 / abs(leaf), 1)) if abs(leaf) > 1e-300 else 2**63
-    return 1
-
-
-def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor has values of its own."""
+def has_values(leaf: Any) -> bool:
+    """Whether an argument has values of its own: it is no symbol, and no tensor of a tracer's."""
+    if not isinstance(leaf, Tensor):
+        return not isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
     return (
-        type(tensor) in (Tensor, nn.Parameter)
-        and not tensor.is_meta
-        and tensor.layout is torch.strided
-        and not tensor.is_quantized
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        type(leaf) in (Tensor, nn.Parameter)
+        and not leaf.is_meta
+        and leaf.layout is torch.strided
+        and not leaf.is_quantized
+        and not torch._C._functorch.is_functorch_wrapped_tensor(leaf)
     )
 
 

@@ -26,15 +26,23 @@ def allow(bytes: int) -> None:
 
 def most_bytes() -> int:
     """How large one result may be; 0 where nobody knows."""
-    if not _allowed:
-        return available()
-    return max(min(_allowed - held(), available()), 1)
+    rooms = [available(), address_space()]
+    rooms += [max(_allowed - held(), 1)] if _allowed else []
+    return min(filter(None, rooms), default=0)
 
 
-def held() -> int:
-    """The bytes of memory that this process holds."""
+def address_space() -> int:
+    """The bytes that this process may still ask for (`ulimit -v`); 0 where nothing limits them."""
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return 0 if most == resource.RLIM_INFINITY else max(most - held(0), 1)
+
+
+def held(column: int = 1) -> int:
+    """The bytes of memory that this process holds; of column 0, those that it has asked for."""
     with contextlib.suppress(OSError):
-        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text("ascii").split()[column]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 

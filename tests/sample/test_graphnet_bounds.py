@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from graphnet_samples import ROWS, Handmade, integers, write_sample
 
-from backprint.errors import RefusedError, ReplayError
+from backprint import room
+from backprint.errors import RefusedError, ReplayError, SampleError
 from backprint.sample.graphnet import isolation, read, uses
 from backprint.sample.graphnet.build import build
 from backprint.sample.graphnet.code import Program, callables, read_code
@@ -134,6 +136,31 @@ def test_arithmetic_on_tensors_is_left_as_it_is() -> None:
     lines = ("a, b = x.chunk(2)", "y = a + b * 2", "y = torch.relu(y) ** y", "y += b", "y[0] = 1")
     assert made_of(program(*lines, "z = [x, y]", "return (y,)")) == {"chunk", "torch_relu"}
     assert made_of(program("t = (1,)", "t = t + t", "return t")) == {"summed"}
+
+
+LARGE = {
+    "a factory": (["y = torch.zeros(3, 5000000000)"], "model.py:10: aten.zeros.default would make a result of 55.9 GiB"),
+    "a product": (["y = torch.kron(L_x_, torch.ones(40000, 40000))"], "model.py:10: aten.ones.default would make"),
+    "a copy": (["y = L_x_[None].expand(5000000000, 2, 3)", "y = y + 1"], "model.py:11: aten.add.Tensor would make"),
+    "a list": (["y = torch.cat([L_x_] * 30000)", "y = torch.cat([y] * 30000)"], "model.py:11: aten.cat.default"),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_a_result_for_which_there_is_no_room_is_named_with_its_line(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, words = LARGE[case]
+    monkeypatch.setattr(room, "_allowed", room.held() + (1 << 30))
+    with pytest.raises(SampleError, match=words):
+        run(sample(tmp_path, *lines))
+
+
+def test_looking_for_room_draws_no_numbers_and_a_view_takes_none(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    built = build(read(sample(tmp_path, "y = torch.randn(3)", "z = torch.ones(1).expand(5000000000)")))
+    assert torch.equal(before, torch.get_rng_state())
+    assert built.module(**built.inputs)[0].shape == (2, 3)
 
 
 # ------------------------------------------------------------------ what is only read

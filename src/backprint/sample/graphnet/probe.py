@@ -28,6 +28,7 @@ from backprint.sample.graphnet.code import Argument, Name, Program, values_of
 from backprint.sample.graphnet.emit import function_of
 from backprint.sample.graphnet.meta import Meta
 from backprint.sample.graphnet.training import NORMS, calls
+from backprint.settings import quiet_random
 
 MOST_TRIES = 64
 
@@ -166,7 +167,7 @@ def run_on_shapes(program: Program, metas: Mapping[str, Meta], numbers: Mapping[
     extra = dict.fromkeys(NORMS, batch_norm)
     try:
         values = [given(argument, metas, numbers) for argument in program.arguments]
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), quiet_random(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             made = function_of(program, names, {}, SHAPES, "meta", extra)
             with Weighing():
