@@ -116,7 +116,7 @@ def run(
     with (
         writable(plan.out),
         locked(plan.out),
-        signals() as go_on,
+        signals() as asked,
         take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
     ):
         name = ledger.facts()["run"]
@@ -135,10 +135,11 @@ def run(
             last.callback(give_up, ledger)
             last.callback(tidy, work)
             make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, left))
+            asked.waits = executor is not None
             at_work = make(work, name)
             last.callback(at_work.close)
             try:
-                Run(plan, ledger, name, at_work, watcher, work).all(go_on)
+                Run(plan, ledger, name, at_work, watcher, work).all(asked.go_on)
             except Stopped:
                 at_work.abandon()
                 raise
@@ -224,25 +225,43 @@ def holder(file: IO[str]) -> str:
     return file.read(200).strip() or "another run"
 
 
+IMPATIENT = 3
+"""How many signals end a run whatever it is doing."""
+
+
+class Asked:
+    """The signals that asked the run to end.
+
+    One raises where it comes, or with `waits` at the next `go_on`: what runs in Ray's own C code must not be broken
+    into, because it then ends in a SystemError of its own.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.waits = False
+
+    def stop(self, number: int, _: object) -> None:
+        """A signal has come."""
+        self.numbers.append(number)
+        if not self.waits or len(self.numbers) >= IMPATIENT:
+            raise Stopped(number)
+
+    def go_on(self) -> None:
+        """Raise where one has come; other code may have swallowed what was raised then."""
+        if self.numbers:
+            raise Stopped(self.numbers[0])
+
+
 @contextlib.contextmanager
-def signals() -> Iterator[Callable[[], None]]:
-    """Ctrl-C and SIGTERM end the run in order; gives what raises again where other code swallowed that."""
-    asked: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        asked.append(number)
-        raise Stopped(number)
-
-    def go_on() -> None:
-        if asked:
-            raise Stopped(asked[0])
-
+def signals() -> Iterator[Asked]:
+    """Ctrl-C and SIGTERM end the run in order."""
+    asked = Asked()
     before = {}
     with contextlib.suppress(ValueError):  # only the main thread may
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, stop)
+            before[number] = signal.signal(number, asked.stop)
     try:
-        yield go_on
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
