@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from corpora import SMALL, at_work, corpus, left_behind, plan, rows, worked
+from corpora import SMALL, VERBS, at_work, corpus, left_behind, plan, rows, worked
 from hostile import DEEDS, PRINTED
 
 from backprint.corpus import worker
-from backprint.corpus.pool import Stage
-from backprint.corpus.run import WORK, log_of, run
-from backprint.corpus.stops import Stopped
+from backprint.corpus.pool import Event, Pool, Stage
+from backprint.corpus.run import WORK, Stopped, log_of, run
 
 FATES = {
     "hang": ("failed", "timeout", "still at work after 3 s"),
@@ -153,4 +152,28 @@ def test_a_signal_that_other_code_swallows_ends_the_run_all_the_same(tmp_path: P
     source = corpus(tmp_path / "samples", ["good"])
     with pytest.raises(Stopped, match="SIGTERM"):
         run(plan(source, tmp_path / "out", "act"), SMALL, 1, watcher=watcher)
+    assert rows(tmp_path / "out")["good"]["state"] == "todo"
+
+
+@pytest.mark.parametrize(("signals", "said"), [(1, ["begun", "whole"]), (3, ["begun"])])
+def test_a_signal_does_not_break_into_another_librarys_executor(tmp_path: Path, signals: int, said: list[str]) -> None:
+    """Ray's C code turns what a handler raises into a SystemError of its own; only who asks again and again may."""
+    source, verb, heard = corpus(tmp_path / "samples", ["good"]), f"{VERBS}:act", []
+
+    class Foreign(Pool):
+        def events(self, seconds: float) -> list[Event]:
+            heard.append("begun")
+            for _ in range(signals):
+                os.kill(os.getpid(), signal.SIGTERM)
+            heard.append("whole")
+            return []
+
+    with pytest.raises(Stopped, match="SIGTERM"):
+        run(
+            plan(source, tmp_path / "out", "act"),
+            SMALL,
+            1,
+            executor=lambda work, name: Foreign(verb, {}, SMALL, 1, work, name),
+        )
+    assert heard == said
     assert rows(tmp_path / "out")["good"]["state"] == "todo"

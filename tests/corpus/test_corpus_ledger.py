@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from backprint.corpus import status
 from backprint.corpus.find import Job
 from backprint.corpus.ledger import COLUMNS, NAME, Ledger, place_of, source_of, take_up
 from backprint.errors import SampleError, UsageError
@@ -43,6 +44,16 @@ def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
     assert set(found) == set(COLUMNS)
     assert {key: found[key] for key in row} == row | {"detail": "\\udcff x"}
     assert (found["state"], found["attempts"]) == ("done", 1)
+
+
+def test_after_the_clock_was_set_back_nothing_runs_for_less_than_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as ledger:
+        ledger.add(JOBS)
+        ledger.begin("f/a")
+        monkeypatch.setattr("backprint.corpus.status.time.time", lambda: 1.0)
+        assert status.state(tmp_path)["running"] == [{"sample": "f/a", "seconds": 0.0}]
 
 
 def test_what_is_not_done_is_given_a_page_at_a_time(tmp_path: Path) -> None:

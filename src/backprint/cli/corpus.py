@@ -188,8 +188,7 @@ def carry_out(
     from backprint.corpus.ledger import GOOD
     from backprint.corpus.limits import default_jobs, limits_of
     from backprint.corpus.progress import shown
-    from backprint.corpus.run import Plan, run
-    from backprint.corpus.stops import Stopped
+    from backprint.corpus.run import Plan, Stopped, run
     from backprint.corpus.verbs import settled
     from backprint.errors import UsageError
 

@@ -18,7 +18,7 @@ import secrets
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from backprint.corpus.files import all_files, own_files, packed, unpacked
 from backprint.corpus.find import BACKPRINT, source_hash
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.pool import FALSE_STARTS, Event, Outcome, Pool, remove
-from backprint.corpus.stops import deferred
 from backprint.corpus.task import Task, failure
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.version import __version__
@@ -73,6 +72,28 @@ def connected(address: str | None) -> Any:
     return ray
 
 
+@contextlib.contextmanager
+def ends_at_once() -> Iterator[None]:
+    """A signal ends the process where it is, as long as there is nothing to keep.
+
+    What a handler raises while Ray connects can leave Ray's own threads waiting for each other for ever (ray 2.60).
+    """
+
+    def end(number: int, _: object) -> None:
+        os.write(2, f"stopped by {signal.Signals(number).name}; nothing was changed\n".encode())
+        os._exit(128 + number)
+
+    before = {}
+    with contextlib.suppress(ValueError):  # only the main thread may
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def reachable(address: str | None) -> None:
     """Raise unless somebody listens at HOST:PORT: Ray itself takes minutes to give up."""
     host, colon, port = (address or "").rpartition(":")
@@ -88,8 +109,9 @@ def cluster(
     jobs: int | None = None,
 ) -> tuple[Limits, Callable[[Path, str], Cluster]]:
     """A cluster's limits for each sample (`most`: seconds, GiB of memory, GiB of disk), and its Executor for `run`."""
-    ray = connected(address)
-    limits = limits_on(ray, *most)
+    with ends_at_once():
+        ray = connected(address)
+        limits = limits_on(ray, *most)
     return limits, lambda work, run: Cluster(ray, verb, options, limits, work, run, jobs)
 
 
@@ -125,12 +147,8 @@ class Sent:
 
 
 class Cluster:
-    """An Executor: at most `jobs` samples are with the cluster, by default a few more than it has CPUs.
+    """An Executor: at most `jobs` samples are with the cluster, by default a few more than it has CPUs."""
 
-    Signals wait until Ray's own code is left: of what a handler raises in there, Ray makes a SystemError.
-    """
-
-    @deferred()
     def __init__(
         self,
         ray: Any,
@@ -161,13 +179,11 @@ class Cluster:
             num_cpus=1, memory=limits.memory, max_retries=0, scheduling_strategy="SPREAD"
         )
 
-    @deferred()
     def free(self) -> int:
         """How many more may be sent: nodes come and go, so the cluster is asked."""
         cpus = sum(math.floor(node["CPU"]) for node in nodes(self.ray))
         return (self.jobs or cpus + min(cpus, 8)) - len(self.sent)
 
-    @deferred()
     def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
         """Send a sample."""
         if not self.names:
@@ -194,7 +210,6 @@ class Cluster:
         """A sample's files."""
         return packed(task.path, own_files(task.path), self.travels)
 
-    @deferred()
     def events(self, seconds: float) -> list[Event]:
         """The samples that have ended."""
         if not self.sent:
@@ -264,7 +279,6 @@ class Cluster:
         """
         self.abandoned = True
 
-    @deferred()
     def close(self) -> None:
         """Leave the cluster: it ends the processes of what is still at work, their workers and samples with them."""
         if self.abandoned:

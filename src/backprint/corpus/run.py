@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import secrets
+import signal
 import socket
 import sqlite3
 import time
@@ -33,7 +34,6 @@ from backprint.corpus.places import keep_log, plant, settle
 from backprint.corpus.places import log_of as log_of
 from backprint.corpus.pool import Event, Executor, Outcome, Pool, Stage, remove
 from backprint.corpus.rows import checked, kept
-from backprint.corpus.stops import Stopped, signals
 from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
 from backprint.errors import PlaceError, SampleError, UsageError
@@ -66,6 +66,14 @@ class Plan:
         chosen = {"list": os.fspath(self.names) if self.names else None, "only": only, "limit": self.limit}
         options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
         return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
+
+
+class Stopped(BaseException):
+    """The run was asked to end, by a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,7 @@ def run(
     with (
         writable(plan.out),
         locked(plan.out),
-        signals() as go_on,
+        signals() as asked,
         take_up(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
     ):
         name = ledger.facts()["run"]
@@ -127,10 +135,11 @@ def run(
             last.callback(give_up, ledger)
             last.callback(tidy, work)
             make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, left))
+            asked.waits = executor is not None
             at_work = make(work, name)
             last.callback(at_work.close)
             try:
-                Run(plan, ledger, name, at_work, watcher, work).all(go_on)
+                Run(plan, ledger, name, at_work, watcher, work).all(asked.go_on)
             except Stopped:
                 at_work.abandon()
                 raise
@@ -214,6 +223,48 @@ def holder(file: IO[str]) -> str:
     """Who holds the lock."""
     file.seek(0)
     return file.read(200).strip() or "another run"
+
+
+IMPATIENT = 3
+"""How many signals end a run whatever it is doing."""
+
+
+class Asked:
+    """The signals that asked the run to end.
+
+    One raises where it comes, or with `waits` at the next `go_on`: what runs in Ray's own C code must not be broken
+    into, because it then ends in a SystemError of its own.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.waits = False
+
+    def stop(self, number: int, _: object) -> None:
+        """A signal has come."""
+        self.numbers.append(number)
+        if not self.waits or len(self.numbers) >= IMPATIENT:
+            raise Stopped(number)
+
+    def go_on(self) -> None:
+        """Raise where one has come; other code may have swallowed what was raised then."""
+        if self.numbers:
+            raise Stopped(self.numbers[0])
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[Asked]:
+    """Ctrl-C and SIGTERM end the run in order."""
+    asked = Asked()
+    before = {}
+    with contextlib.suppress(ValueError):  # only the main thread may
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, asked.stop)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def clear(out: Path, name: str) -> None:

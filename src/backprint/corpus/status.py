@@ -37,10 +37,15 @@ def state(out: Path) -> dict[str, Any]:
             "proofs": proofs(ledger),
             "causes": ledger.counts("cause", "cause != ''"),
             "rate": rate(ledger),
-            "running": [{"sample": row["id"], "seconds": time.time() - row["started"]} for row in running(ledger)],
+            "running": [{"sample": row["id"], "seconds": since(row["started"])} for row in running(ledger)],
             "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
             "failures": [finite(as_object(row)) | {"log": log(out, row["id"])} for row in failures],
         }
+
+
+def since(began: float) -> float:
+    """Seconds since a time; none where the clock was set back since."""
+    return max(0.0, time.time() - began)
 
 
 def proofs(ledger: Ledger) -> dict[str, Any]:
