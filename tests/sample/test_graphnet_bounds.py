@@ -139,7 +139,10 @@ def test_arithmetic_on_tensors_is_left_as_it_is() -> None:
 
 
 LARGE = {
-    "a factory": (["y = torch.zeros(3, 5000000000)"], "model.py:10: aten.zeros.default would make a result of 55.9 GiB"),
+    "a factory": (
+        ["y = torch.zeros(3, 5000000000)"],
+        "model.py:10: aten.zeros.default would make a result of 55.9 GiB",
+    ),
     "a product": (["y = torch.kron(L_x_, torch.ones(40000, 40000))"], "model.py:10: aten.ones.default would make"),
     "a copy": (["y = L_x_[None].expand(5000000000, 2, 3)", "y = y + 1"], "model.py:11: aten.add.Tensor would make"),
     "a list": (["y = torch.cat([L_x_] * 30000)", "y = torch.cat([y] * 30000)"], "model.py:11: aten.cat.default"),
