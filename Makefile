@@ -15,7 +15,7 @@ PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BY_HAND := $(addprefix benchmarks/,architectures.py graphnet.py graphnet_tools.py power.py)
 BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check tiny truth conformance bench architectures compat smoke clean
+.PHONY: venv demo test check tiny truth conformance fuzz bench architectures compat smoke clean
 
 venv: $(STAMP)
 
@@ -47,6 +47,12 @@ truth: $(STAMP)
 
 conformance: $(STAMP)
 	$(BIN)/python -m pytest tests/conformance -n 2 --conformance=all
+
+fuzz: $(STAMP)
+	mkdir -p build
+	cc -O1 -shared -fPIC -o build/guard.so tests/fuzz/guard.c -ldl
+	LD_PRELOAD=build/guard.so $(BIN)/python tests/fuzz/operators.py -o build/operators.jsonl
+	LD_PRELOAD=build/guard.so $(BIN)/python tests/fuzz/operators.py --callables -o build/callables.jsonl
 
 bench: $(STAMP)
 	@test -n "$(BENCHES)" || { echo "make bench: there is no benchmarks/*.py to run" >&2; exit 1; }

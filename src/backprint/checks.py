@@ -1038,6 +1038,14 @@ def decimal(given: Bound) -> str:
     return f"decimals={count}; a float has 1,100 at most" if abs(count) > 1100 else ""
 
 
+def combined_all(given: Bound) -> str:
+    """Of combinations: each of so many is looked at, also those that are none."""
+    count, size = given["self"].numel(), int(given["r"])
+    looked = size * count**size if size <= 64 else 2**63
+    most = 2**26
+    return f"r={size} of {count} looks at {looked:,} numbers; a graph may ask for {most:,}" if looked > most else ""
+
+
 def every(check: Check, names: str) -> dict[str, Check]:
     """Rows for operators that have one check."""
     return dict.fromkeys(names.split(), check)
@@ -1136,7 +1144,7 @@ CHECKS: dict[str, Check] = {
     "aten.mvlgamma": rounds("p"),
     "aten.mvlgamma_": rounds("p"),
     "aten.special_multigammaln": rounds("p"),
-    "aten.combinations": rounds("r", 16),
+    "aten.combinations": combined_all,
     "aten._ncf_unsqueeze": rounds("ndim", 64),
     **every(pieces, "aten.tensor_split aten.hsplit aten.vsplit aten.dsplit"),
     **every(rounded, "aten.div aten.div_ aten.divide aten.divide_"),

@@ -276,7 +276,7 @@ def interrupted(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("verb", "hook", "said"),
     [
-        (["capture", "{}", "-o", "out"], "backprint.target.read_target", "nothing was written"),
+        (["capture", "{}", "-o", "out"], "backprint.corpus.apart.outcome_of", "nothing was written"),
         (["verify", "{}", "{}"], "backprint.corpus.apart.outcome_of", "0 of 2 samples were checked"),
         (["power", "{}"], "backprint.corpus.apart.outcome_of", "0 of 1 samples were measured"),
         (["show", "{}"], "backprint.load", "nothing was changed"),

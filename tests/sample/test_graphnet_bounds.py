@@ -102,6 +102,21 @@ def test_a_function_that_trusts_its_arguments_is_called_checked(case: str, tmp_p
         run(sample(tmp_path, "n = torch.tensor([2])", f"y = {call}"))
 
 
+def test_the_form_of_a_call_is_the_one_that_its_arguments_have(tmp_path: Path) -> None:
+    lines = (
+        "n = torch.full((2,), 4611686018427387904)",
+        "y = torch.repeat_interleave(n, 2)",
+        "y = n.repeat_interleave(2, 0)",
+        "y = torch.div(n, 2, rounding_mode='floor')",
+        "y = torch.div(input=n, other=-1, rounding_mode='floor')",
+        "y = torch.repeat_interleave(torch.tensor([3, 4]))",
+    )
+    run(sample(tmp_path, *lines))
+    for number, line in enumerate(("torch.repeat_interleave(n)", "n.bincount()", "torch.nn.functional.one_hot(n)")):
+        with pytest.raises(ReplayError, match="and there is room for"):
+            run(sample(tmp_path / str(number), lines[0], f"y = {line}"))
+
+
 def test_plain_lists_and_numbers_are_as_they_were(tmp_path: Path) -> None:
     rows = [*ROWS, integers("n_1", data=[3])]
     lines = (

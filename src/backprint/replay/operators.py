@@ -46,8 +46,10 @@ def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], k
         complaint = growth(target, args) or by_operator(target, args)
     elif isinstance(function, torch._ops.OpOverload):
         complaint = wrong(function, args, kwargs)
+    elif complaint := handed_on(target, args, kwargs):
+        raise RefusedError(complaint)
     else:
-        complaint = handed_on(target, args, kwargs)
+        return  # what its body makes is asked there
     if complaint := complaint or outgrown(function, args, kwargs):
         raise RefusedError(complaint)
 

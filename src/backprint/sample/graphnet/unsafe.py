@@ -10,11 +10,11 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
-from backprint.checks import Bound, check_by_name
+from backprint.checks import Bound, check_by_name, rows_of
 from backprint.errors import ReplayError
 
 ROUNDS: Mapping[str, str] = {"svd_lowrank": "niter", "pca_lowrank": "niter", "tensordot": "dims"}
@@ -32,8 +32,8 @@ def guarded(target: str, function: Callable[..., Any]) -> Callable[..., Any]:
     if name in ROUNDS:
         return limited(function, ROUNDS[name])
     check = check_by_name(f"aten.{name}.default")
-    rows = schema_names(name) if check is not None and not target.startswith("Tensor.") else ()
-    return checked(function, check, rows) if check is not None and rows else function
+    forms = forms_of(name) if check is not None and not target.startswith("Tensor.") else ()
+    return checked(function, check, forms) if check is not None and forms else function
 
 
 def guarded_method(name: str) -> Callable[..., Any] | None:
@@ -41,14 +41,14 @@ def guarded_method(name: str) -> Callable[..., Any] | None:
     swapped = name in REFLECTED
     operator = DIVISIONS.get(name, name)
     check = check_by_name(f"aten.{operator}.default")
-    rows = schema_names(operator) if check is not None else ()
-    if check is None or not rows:
+    forms = forms_of(operator) if check is not None else ()
+    if check is None or not forms:
         return None
 
     def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(owner, torch.Tensor) and not torch.compiler.is_compiling():
             given = (*args, owner) if swapped else (owner, *args)
-            if complaint := complaint_of(check, rows, given, kwargs):
+            if complaint := complaint_of(check, forms, given, kwargs):
                 raise ReplayError(f"{name}: {complaint}")
         return getattr(owner, name)(*args, **kwargs)
 
@@ -80,40 +80,60 @@ def limited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-def checked(
-    function: Callable[..., Any], check: Callable[[Bound], str], rows: tuple[tuple[str, Any], ...]
-) -> Callable[..., Any]:
+def checked(function: Callable[..., Any], check: Callable[[Bound], str], forms: Forms) -> Callable[..., Any]:
     """A function whose arguments are checked where they have values."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not torch.compiler.is_compiling() and (complaint := complaint_of(check, rows, args, kwargs)):
+        if not torch.compiler.is_compiling() and (complaint := complaint_of(check, forms, args, kwargs)):
             raise ReplayError(f"{function.__name__}: {complaint}")
         return function(*args, **kwargs)
 
     return call
 
 
-def complaint_of(
-    check: Callable[[Bound], str], rows: tuple[tuple[str, Any], ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> str:
+def complaint_of(check: Callable[[Bound], str], forms: Forms, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """What a check says of a call; what it cannot read is left to torch, which refuses such arguments itself."""
-    given = dict(rows) | dict(zip((name for name, _ in rows), args, strict=False)) | dict(kwargs)
-    if "input" in kwargs and "self" in given:
-        given["self"] = kwargs["input"]
     try:
-        return check(given)
+        return check(bound(forms, args, kwargs))
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError):
         return ""
 
 
+def bound(forms: Forms, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name, with defaults, of the first form of an operator that they fit; else of the first."""
+    named = {"self" if key == "input" else key: value for key, value in kwargs.items()}
+    for rows in forms:
+        names = {name for name, *_ in rows}
+        key = {"self": "input"} if "self" in named and "self" not in names else {}
+        given = dict(zip((name for name, _, _, alone in rows if not alone), args, strict=False))
+        given |= {key.get(name, name): value for name, value in named.items()}
+        fit = all(fits(given[name]) for name, _, fits, _ in rows if name in given)
+        if fit and set(given) <= names and len(given) == len(args) + len(kwargs):
+            return {name: default for name, default, *_ in rows} | given
+    first = forms[0]
+    return (
+        {name: default for name, default, *_ in first}
+        | dict(zip((row[0] for row in first), args, strict=False))
+        | named
+    )
+
+
+Forms: TypeAlias = tuple[tuple[tuple[str, Any, Callable[[Any], bool], bool], ...], ...]
+"""Of each overload of an operator its arguments: name, default, what fits it, whether it is given by name alone."""
+
+
 @functools.cache
-def schema_names(name: str) -> tuple[tuple[str, Any], ...]:
-    """The arguments of an operator by name, with their defaults; () where torch has none of this name."""
+def forms_of(name: str) -> Forms:
+    """The overloads of an operator; () where torch has none of this name."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return ()
-    function = getattr(packet, packet.overloads()[0])
     return tuple(
-        (each.name, each.default_value if each.has_default_value() else None) for each in function._schema.arguments
+        tuple(
+            (row.name, default, fits, row.kwarg_only)
+            for (_, _, fits, default), row in zip(rows_of(function), function._schema.arguments, strict=True)
+        )
+        for function in (getattr(packet, each) for each in packet.overloads())
+        if isinstance(function, torch._ops.OpOverload)
     )
