@@ -18,7 +18,7 @@ import secrets
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,28 @@ def connected(address: str | None) -> Any:
     return ray
 
 
+@contextlib.contextmanager
+def ends_at_once() -> Iterator[None]:
+    """A signal ends the process where it is, as long as there is nothing to keep.
+
+    What a handler raises while Ray connects can leave Ray's own threads waiting for each other for ever (ray 2.60).
+    """
+
+    def end(number: int, _: object) -> None:
+        os.write(2, f"stopped by {signal.Signals(number).name}; nothing was changed\n".encode())
+        os._exit(128 + number)
+
+    before = {}
+    with contextlib.suppress(ValueError):  # only the main thread may
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def reachable(address: str | None) -> None:
     """Raise unless somebody listens at HOST:PORT: Ray itself takes minutes to give up."""
     host, colon, port = (address or "").rpartition(":")
@@ -87,8 +109,9 @@ def cluster(
     jobs: int | None = None,
 ) -> tuple[Limits, Callable[[Path, str], Cluster]]:
     """A cluster's limits for each sample (`most`: seconds, GiB of memory, GiB of disk), and its Executor for `run`."""
-    ray = connected(address)
-    limits = limits_on(ray, *most)
+    with ends_at_once():
+        ray = connected(address)
+        limits = limits_on(ray, *most)
     return limits, lambda work, run: Cluster(ray, verb, options, limits, work, run, jobs)
 
 
