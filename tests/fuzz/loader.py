@@ -190,7 +190,9 @@ def samples(numbers: list[int], seed: int, corpus: Mapping[str, Files], work: Pa
 def child(does: Callable[[Report], None]) -> Iterator[Any]:
     """What a forked process tells, one JSON value a line; and at last, as a text, how it ended if not well."""
     end, start = os.pipe()
-    process = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12's, where there are threads
+        process = os.fork()
     if process == 0:
         os.close(end)
         run_child(does, start)
