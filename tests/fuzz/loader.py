@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import faulthandler
 import gc
 import json
 import os
@@ -218,6 +219,7 @@ def run_child(does: Callable[[Report], None], start: int) -> NoReturn:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, resource.RLIM_INFINITY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        faulthandler.disable()  # the parent tells of a death
         for number in ENDLESS:
             signal.signal(number, signal.SIG_DFL)
         does(lambda row: os.write(start, (json.dumps(row) + "\n").encode()) and None)
