@@ -250,9 +250,9 @@ def processes_of(token: str, out: Path) -> list[str]:
 def check_code(end: End, out: Path, said: str) -> None:
     """The exit code is that of its end; the regular one where it had ended by itself before.
 
-    While Python itself is still importing, Ctrl-C is its own to tell of.
+    While Python itself starts and imports the package, Ctrl-C is its own to tell of.
     """
-    if end.how == "INT" and 'File "<frozen runpy>", line' in said and "_get_module_details" in said:
+    if end.how == "INT" and "Traceback" in said and "/backprint/cli/" not in said and not (out / NAME).exists():
         return
     wanted = {"full disk": 2, "OUT removed": 2, "clock back": 137}.get(end.how) or 128 + SIGNALS[end.how]
     over = end.code == REGULAR and (is_over(out) or end.how == "OUT removed")
