@@ -4,8 +4,10 @@ what is kept."""
 from __future__ import annotations
 
 import ast
+import builtins
 import io
 import json
+import runpy
 import shutil
 import signal
 import subprocess
@@ -305,6 +307,22 @@ def test_ctrl_c_before_a_verb_has_begun_is_the_same(monkeypatch: pytest.MonkeyPa
     result = call("show", "sample")
     monkeypatch.undo()
     assert (result.exit_code, result.stderr) == (130, "stopped by SIGINT; nothing was changed\n")
+
+
+def test_ctrl_c_while_the_command_is_imported_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = builtins.__import__
+
+    def imported(name: str, *rest: Any, **named: Any) -> Any:
+        if name == "backprint.cli":
+            raise KeyboardInterrupt
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", imported)
+    with pytest.raises(SystemExit, match="130"):
+        runpy.run_module("backprint", run_name="__main__")
+    assert capsys.readouterr().err == "stopped by SIGINT; nothing was changed\n"
 
 
 def heard() -> None:

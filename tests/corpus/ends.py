@@ -55,6 +55,9 @@ TOKEN = "BACKPRINT_ENDS"
 GONE = 30.0
 """Seconds within which what a run has started has to be gone."""
 
+PATIENCE = 60.0
+"""Seconds within which a run has to be over, once it was ended or taken up."""
+
 CLOCK = """
 import os, time
 _now, _now_ns, _back = time.time, time.time_ns, float(os.environ.get("CLOCK_BACK") or 0)
@@ -169,7 +172,7 @@ def ended(bench: Bench, end: End, moments: int) -> End:
         process = bench.begin(end.executor, out, token)
         time.sleep(end.after)
         strike(process, end.how, out)
-        _, said = process.communicate(timeout=120)
+        said = over(process, end, "the run")
         end.code = process.returncode if process.returncode >= 0 else 128 - process.returncode
         (out.parent / "full").unlink(missing_ok=True)
         check_left(end, token, out)
@@ -177,6 +180,16 @@ def ended(bench: Bench, end: End, moments: int) -> End:
         check_status(end, out)
         check_resumed(bench, end, out)
     return end
+
+
+def over(process: subprocess.Popen[str], end: End, name: str) -> str:
+    """What a command has said, once it is over; one that does not end is ended, and that is wrong."""
+    try:
+        return process.communicate(timeout=PATIENCE)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        end.wrong.append(f"{name} does not end")
+        return process.communicate()[1]
 
 
 @contextlib.contextmanager
@@ -237,9 +250,9 @@ def processes_of(token: str, out: Path) -> list[str]:
 def check_code(end: End, out: Path, said: str) -> None:
     """The exit code is that of its end; the regular one where it had ended by itself before.
 
-    While Python itself is still importing, Ctrl-C is its own to tell of.
+    While Python itself starts and imports the package, Ctrl-C is its own to tell of.
     """
-    if end.how == "INT" and 'File "<frozen runpy>", line' in said and "_get_module_details" in said:
+    if end.how == "INT" and "Traceback" in said and "/backprint/cli/" not in said and not (out / NAME).exists():
         return
     wanted = {"full disk": 2, "OUT removed": 2, "clock back": 137}.get(end.how) or 128 + SIGNALS[end.how]
     over = end.code == REGULAR and (is_over(out) or end.how == "OUT removed")
@@ -269,13 +282,7 @@ def check_status(end: End, out: Path) -> None:
 def check_resumed(bench: Bench, end: End, out: Path) -> None:
     """The same command goes on, to what a run has that nothing ended."""
     process = bench.begin(end.resumed_on, out, "resumed", DAY if end.how == "clock back" else 0.0)
-    try:
-        _, said = process.communicate(timeout=180)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        end.wrong.append("the resumed run does not end")
-        return
+    said = over(process, end, "the resumed run")
     if process.returncode != REGULAR:
         end.wrong.append(f"the resumed run ends with {process.returncode}: {said.strip()[-300:]!r}")
         return

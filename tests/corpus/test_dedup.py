@@ -398,6 +398,6 @@ def test_the_command_says_what_came_of_it(source: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "4 samples, 2 distinct by shape graphs" in done.output
     done = CliRunner().invoke(command, [*arguments, "--json"], catch_exceptions=False)
-    rows = {row["id"]: row for row in map(json.loads, done.output.splitlines())}
+    rows = {row["id"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert rows["b/wide"] == {"id": "b/wide", "kept": False, "duplicate_of": "a/first", "why": ""}
     assert rows["relu"]["kept"] is True

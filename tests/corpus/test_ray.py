@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -23,7 +24,7 @@ from backprint.corpus import ray as module
 from backprint.corpus.files import packed, unpacked
 from backprint.corpus.ledger import Ledger
 from backprint.corpus.limits import GIB, Limits
-from backprint.corpus.ray import Cluster, connected, limits_on
+from backprint.corpus.ray import Cluster, connected, ends_at_once, limits_on
 from backprint.corpus.run import RESULT, WORK, Plan, Written, run
 from backprint.corpus.task import Task
 from backprint.errors import BackprintError, SampleError, UsageError
@@ -305,6 +306,26 @@ def test_limits_are_a_share_of_the_smallest_node(cluster: Any) -> None:
 
 
 # ------------------------------------------------------------------ without a cluster
+
+
+CONNECTING = """
+import os, signal, sys
+from backprint.corpus import ray
+
+ray.connected = lambda address: os.kill(os.getpid(), int(sys.argv[1]))
+ray.cluster(None, "verb", {}, (1.0, None, None))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_end_while_ray_connects_it_ends_at_once(number: signal.Signals) -> None:
+    """What a handler raises there can leave Ray's threads waiting for each other for ever."""
+    done = subprocess.run([sys.executable, "-c", CONNECTING, str(int(number))], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (128 + number, f"stopped by {number.name}; nothing was changed\n")
+    handlers = signal.getsignal(number)
+    with ends_at_once():
+        assert signal.getsignal(number) != handlers
+    assert signal.getsignal(number) == handlers
 
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

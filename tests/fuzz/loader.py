@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import faulthandler
 import gc
 import json
 import os
@@ -190,7 +191,9 @@ def samples(numbers: list[int], seed: int, corpus: Mapping[str, Files], work: Pa
 def child(does: Callable[[Report], None]) -> Iterator[Any]:
     """What a forked process tells, one JSON value a line; and at last, as a text, how it ended if not well."""
     end, start = os.pipe()
-    process = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12's, where there are threads
+        process = os.fork()
     if process == 0:
         os.close(end)
         run_child(does, start)
@@ -216,6 +219,7 @@ def run_child(does: Callable[[Report], None], start: int) -> NoReturn:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, resource.RLIM_INFINITY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        faulthandler.disable()  # the parent tells of a death
         for number in ENDLESS:
             signal.signal(number, signal.SIG_DFL)
         does(lambda row: os.write(start, (json.dumps(row) + "\n").encode()) and None)

@@ -85,7 +85,7 @@ def test_a_sample_is_captured_from_the_command_line(tmp_path: Path) -> None:
 
     place = write("convnet", tmp_path / "convnet")
     done = CliRunner().invoke(main, ["capture", str(place), "-o", str(tmp_path / "out"), "--mode", "train", "--json"])
-    answer = json.loads(done.output)
+    answer = json.loads(done.stdout)
     assert (done.exit_code, answer["verdict"], answer["name"]) == (0, "bitwise", "convnet")
     assert ["stem.conv1.weight", "a parameter by its name"] in answer["asks"]
     assert any("1 batch_norm, 1 dropout changed" in note for note in answer["notes"])
@@ -96,7 +96,7 @@ def test_a_sample_is_captured_from_the_command_line(tmp_path: Path) -> None:
     }
     assert loaded.pairs[0].forward.steps[-2].source.file.endswith("model.py")
     again = CliRunner().invoke(main, ["capture", str(tmp_path / "out"), "-o", str(tmp_path / "again"), "--json"])
-    assert json.loads(again.output)["verdict"] == "bitwise", again.output
+    assert json.loads(again.stdout)["verdict"] == "bitwise", again.output
 
 
 def test_verify_takes_a_graphnet_sample_and_folders_of_them(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_verify_takes_a_graphnet_sample_and_folders_of_them(tmp_path: Path) -> N
     write("subgraph_3", tmp_path / "corpus" / "b" / "subgraph_3")
     bp.capture(tmp_path / "corpus" / "a").save(tmp_path / "corpus" / "ours")
     done = CliRunner().invoke(main, ["verify", "--json", str(tmp_path / "corpus")])
-    rows = [json.loads(line) for line in done.output.splitlines()]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [Path(row["sample"]).name for row in rows] == ["a", "subgraph_3", "ours"]
     assert {row["verdict"] for row in rows} == {"bitwise"}, rows
 

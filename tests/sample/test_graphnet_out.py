@@ -265,7 +265,7 @@ def test_the_command_line_writes_three_trees_of_which_one_is_in_eval_mode(tmp_pa
     arguments = ["capture", f"{factory}:factory", "-o", str(out), "--layout", "graphnet", "--name", "net", "--json"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
-    answer = json.loads(done.output)
+    answer = json.loads(done.stdout)
     assert answer["verdict"] == "bitwise"
     assert set(answer["trees"]) == set(TREES)
     for tree in TREES:
