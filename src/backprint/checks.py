@@ -758,13 +758,14 @@ def recurrent(given: Bound) -> str:
     states = [given[name] for name in ("hx_", "cx_", "cx_tmp", "hy_", "cy_", "grad_hy", "grad_cy") if name in given]
     batch = x.shape[1]
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor) and name != "workspace"}
+    read = {name: each for name, each in tensors.items() if not name.startswith("grad_")}  # those the kernel copies
     return first(
         (
             *(
                 f"{name} is {each.dtype}, and input {x.dtype}" * (each.dtype != x.dtype)
                 for name, each in tensors.items()
             ),
-            *(held(name, each) for name, each in tensors.items()),
+            *(held(name, each) for name, each in read.items()),
             unlike(names[0], wide, (gates, x.shape[2])),
             unlike(names[1], deep, (gates, hidden)),
             *(counted(name, bias, gates) for name, bias in zip(names[2:], biases, strict=True) if given["has_biases"]),
