@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ import click
 
 from backprint.graph.verdicts import told
 from backprint.plain import printable
+
+PAUSE = 0.05
+"""Seconds for threads of the script's that have just ended: torch's destructors in them take the interpreter's lock,
+and abort the process where the interpreter is already ending, as they now and then do in the script alone."""
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -67,6 +72,8 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     except BaseException as error:  # the script's own, which ends it as it ends it alone
         show_alone(error, path)
         raise Ended(error) from None
+    finally:
+        time.sleep(PAUSE)
 
 
 def read_steps(text: str) -> tuple[int, int]:
