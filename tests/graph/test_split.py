@@ -12,9 +12,10 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.errors import GraphError, RefusedError, UsageError
 from backprint.graph.cuts import operator, plan, typical
-from backprint.graph.fixed import at_capture, live, tensors_alone
+from backprint.graph.fixed import at_capture, tensors_alone
 from backprint.graph.nouns import Capture, Graph, Port, Ref, ScalarSpec, Step, TensorSpec
 from backprint.graph.split import forwards, homes, names_at_borders
+from backprint.graph.steps import live
 from backprint.graph.text import parse
 
 

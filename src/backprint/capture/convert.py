@@ -9,7 +9,7 @@ import keyword
 import math
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,6 +154,35 @@ def size_of(size: Any) -> int | str:
     return size if isinstance(size, int) else str(size)
 
 
+def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
+    """An argument of an operator as a Value; `named` says what an fx node stands for."""
+    match value:
+        case fx.Node() if named is not None:
+            return named(value)
+        case None | bool() | int() | str() | Ref():
+            return value
+        case float():
+            return math.nan if math.isnan(value) else value
+        case complex():
+            return value
+        case torch.dtype() | torch.layout() | torch.memory_format():
+            return Atom(str(value)[6:])
+        case torch.device():
+            return Device(str(value))
+        case slice():
+            return Slice(pack(value.start, named), pack(value.stop, named), pack(value.step, named))
+        case list() | torch.Size():
+            return List(tuple([pack(item, named) for item in value]))
+        case tuple():
+            return tuple([pack(item, named) for item in value])
+        case dict():
+            return Dict(tuple([(pack(key, named), pack(item, named)) for key, item in value.items()]))
+        case torch._ops.OpOverload() | torch._ops.HigherOrderOperator():
+            return Op(target_name(value))
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    raise CaptureError(f"a {kind} stands among an operator's arguments, which a graph cannot hold: {value!r:.80}")
+
+
 @dataclass(slots=True)
 class Side:
     """One direction being converted: fx nodes to locals, and the tensors that its text cannot hold."""
@@ -166,33 +195,13 @@ class Side:
 
     def pack(self, value: Any) -> Value:
         """An fx argument as a Value."""
-        match value:
-            case fx.Node():
-                if value.op == "get_attr" and value.target in self.subgraphs:
-                    return Sub(str(value.target))
-                return Ref(self.locals[value.name])
-            case None | bool() | int() | str():
-                return value
-            case float():
-                return math.nan if math.isnan(value) else value
-            case complex():
-                return value
-            case torch.dtype() | torch.layout() | torch.memory_format():
-                return Atom(str(value)[6:])
-            case torch.device():
-                return Device(str(value))
-            case slice():
-                return Slice(self.pack(value.start), self.pack(value.stop), self.pack(value.step))
-            case list():
-                return List(tuple([self.pack(item) for item in value]))
-            case tuple():
-                return tuple([self.pack(item) for item in value])
-            case dict():
-                return Dict(tuple([(self.pack(key), self.pack(item)) for key, item in value.items()]))
-            case torch._ops.OpOverload() | torch._ops.HigherOrderOperator():
-                return Op(target_name(value))
-        kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise CaptureError(f"a {kind} stands among an operator's arguments, which a graph cannot hold: {value!r:.80}")
+        return pack(value, self.named)
+
+    def named(self, node: fx.Node) -> Value:
+        """A node as a Value: a local, or a subgraph."""
+        if node.op == "get_attr" and node.target in self.subgraphs:
+            return Sub(str(node.target))
+        return Ref(self.locals[node.name])
 
     def fetch(self, node: fx.Node) -> Any:
         """What a get_attr node stands for."""
@@ -205,10 +214,7 @@ class Side:
         """A get_attr node: a subgraph, or a constant that becomes a port."""
         found = self.fetch(node)
         if isinstance(found, fx.GraphModule):
-            node.target = name = re.sub(r"\W", "_", str(node.target))
-            if name not in self.subgraphs:
-                setattr(self.module, name, found)
-                self.subgraphs[name] = subgraph(found)
+            node.target = self.hold(re.sub(r"\W", "_", str(node.target)), found)
         elif isinstance(found, Tensor) and type(found) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise CaptureError(
                 f"the graph holds a {type(found).__name__} made while it ran, which a sample cannot keep"
@@ -219,6 +225,16 @@ class Side:
             self.constants[local] = (local, found)
         else:
             raise CaptureError(f"the graph holds a {type(found).__name__} ({node.target}), which a sample cannot keep")
+
+    def hold(self, wanted: str, module: fx.GraphModule) -> str:
+        """The name of a subgraph, which is another's only where both are equal."""
+        graph, name, count = subgraph(module), wanted, 0
+        while self.subgraphs.get(name, graph) != graph:
+            count += 1
+            name = f"{wanted}_{count}"
+        setattr(self.module, name, module)
+        self.subgraphs[name] = graph
+        return name
 
     def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Echo | None]]) -> list[Step]:
         """The calls among these nodes, in order."""

@@ -17,7 +17,8 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from backprint.capture import aot, frames, frontend
-from backprint.capture.build import build
+from backprint.capture.assembly import assemble
+from backprint.capture.from_fx import read_fx
 from backprint.capture.frontend import Ambient, Ran, Read, Record
 from backprint.capture.made import Made, Options, Part
 from backprint.capture.program import (
@@ -447,13 +448,14 @@ def traced(
             outputs=tuple((numbered.get(name, name), role) for name, role in made.outputs),
             tangents=tuple(numbered.get(name, name) for name in made.tangents),
         )
-        pair, own, taken = build(part, made)
-        own = {**own, **part.outside}
-        pair, table = with_constants(pair, index, own)
+        assembled = assemble(read_fx(part, made).joint)
+        own = {**assembled.constants, **part.outside}
+        pair, table = with_constants(assembled.pair, index, own)
         pairs[index] = pair
         parts[index] = Part(renamed_parts(part, table), tuple(names))
         constants |= {table[name]: tensor for name, tensor in own.items()}
-        guards.insert(0, tuple(replace(guard, inputs=origins(book, index, guard.inputs, table)) for guard in taken))
+        own_guards = (replace(each, inputs=origins(book, index, each.inputs, table)) for each in assembled.guards)
+        guards.insert(0, tuple(own_guards))
     order = range(len(book.entries))
     flat = tuple(guard for each in guards for guard in each)
     return tuple(pairs[index] for index in order), tuple(parts[index] for index in order), constants, flat

@@ -7,7 +7,7 @@ read of its values becomes a guard. The boundary between the directions is where
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,15 +15,13 @@ import torch
 from torch import Tensor
 
 from backprint.capture import frames
-from backprint.capture.convert import tensor_spec
-from backprint.capture.functional import Draft, Writer, needed, spec_of
+from backprint.capture.assembly import Joint, Result, assemble
+from backprint.capture.functional import Writer, spec_of
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Program, free_name, named_outputs, pull_back, result_of
 from backprint.capture.reach import kept_gradients
 from backprint.capture.scout import (
-    RANDOM,
     SEED,
-    SIZED,
     Opener,
     flag_guards,
     module_paths,
@@ -33,7 +31,7 @@ from backprint.capture.scout import (
 from backprint.capture.tape import Place, Recorder
 from backprint.capture.witness import staged
 from backprint.errors import CaptureError, DataDependentError
-from backprint.graph.nouns import Dict, Graph, Guard, List, OpaqueEdge, Pair, Port, Ref, Step, Value, refs
+from backprint.graph.nouns import Guard, OpaqueEdge, Port
 from backprint.settings import quiet_random, uncollected
 from backprint.tree import alias_groups, ones_like
 
@@ -177,253 +175,74 @@ def backward(
 
 
 def made(run: Run, options: Options) -> Made:
-    """The Pair of a recorded step."""
-    program, tape = run.program, run.recorder.tape
-    ports = dict(run.keys)
-    ports |= {f"tangent {name}": f"tangent_{name}" for name in run.tangents}
-    count = [0]
-    fresh = {key: free_name(f"constant_{_next(count)}", program.tensors) for key in tape.constants}
-    writer = Writer(tape, ports | fresh, list(run.keys), keep_updates=not options.functional)
-    writer.write()
-    outputs = [(Port(name, "output", spec_of(place)), writer.read(place)) for name, place in run.outputs]
-    mutations = {}
-    for name, place in run.mutations.items():
-        value = writer.read(place)
-        if name in run.changed or value.name != writer.locals.get(_key(run.keys, name), value.name):
-            mutations[name] = (Port(name, "mutation", spec_of(place)), value)
-    results = [*outputs, *mutations.values()]
-    gradients: list[tuple[Port, Value]] = []
-    if run.tangents:
-        writer.write_backward()
-        for name, found in run.gradients.items():
-            gradients.append((Port(name, "gradient", spec_of(found)), None if found is None else writer.read(found)))
-    pair, constants, guards = Assembly(run, writer, fresh).pair(results, gradients)
+    """What the engine makes of a recorded step."""
+    program = run.program
+    joint = joint_of(run, keep_updates=not options.functional)
+    assembled = assemble(joint)
+    changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     return Made(
         program=replace(
             program,
-            changed=frozenset(mutations),
-            assembled=tuple(group for group in alias_groups(program.own()) if set(group) & set(mutations)),
+            changed=changed,
+            assembled=tuple(group for group in alias_groups(program.own()) if set(group) & changed),
         ),
-        pairs=(pair,),
+        pairs=(assembled.pair,),
         outputs=tuple(name for name, _ in run.outputs),
         differentiable=tuple(run.tangents),
         tree=run.tree,
         leaves=run.leaves,
-        constants=constants,
-        guards=(*guards, *flag_guards(program, run.recorder.seen)),
+        constants=assembled.constants,
+        guards=(*assembled.guards, *flag_guards(program, run.recorder.seen)),
         tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
         opaque=tuple(dict.fromkeys(run.recorder.seen.opaque))
         + tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks),
     )
 
 
-def _next(count: list[int]) -> int:
-    count[0] += 1
-    return count[0] - 1
+def joint_of(run: Run, keep_updates: bool) -> Joint:
+    """The tape of a recorded step as a Joint."""
+    program, tape = run.program, run.recorder.tape
+    tangents = {f"tangent {name}": name for name in run.tangents}
+    titles = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()}
+    fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
+    writer = Writer(tape, titles | fresh, list(run.keys), keep_updates)
+    writer.write()
+    results: list[Result] = [(Port(name, "output", spec_of(place)), writer.read(place)) for name, place in run.outputs]
+    key_of = {name: key for key, name in run.keys.items()}
+    for name, place in run.mutations.items():
+        value = writer.read(place)
+        if name in run.changed or value.name != writer.locals.get(key_of.get(name, name), value.name):
+            results.append((Port(name, "mutation", spec_of(place)), value))
+    gradients: list[Result] = []
+    if run.tangents:
+        writer.write_backward()
+        order = [named.name for named in program.tensors]
+        for name in sorted(run.gradients.keys() & set(order), key=order.index):
+            found = run.gradients[name]
+            gradients.append((Port(name, "gradient", spec_of(found)), None if found is None else writer.read(found)))
+    places = {root.key: root.place for roots in tape.roots.values() for root in roots}
+    local = {name: writer.locals[key] for key, name in run.keys.items()}
+    return Joint(
+        inputs=tuple(
+            Port(each.name, each.role, spec_of(places.get(key_of[each.name])), local[each.name])
+            for each in program.tensors
+        ),
+        forward=tuple(writer.forward),
+        results=tuple(results),
+        tangents=tuple(
+            Port(name, "tangent", spec_of(places[key]), writer.locals[key]) for key, name in tangents.items()
+        ),
+        backward=tuple(writer.backward),
+        gradients=tuple(gradients),
+        same={each.name: each.same for each in program.tensors if each.same},
+        constants=constants_of(writer, fresh),
+        notes=writer.notes,
+        specs={name: spec_of(place) for name, place in writer.places.items()},
+    )
 
 
-def _key(keys: Mapping[str, str], name: str) -> str:
-    return next((key for key, each in keys.items() if each == name), name)
-
-
-def decider(draft: Draft, ahead: Mapping[str, Draft]) -> Value:
-    """What a guard is about: a value that was read, or what alone decides a size."""
-    value: Value = draft.args[0]
-    maker = ahead.get(value.name) if isinstance(value, Ref) and draft.target == "assert_shape" else None
-    if maker is not None and maker.target == "operator.getitem" and isinstance(maker.args[0], Ref):
-        maker = ahead.get(maker.args[0].name)
-    place = DECIDERS.get(maker.target) if maker is not None else None
-    return value if maker is None or place is None else maker.args[place]
-
-
-DECIDERS = {str(operator): place for operator, place in SIZED.items()}
-
-Results = Sequence[tuple[Port, Any]]
-
-
-class Assembly:
-    """Drafts of both directions to two Graphs: dead code out, saved values found, names of gradients given."""
-
-    def __init__(self, run: Run, writer: Writer, fresh: Mapping[str, str]) -> None:
-        self.run, self.writer = run, writer
-        self.port_of = {local: key for key, local in writer.locals.items()}
-        self.fresh = fresh
-        self.made = {draft.name for draft in writer.forward}
-        self.constants: dict[str, Tensor] = {}
-        self.guards: list[Guard] = []
-
-    def pair(self, results: Results, gradients: Results) -> tuple[Pair, dict[str, Tensor], tuple[Guard, ...]]:
-        """The Pair, the constants its ports need, and its guards."""
-        ahead = {draft.name: draft for draft in self.writer.forward}
-        back = self.checked(self.writer.backward, {**ahead, **{d.name: d for d in self.writer.backward}}, gradients)
-        saved = self.saved(back, gradients)
-        wanted = [name for _, value in results for name in refs(value)] + saved
-        front = needed(self.checked(self.writer.forward, ahead, ()), iter(wanted))
-        forward = self.forward(front, results, saved)
-        backward = self.back(back, gradients, saved) if self.run.tangents else None
-        return Pair("pair_0", forward, backward), self.constants, tuple(self.guards)
-
-    def checked(self, drafts: Sequence[Draft], ahead: Mapping[str, Draft], results: Results) -> list[Draft]:
-        """The drafts without the guards that hang on nothing; with results, without dead code too."""
-        kept = []
-        for draft in drafts:
-            if draft.target.startswith("assert"):
-                hangs = self.hangs(draft, ahead)
-                if not hangs:
-                    continue
-                self.guards.append(Guard(kind_of(draft), said(draft), hangs, draft.source))
-            kept.append(draft)
-        if not results:
-            return kept
-        return needed(kept, iter([name for _, value in results for name in refs(value)]))
-
-    def hangs(self, draft: Draft, ahead: Mapping[str, Draft]) -> tuple[str, ...]:
-        """The inputs that a value hangs on, the random seed among them; a size, on those that decide it."""
-        queue, visited, found = list(refs(decider(draft, ahead))), set(), set()
-        while queue:
-            name = queue.pop()
-            if name in visited:
-                continue
-            visited.add(name)
-            maker = ahead.get(name)
-            if maker is None:
-                key = self.port_of.get(name, name)
-                if key in self.run.keys:
-                    found.add(self.run.keys[key])
-                elif key.startswith("tangent "):
-                    found.add(key)
-                continue
-            if maker.keep:
-                found.add(RANDOM)
-            queue += [each for value in maker.values for each in refs(value)]
-        return tuple(sorted(found))
-
-    def saved(self, back: Sequence[Draft], gradients: Results) -> list[str]:
-        """The forward's values that the backward reads, in the order it reads them."""
-        own = {draft.name for draft in back}
-        names = [name for draft in back for value in draft.values for name in refs(value)]
-        names += [name for _, value in gradients for name in refs(value)]
-        return [name for name in dict.fromkeys(names) if name not in own and self.is_forwards(name)]
-
-    def is_forwards(self, name: str) -> bool:
-        """Whether a value is the forward's, an input of it among them."""
-        return name in self.made or self.port_of.get(name, "") in self.run.keys
-
-    def forward(self, drafts: Sequence[Draft], results: Results, saved: Sequence[str]) -> Graph:
-        """The forward Graph."""
-        program, writer = self.run.program, self.writer
-        local = {name: writer.locals[key] for key, name in self.run.keys.items()}
-        specs = {key: root.place for roots in writer.tape.roots.values() for root in roots for key in [root.key]}
-        by_name = {name: specs.get(key) for key, name in self.run.keys.items()}
-        ports = [Port(n.name, n.role, spec_of(by_name[n.name]), local[n.name]) for n in program.tensors]
-        ports += [
-            Port(twin, n.role, spec_of(by_name[n.name]), writer.names.free(twin))
-            for n in program.tensors
-            for twin in n.same
-        ]
-        used = {name for draft in drafts for value in draft.values for name in refs(value)}
-        used |= {name for _, value in results for name in refs(value)} | set(saved)
-        ports += self.constant_ports(used, "")
-        own = {writer.locals[key]: name for key, name in self.run.keys.items()}
-        kept = [(Port(own.get(name, name), "saved", spec_of(writer.places[name])), Ref(name)) for name in saved]
-        every = [*results, *kept]
-        return Graph(
-            tuple(ports),
-            tuple(steps(drafts, {})),
-            tuple(port for port, _ in every),
-            tuple(value for _, value in every),
-        )
-
-    def constant_ports(self, used: set[str], prefix: str) -> Iterator[Port]:
-        """Ports for the constants among these locals."""
-        tape = self.writer.tape
-        for key, name in self.fresh.items():
-            local = self.writer.locals.get(key)
-            if local in used:
-                self.constants[prefix + name] = tape.constants[key]
-                yield Port(prefix + name, "constant", tensor_spec(tape.constants[key]), local)
-        for local, state in self.writer.fixed.items():
-            if local in used:
-                self.constants[prefix + local] = state
-                yield Port(prefix + local, "constant", tensor_spec(state), local)
-
-    def back(self, drafts: Sequence[Draft], gradients: Results, saved: Sequence[str]) -> Graph:
-        """The backward Graph."""
-        writer = self.writer
-        own = {writer.locals[key]: name for key, name in self.run.keys.items()}
-        ports = [Port(own.get(name, name), "saved", spec_of(writer.places[name]), name) for name in saved]
-        specs = {root.key: root.place for roots in writer.tape.roots.values() for root in roots}
-        for name in self.run.tangents:
-            key = f"tangent {name}"
-            ports.append(Port(name, "tangent", spec_of(specs[key]), writer.locals[key]))
-        used = {name for draft in drafts for value in draft.values for name in refs(value)}
-        used |= {name for _, value in gradients for name in refs(value)}
-        ports += self.constant_ports(used, "backward.")
-        renamed = self.gradient_names(drafts, gradients)
-        outputs, results = [], []
-        twins = {named.name: named.same for named in self.run.program.tensors}
-        by_name = {port.name: (port, value) for port, value in gradients}
-        for named in self.run.program.tensors:
-            if named.name not in by_name:
-                continue
-            port, value = by_name[named.name]
-            for name in (named.name, *twins[named.name]):
-                outputs.append(replace(port, name=name))
-                results.append(rename(value, renamed))
-        return Graph(tuple(ports), tuple(steps(drafts, renamed)), tuple(outputs), tuple(results))
-
-    def gradient_names(self, drafts: Sequence[Draft], gradients: Results) -> dict[str, str]:
-        """A step that gives a gradient is called after it: `grad_layer1_0_conv1_weight`."""
-        steps_made = {draft.name for draft in drafts}
-        renamed: dict[str, str] = {}
-        for port, value in gradients:
-            if isinstance(value, Ref) and value.name in steps_made and value.name not in renamed:
-                renamed[value.name] = self.writer.names.free(f"grad_{port.name}")
-        return renamed
-
-
-def steps(drafts: Sequence[Draft], renamed: Mapping[str, str]) -> Iterator[Step]:
-    """Drafts as Steps, guards numbered."""
-    count = 0
-    for draft in drafts:
-        name = renamed.get(draft.name, draft.name)
-        if draft.target.startswith("assert"):
-            name, count = f"guard_{count}", count + 1
-        args = tuple([rename(value, renamed) for value in draft.args])
-        kwargs = tuple((key, rename(value, renamed)) for key, value in draft.kwargs)
-        yield Step(name, draft.target, args, kwargs, draft.spec, draft.source, draft.echo)
-
-
-def rename(value: Value, renamed: Mapping[str, str]) -> Value:
-    """A value with other names in it."""
-    if not renamed:
-        return value
-    match value:
-        case Ref(name):
-            return Ref(renamed[name]) if name in renamed else value
-        case List(items):
-            return List(tuple([rename(item, renamed) for item in items]))
-        case Dict(pairs):
-            return Dict(tuple([(rename(key, renamed), rename(item, renamed)) for key, item in pairs]))
-        case tuple():
-            return tuple([rename(item, renamed) for item in value])
-    return value
-
-
-def kind_of(draft: Draft) -> str:
-    """A guard's kind."""
-    if draft.inner:
-        return "spec"
-    return "shape" if draft.target == "assert_shape" else "value"
-
-
-def said(draft: Draft) -> str:
-    """A guard in words."""
-    value = draft.args[0]
-    name = value.name if isinstance(value, Ref) else "?"
-    match draft.target:
-        case "assert_shape":
-            return f"{name}.shape == {draft.args[1]}"
-        case "assert_nan":
-            return f"{name} is nan"
-    return f"{name} == {draft.args[1]!r}"
+def constants_of(writer: Writer, titles: Mapping[str, str]) -> dict[str, tuple[str, Tensor]]:
+    """The constants that a writer met, and states of generators, by local, each with its port name."""
+    known = ((writer.locals.get(key), title, writer.tape.constants[key]) for key, title in titles.items())
+    found = {local: (title, tensor) for local, title, tensor in known if local is not None}
+    return found | {local: (local, state) for local, state in writer.fixed.items()}

@@ -14,10 +14,11 @@ from torch.utils import _pytree as pytree
 
 from backprint import settings
 from backprint.capture import aot, derivatives
-from backprint.capture.build import build
+from backprint.capture.assembly import assemble
 from backprint.capture.custom import with_bodies
 from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
+from backprint.capture.from_fx import read_fx
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call, refuse_sparse
 from backprint.capture.scout import SEED, flag_guards, plain_own, scout, unheld
@@ -39,16 +40,16 @@ def by_aot(program: Program, options: Options) -> Made:
     specialise = bool(options.specialise)
     with settings.uncollected():
         traced = aot.trace(program, seen, specialise, options.partition, options.decompose, options.dynamic)
-        pair, constants, guards = build(program, traced)
+        assembled = assemble(read_fx(program, traced).joint)
     return Made(
         program=program,
-        pairs=(pair,),
+        pairs=(assembled.pair,),
         outputs=tuple(name for name, role in traced.outputs if role == "output"),
         differentiable=traced.tangents,
         tree=traced.tree,
         leaves=traced.leaves,
-        constants=constants,
-        guards=(*guards, *flag_guards(program, seen)),
+        constants=assembled.constants,
+        guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
         unheld=() if options.fake else unheld(seen, traced.unforeseen),

@@ -16,43 +16,20 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprint.capture.convert import Names, Side, target_name
+from backprint.capture.assembly import Note
+from backprint.capture.convert import Names, pack, target_name
 from backprint.capture.scout import CHECKS, SILENT_WRITERS, reads_values
 from backprint.capture.tape import Call, Place, Root, Tape, flat
 from backprint.errors import CaptureError
-from backprint.graph.nouns import Echo, List, Ref, ScalarSpec, Source, Spec, TensorSpec, Value, refs
+from backprint.graph.nouns import Echo, List, Ref, ScalarSpec, Spec, Step, TensorSpec, Value
 
 aten = torch.ops.aten
-
-
-@dataclass(slots=True)
-class Draft:
-    """A step being written. `writes` are the values it changes in place; `keep` holds it though nothing uses it.
-
-    An `inner` guard is about how a sparse tensor is built, which its recipe keeps.
-    """
-
-    name: str
-    target: str
-    args: tuple[Value, ...]
-    kwargs: tuple[tuple[str, Value], ...] = ()
-    spec: Spec = None
-    source: Source | None = None
-    echo: Echo | None = None
-    writes: tuple[str, ...] = ()
-    keep: bool = False
-    inner: bool = False
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """What stands between its parentheses."""
-        return (*self.args, *(value for _, value in self.kwargs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +67,15 @@ class Sparse:
 
 
 class Writer:
-    """Writes the calls of a tape as Drafts, forward then backward."""
+    """Writes the calls of a tape as Steps, forward then backward."""
 
     def __init__(self, tape: Tape, ports: Mapping[str, str], taken: Sequence[str], keep_updates: bool = False) -> None:
         self.tape, self.keep_updates = tape, keep_updates
         self.names = Names()
-        self.side = Side(torch.fx.GraphModule({}, torch.fx.Graph()), self.names)
-        self.forward: list[Draft] = []
-        self.backward: list[Draft] = []
-        self.drafts = self.forward
+        self.forward: list[Step] = []
+        self.backward: list[Step] = []
+        self.steps = self.forward
+        self.notes: dict[str, Note] = {}
         self.places: dict[str, Place] = {}
         self.memory: dict[int, Memory] = {}
         self.sparse: dict[Place, Sparse] = {}
@@ -112,7 +89,7 @@ class Writer:
         self.twins: dict[int, int] = {}
         self.born: dict[str, int | None] = {}
         self.terms: dict[str, frozenset[str]] = {}
-        self.draws: dict[bytes, tuple[Draft, Any]] = {}
+        self.draws: dict[bytes, tuple[str, Any]] = {}
         self.states: dict[str, str] = {}
         self.stream = tape.start
         self.fixed: dict[str, Tensor] = {}
@@ -331,36 +308,41 @@ class Writer:
         args: Sequence[Any],
         kwargs: Sequence[tuple[str, Any]] = (),
         place: Place | None = None,
-        **more: Any,
     ) -> str:
         """One step of ours; without a Place, what it gives is worked out on meta tensors."""
         place = place or self.worked_out(func, args, dict(kwargs))
         name = self.names.free(stem(func))
-        packed = tuple([self.value(value) for value in args])
-        named = tuple([(key, self.value(value)) for key, value in kwargs])
-        self.put(Draft(name, target_name(func), packed, named, spec_of(place), **more))
+        packed = tuple([pack(value) for value in args])
+        named = tuple([(key, pack(value)) for key, value in kwargs])
+        self.put(Step(name, target_name(func), packed, named, spec_of(place)))
         self.places[name] = place
         return name
 
-    def value(self, item: Any) -> Value:
-        """An argument as a Value."""
-        match item:
-            case Ref():
-                return item
-            case list() | torch.Size():
-                return List(tuple([self.value(each) for each in item]))
-            case tuple():
-                return tuple([self.value(each) for each in item])
-        return self.side.pack(item)
-
-    def put(self, draft: Draft) -> None:
+    def put(self, step: Step) -> None:
         """The next step, with the line and the echo of the call that it belongs to."""
-        if self.call is not None and draft.source is None and draft.echo is None:
-            draft.source, draft.echo = self.call.source, self.echo(self.call)
-            if draft.echo is not None and draft.source is None:
-                draft.source = self.heads[self.call.node or 0][1].source
-        self.born[draft.name] = None if self.call is None else self.call.node
-        self.drafts.append(draft)
+        if self.call is not None and step.source is None and step.echo is None:
+            source, echo = self.call.source, self.echo(self.call)
+            if echo is not None and source is None:
+                source = self.heads[self.call.node or 0][1].source
+            if source is not None or echo is not None:
+                step = replace(step, source=source, echo=echo)
+        self.born[step.name] = None if self.call is None else self.call.node
+        self.steps.append(step)
+
+    def put_guard(self, target: str, *args: Value, structure: bool = False) -> None:
+        """A guard on a value; `structure` where it is about how a sparse tensor is built."""
+        name = self.names.free("guard")
+        self.put(Step(name, target, args))
+        if structure:
+            self.mark(name, structure=True)
+
+    def mark(self, name: str, **fields: Any) -> None:
+        """Add to the note of a step."""
+        self.notes[name] = replace(self.notes.get(name, Note()), **fields)
+
+    def amend(self, **fields: Any) -> None:
+        """Other fields for the step that was written last."""
+        self.steps[-1] = replace(self.steps[-1], **fields)
 
     def worked_out(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Place:
         """Where the result of a step would lie."""
@@ -428,7 +410,7 @@ class Writer:
 
     def write_backward(self) -> None:
         """Every call after it."""
-        self.drafts = self.backward
+        self.steps = self.backward
         for call in self.tape.calls[self.tape.boundary or 0 :]:
             self.take(call)
         self.call = None
@@ -438,20 +420,20 @@ class Writer:
         self.call = call
         self.last = ""
         schema = call.func._schema
-        before = len(self.drafts)
+        before = len(self.steps)
         if torch.Tag.inplace_view in call.func.tags:
             self.turn(call)
         elif schema.is_mutable or self.is_silent(call):
             self.update(call)
         else:
             self.plain(call)
-        if len(self.drafts) > before:
-            name = self.last or self.drafts[-1].name
+        if len(self.steps) > before:
+            name = self.last or self.steps[-1].name
             self.note(call, name)
 
     def note(self, call: Call, name: str) -> None:
         """Remember a call that has been written, and where the results of one that is made again lay at first."""
-        if self.drafts is self.forward:
+        if self.steps is self.forward:
             self.ahead.append((name, call))
         elif (first := self.first(call)) is not None:
             name = first[0]
@@ -461,7 +443,7 @@ class Writer:
 
     def first(self, call: Call) -> tuple[str, Call] | None:
         """The forward's call that a call of the backward makes again, as a checkpoint does; None where none."""
-        if self.drafts is self.forward or not call.grad:
+        if self.steps is self.forward or not call.grad:
             return None
         if not self.firsts:
             for name, each in self.ahead:
@@ -526,16 +508,12 @@ class Writer:
     def guard_structure(self, call: Call, name: str) -> None:
         """What the program saw of how a sparse tensor is built: how many values it has, whether it is coalesced."""
         if call.func is aten.is_coalesced.default:
-            self.put(Draft("guard_0", "assert_equal", (Ref(name), call.result), inner=True))
-            return
-        if call.func is aten._nnz.default:
-            check = Draft("guard_0", "assert_equal", (Ref(name), call.result))
+            self.put_guard("assert_equal", Ref(name), call.result, structure=True)
+        elif call.func is aten._nnz.default:
+            self.put_guard("assert_equal", Ref(name), call.result, structure=not self.sparse[call.args[0]].sized)
         elif call.func in OPENED:
-            check = Draft("guard_0", "assert_shape", (self.read(call.result), call.result.shape))
-        else:
-            return
-        check.inner = not self.sparse[call.args[0]].sized
-        self.put(check)
+            value = self.read(call.result)
+            self.put_guard("assert_shape", value, call.result.shape, structure=not self.sparse[call.args[0]].sized)
 
     def packed_kwargs(self, call: Call) -> dict[str, Any]:
         """Keyword arguments with the current values of tensors."""
@@ -545,25 +523,27 @@ class Writer:
         """One step for one call; a random draw from another state than the caller's stream takes that state along."""
         named = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         self.last = name = self.names.free(stem(func))
-        packed = tuple([self.value(v) for v in args if not isinstance(v, torch.Generator)])
-        values = tuple((key, self.value(value)) for key, value in named.items())
+        packed = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
+        values = tuple((key, pack(value)) for key, value in named.items())
         spec = spec_of(call.result) if func is call.func else None
-        draft = Draft(name, target_name(func), packed, values, spec, keep=func in CHECKS)
+        step = Step(name, target_name(func), packed, values, spec)
         if call.state is None:
-            self.put(draft)
+            self.put(step)
+            if func in CHECKS:
+                self.mark(name, stays=True)
             return name
         if not call.own and call.state == self.stream:
             self.stream = call.after or self.stream
-            draft.keep = True
-            self.put(draft)
-            self.draws.setdefault(call.state, (draft, func))
+            self.put(step)
+            self.mark(name, draws=True)
+            self.draws.setdefault(call.state, (name, func))
             return name
         state = self.state_ref(call)
         self.put(
-            Draft(
+            Step(
                 name,
                 "torch.ops.higher_order.run_with_rng_state",
-                (state, self.side.pack(without_generator(func)), *packed),
+                (state, pack(without_generator(func)), *packed),
                 values,
                 spec,
             )
@@ -585,22 +565,21 @@ class Writer:
             self.locals[key] = local
         return Ref(self.states[call.state.hex()])
 
-    def kept_state(self, draft: Draft, func: Any) -> str:
+    def kept_state(self, name: str, func: Any) -> str:
         """The name under which a draw of the forward keeps the state that it drew from."""
-        if draft.target != "operator.getitem":
-            side = self.forward if any(each is draft for each in self.forward) else self.backward
-            at = next(index for index, each in enumerate(side) if each is draft)
-            both = self.names.free("drawn")
-            state = self.names.free("rng_state")
-            target = "torch.ops.higher_order.run_and_save_rng_state"
-            args = (self.side.pack(func), *draft.args)
-            side.insert(at, Draft(both, target, args, draft.kwargs, None, draft.source, draft.echo, keep=True))
+        if name not in self.states:
+            steps = self.forward if any(each.name == name for each in self.forward) else self.backward
+            at = next(index for index, each in enumerate(steps) if each.name == name)
+            both, state = self.names.free("drawn"), self.names.free("rng_state")
+            args = (pack(func), *steps[at].args)
+            draw = replace(steps[at], name=both, target=SAVING, args=args, spec=None)
             spec = TensorSpec("uint8", (len(self.tape.start),))
-            side.insert(at + 1, Draft(state, "operator.getitem", (Ref(both), 0), (), spec))
-            draft.target, draft.args, draft.kwargs, draft.keep = "operator.getitem", (Ref(both), 1), (), False
-            self.states[draft.name] = state
+            item = replace(steps[at], target="operator.getitem", args=(Ref(both), 1), kwargs=())
+            steps[at : at + 1] = [draw, Step(state, "operator.getitem", (Ref(both), 0), (), spec), item]
+            self.notes[both] = self.notes.pop(name)
+            self.states[name] = state
             self.places[state] = place_of(torch.empty(len(self.tape.start), dtype=torch.uint8, device="meta"))
-        return self.states[draft.name]
+        return self.states[name]
 
     def born_as(self, name: str, result: Any, given: Sequence[Place], call: Call) -> None:
         """Enter what a call gave: new storages, or views of the ones it was given."""
@@ -619,7 +598,7 @@ class Writer:
     def item(self, name: str, index: int, item: Any) -> str:
         """An item of a step's tuple."""
         local = self.names.free(f"{name}_{index}")
-        self.put(Draft(local, "operator.getitem", (Ref(name), index), (), spec_of(item)))
+        self.put(Step(local, "operator.getitem", (Ref(name), index), (), spec_of(item)))
         if type(item) is Place:
             self.places[local] = item
         return local
@@ -738,12 +717,12 @@ class Writer:
         for place in written:
             self.prepare(place)
         func = functional_of(call.func) if not self.is_silent(call) else silent_functional(call)
-        begun, stream = len(self.drafts), self.stream
+        begun, stream = len(self.steps), self.stream
         try:
             self.rewritten(call, func, written)
         except NoPlainForm:
-            for draft in self.drafts[begun:]:
-                draft.keep = False
+            for tried in self.steps[begun:]:
+                self.notes.pop(tried.name, None)
             self.stream = stream
             self.copied(call, written)
 
@@ -766,11 +745,11 @@ class Writer:
             names = {each.name for each in func._schema.arguments}
             kwargs = {key: value for key, value in self.packed_kwargs(call).items() if key in names}
             name = self.step(call, func, self.packed(call.args), kwargs)
-            self.drafts[-1].spec = spec_of(place)
+            self.amend(spec=spec_of(place))
         else:
             name = self.emit(aten.clone.default, (old,), place=before)
             self.step(call, call.func, *self.with_copies(call, {before: name}))
-            self.drafts[-1].writes = (name,)
+            self.mark(self.steps[-1].name, writes=(name,))
         self.places[name] = place
         if call.func is not aten._coalesced_.default:
             for index, (part, was) in enumerate(zip(place.parts, before.parts, strict=True)):
@@ -824,7 +803,7 @@ class Writer:
             raise NoPlainForm(f"{func} would draw in another order of memory")
         name = self.step(call, func, args, kwargs)
         lain = self.places.get(args[0].name) if func is aten.copy.default else None  # a copy lies as what it is over
-        self.drafts[-1].spec = spec_of(found if lain is None else lain)
+        self.amend(spec=spec_of(found if lain is None else lain))
         fresh = [place for place in flat_places(call.result) if place not in written]
         values = self.spread(name, found)
         taken = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
@@ -877,7 +856,7 @@ class Writer:
                 name = self.emit(aten.clone.default, (old,))
                 copies[place] = self.fitted(name, place, old) if dense(place) else name
         name = self.step(call, call.func, *self.with_copies(call, copies))
-        self.drafts[-1].writes = tuple(copies.values())
+        self.mark(self.steps[-1].name, writes=tuple(copies.values()))
         fresh = [place for place in flat(call.result) if type(place) is Place and place not in copies]
         if fresh:
             given = [place for place in flat(call.args, call.kwargs) if type(place) is Place]
@@ -910,7 +889,7 @@ class Writer:
             geometry = (place.shape, place.stride, place.offset)
             views[place] = self.emit(aten.as_strided.default, (Ref(wholes[whole]), *geometry), place=place)
         self.on_copies(call, views)
-        self.drafts[-1].writes = (*wholes.values(), *views.values())
+        self.mark(self.steps[-1].name, writes=(*wholes.values(), *views.values()))
         for whole, copy in wholes.items():
             self.assign(whole, copy)
 
@@ -918,7 +897,7 @@ class Writer:
         """An update as it ran."""
         names = tuple(self.read(place).name for place in written)
         name = self.step(call, call.func, self.packed(call.args), self.packed_kwargs(call))
-        self.drafts[-1].writes, self.drafts[-1].keep = names, True
+        self.mark(name, writes=names, stays=True)
         if any(type(leaf) is Place and leaf not in written for leaf in flat(call.result)):
             self.born_as(name, call.result, [p for p in flat(call.args, call.kwargs) if type(p) is Place], call)
 
@@ -955,11 +934,11 @@ class Writer:
             items = [result] if type(result) is Place else [item for item in result if type(item) is Place]
             for item in items:
                 value = self.read(item)
-                self.put(Draft("guard_0", "assert_shape", (value, tuple(item.shape))))
+                self.put_guard("assert_shape", value, tuple(item.shape))
         elif isinstance(result, float) and math.isnan(result):
-            self.put(Draft("guard_0", "assert_nan", (Ref(name),)))
+            self.put_guard("assert_nan", Ref(name))
         elif isinstance(result, (bool, int, float, complex)):
-            self.put(Draft("guard_0", "assert_equal", (Ref(name), result)))
+            self.put_guard("assert_equal", Ref(name), result)
 
     def echo(self, call: Call) -> Echo | None:
         """What a call of the backward answers to in the forward."""
@@ -999,6 +978,10 @@ class Writer:
             return self.sparse[place].name
         memory = self.memory.get(place.memory)
         return memory.names.get(place, ("", 0))[0] if memory else ""
+
+
+SAVING = "torch.ops.higher_order.run_and_save_rng_state"
+"""A random draw that gives the generator's state, too."""
 
 
 class NoPlainForm(CaptureError):
@@ -1292,15 +1275,4 @@ def stem(func: Any) -> str:
     return str(func._schema.name.split("::")[1]).strip("_")
 
 
-def needed(drafts: Sequence[Draft], wanted: Iterator[str]) -> list[Draft]:
-    """The steps that what is wanted needs, and those that are kept anyway: dead code goes, effects stay."""
-    live = set(wanted)
-    found = []
-    for draft in reversed(drafts):
-        if draft.keep or draft.target.startswith("assert") or draft.name in live or live & set(draft.writes):
-            found.append(draft)
-            live.update(name for value in draft.values for name in refs(value))
-    return found[::-1]
-
-
-__all__ = ["Draft", "List", "Writer", "needed"]
+__all__ = ["List", "Writer"]

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, fx
 
 from backprint.capture import aot
-from backprint.capture.build import build_backward, build_forward
 from backprint.capture.entry import outside_modes
+from backprint.capture.from_fx import read_fx
 from backprint.capture.program import Program, read_call
 from backprint.capture.scout import scout
 from backprint.errors import UsageError
@@ -27,10 +27,10 @@ DETACH = torch.ops.aten.detach.default
 def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
     """The forward of `fn(*inputs)` alone, as an fx.Graph of ATen operators."""
     program, traced = traced_call(fn, inputs, False)
-    side, _, _, _ = build_forward(program, traced, {})
+    called = read_fx(program, traced).forward
     drop_detach(traced.forward.graph, lambda node: not could_carry(node.args[0]))
     order_outputs(traced.forward.graph, traced.outputs)
-    return finished(traced.forward, side.locals)
+    return finished(traced.forward, called)
 
 
 def forward_backward_graphs(
@@ -42,8 +42,7 @@ def forward_backward_graphs(
         asking = [named.name for named in program.tensors if named.requires_grad]
         why = f"none of them hangs on {', '.join(asking)}" if asking else "no input asks for a gradient"
         raise UsageError(f"{program.title} has no differentiable output ({why}): there is no backward to give")
-    side, _, _, saved = build_forward(program, traced, {})
-    back, _ = build_backward(program, traced, side, {}, saved)
+    called = read_fx(program, traced)
     order_outputs(traced.forward.graph, traced.outputs)
     keep_gradients(traced)
     before = saved_nodes(traced)
@@ -51,9 +50,9 @@ def forward_backward_graphs(
     for module in (traced.forward, traced.backward):
         drop_detach(module.graph, lambda node: True)
     after = dict(zip(names, saved_nodes(traced), strict=True))
-    forward = finished(traced.forward, side.locals, unique=len(traced.outputs))
-    tie(traced.backward.graph, {name: side.locals[node.name] for name, node in after.items()}, back.locals)
-    return forward, finished(traced.backward, back.locals)
+    forward = finished(traced.forward, called.forward, unique=len(traced.outputs))
+    tie(traced.backward.graph, {name: called.forward[node.name] for name, node in after.items()}, called.backward)
+    return forward, finished(traced.backward, called.backward)
 
 
 def saved_nodes(traced: aot.Traced) -> list[fx.Node]:

@@ -26,16 +26,18 @@ from torch import Tensor, nn
 
 from backprint import settings
 from backprint.capture import frames
+from backprint.capture.assembly import Joint, Result, assemble
 from backprint.capture.custom import is_composite, taken_apart
-from backprint.capture.eager import said, steps
+from backprint.capture.eager import constants_of
 from backprint.capture.entry import requirements
-from backprint.capture.functional import Draft, Memory, Writer, dense, needed, spanned, spec_of
+from backprint.capture.functional import Memory, Writer, dense, spanned, spec_of
 from backprint.capture.program import Outcome
 from backprint.capture.reach import children, state_of_optimizer
 from backprint.capture.scout import Sighting, is_number_read, storages
 from backprint.capture.tape import PLAIN, Call, Place, Recorder, Tape, flat
 from backprint.errors import CaptureError, ReplayError
-from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Ref, Signature, Value, refs
+from backprint.graph.nouns import Capture, Guard, Link, Pair, Port, Ref, Signature, Step, refs
+from backprint.graph.steps import used
 
 aten = torch.ops.aten
 
@@ -323,9 +325,9 @@ def own_names(recorder: LiveRecorder, known: Named) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Segment:
-    """A stretch of the step in one direction, as Drafts; a backward with its roots and the gradients it gives."""
+    """A stretch of the step in one direction; a backward with its roots and the gradients it gives."""
 
-    drafts: list[Draft]
+    steps: list[Step]
     mark: Backward | None = None
     tangents: dict[str, str] = field(default_factory=dict)
     losses: dict[str, str] = field(default_factory=dict)
@@ -399,7 +401,7 @@ class StepWriter:
         self.segments.append(segment)
 
     def begin(self, segment: Segment) -> Segment:
-        self.writer.drafts = segment.drafts
+        self.writer.steps = segment.steps
         return segment
 
     def backward(self, mark: Backward) -> None:
@@ -499,7 +501,7 @@ class StepWriter:
 
 
 class Tied:
-    """Segments as Graphs, from the last to the first: a later one says what it needs of those before."""
+    """Segments as linked Pairs, from the last to the first: a later one says what it needs of those before."""
 
     def __init__(self, step: StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
         self.step, self.writer = step, step.writer
@@ -514,18 +516,19 @@ class Tied:
             else:
                 self.groups[-1].append(segment)
         self.home = {
-            draft.name: (index, side)
+            each.name: (index, side)
             for index, group in enumerate(self.groups)
             for side, segment in enumerate(group)
-            for draft in segment.drafts
+            for each in segment.steps
         }
-        self.drafts = {draft.name: draft for segment in step.segments for draft in segment.drafts}
+        self.makers = {each.name: each for segment in step.segments for each in segment.steps}
         self.changed: list[dict[str, str]] = [{} for _ in self.groups]
         for name, (value, _) in finals.items():
             index, side = self.home.get(value, (len(self.groups) - 1, 0))
             self.changed[index + side][name] = value  # what a backward changes, the forward after it hands on
         self.wanted: list[dict[str, None]] = [{} for _ in self.groups]
-        self.roots = {step.writer.locals[key]: (key, name) for key, name in step.names.items()}
+        self.roots = {step.writer.locals[key]: name for key, name in step.names.items()}
+        self.fixed = constants_of(step.writer, step.fresh)
         self.roles = {name: role_of(name, tensor) for name, tensor in zip(
             step.names.values(), step.recorder.seen.outside, strict=True)}  # fmt: skip
 
@@ -542,153 +545,108 @@ class Tied:
         return pairs, tuple(sorted(moved, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
 
     def pair(self, index: int) -> Pair:
-        """One group as a Pair."""
-        group = self.groups[index]
-        segment = group[1] if len(group) > 1 else None
-        backward, saved = self.backward(index, segment) if segment is not None else (None, [])
-        return Pair(f"pair_{index}", self.forward(index, segment, saved), backward)
+        """One group as a Pair, with links from the groups before it."""
+        made = assemble(self.joint(index), f"pair_{index}")
+        self.constants |= made.constants
+        self.guards += made.guards
+        for port in made.pair.forward.inputs:
+            if port.local in self.home:
+                source = self.home[port.local][0]
+                self.wanted[source][port.local] = None
+                self.links.append(Link(source, self.source_of(port.local)[0], index, port.name))
+        self.links += [Link(index, f"output {name}", None, name) for name in self.losses(index)]
+        backward = made.pair.backward
+        self.tangents |= {port.name for port in (backward.inputs if backward else ()) if port.role == "tangent"}
+        return made.pair
 
-    # -------------------------------------------------------------- one direction
-
-    def backward(self, index: int, segment: Segment) -> tuple[Graph, list[str]]:
-        """The backward Graph of a group, and the values it takes from the forward."""
-        given = dict(segment.gradients)
-        given |= {name: name for name in self.wanted[index] if self.home.get(name) == (index, 1)
-                  and name not in given.values()}  # fmt: skip
-        drafts = needed(self.checked(segment.drafts), iter(given.values()))
-        used = self.used(drafts, given.values())
-        own = {draft.name for draft in drafts}
-        tangents = {local: name for name, local in segment.tangents.items() if local in used}
-        saved = [name for name in used if name not in own and name not in tangents and not self.is_constant(name)]
-        ports = [Port(self.title(name), "saved", self.spec(name), name) for name in saved]
-        count = self.loss_names(index)
-        for local, name in tangents.items():
-            self.tangents.add(count[name])
-            ports.append(Port(count[name], "tangent", self.spec(local), local))
-        ports += self.constant_ports(used, "backward.")
-        outputs = [Port(name, "gradient", self.spec(local)) for name, local in given.items()]
-        results = tuple(Ref(local) for local in given.values())
-        return Graph(tuple(ports), tuple(steps(drafts, {})), tuple(outputs), results), saved
-
-    def forward(self, index: int, segment: Segment | None, saved: Sequence[str]) -> Graph:
-        """The forward Graph of a group."""
-        losses = {self.loss_names(index)[name]: local for name, local in segment.losses.items()} if segment else {}
+    def joint(self, index: int) -> Joint:
+        """One group, and what later groups want of it."""
+        forward, *rest = self.groups[index]
+        segment = rest[0] if rest else Segment([])
+        losses = self.losses(index)
         changed = self.changed[index]
-        passed = [name for name in self.wanted[index] if self.home.get(name) == (index, 0)]
+        passed = [name for name in self.wanted[index] if self.home[name] == (index, 0)]
         passed = [name for name in passed if name not in losses.values() and name not in changed.values()]
-        results: list[tuple[Port, Value]] = [
-            *((Port(name, "output", self.spec(local)), Ref(local)) for name, local in losses.items()),
-            *((Port(local, "output", self.spec(local)), Ref(local)) for local in passed),
-            *((Port(name, "mutation", self.spec(local)), Ref(local)) for name, local in changed.items()),
-            *((Port(self.title(local), "saved", self.spec(local)), Ref(local)) for local in saved),
+        results = [
+            *(self.result(name, "output", local) for name, local in losses.items()),
+            *(self.result(local, "output", local) for local in passed),
+            *(self.result(name, "mutation", local) for name, local in changed.items()),
         ]
-        self.links += [Link(index, f"output {name}", None, name) for name in losses]
-        wanted = [name for _, value in results for name in refs(value)]
-        drafts = needed(self.checked(self.groups[index][0].drafts), iter(wanted))
-        own = {draft.name for draft in drafts}
-        used = [name for name in self.used(drafts, wanted) if name not in own]
-        ports = [self.port(index, name) for name in used if not self.is_constant(name)]
-        ports = sorted(ports, key=lambda port: ROLES.index(port.role))
-        ports += self.constant_ports(used, "")
-        return Graph(
-            tuple(ports), tuple(steps(drafts, {})), tuple(port for port, _ in results), tuple(v for _, v in results)
+        given = dict(segment.gradients)
+        given |= {name: name for name in self.wanted[index] if self.home[name] == (index, 1)
+                  and name not in given.values()}  # fmt: skip
+        titles = dict(zip(segment.losses, losses, strict=True))
+        return Joint(
+            inputs=self.inputs(index, results),
+            forward=tuple(forward.steps),
+            results=tuple(results),
+            tangents=tuple(
+                Port(titles[name], "tangent", self.spec(local), local) for name, local in segment.tangents.items()
+            ),
+            backward=tuple(segment.steps),
+            gradients=tuple(self.result(name, "gradient", local) for name, local in given.items()),
+            constants=self.fixed,
+            notes=self.writer.notes,
+            specs={name: self.spec(name) for name in self.writer.places},
+            before=self.makers,
+            known=self.roots,
+            whole=False,
         )
 
-    def port(self, index: int, name: str) -> Port:
+    def result(self, name: str, role: str, local: str) -> Result:
+        return Port(name, role, self.spec(local)), Ref(local)
+
+    # -------------------------------------------------------------- what comes in
+
+    def inputs(self, index: int, results: Sequence[Result]) -> tuple[Port, ...]:
+        """A port for each value that the group may take: the program's own tensors, and what earlier groups made."""
+        group = self.groups[index]
+        own = {step.name for segment in group for step in segment.steps}
+        own |= {local for segment in group for local in segment.tangents.values()} | self.fixed.keys()
+        taken = [name for segment in group for step in segment.steps for name in used(step)]
+        taken += [name for _, value in results for name in refs(value)]
+        taken += [name for segment in group for name in segment.gradients.values()]
+        ports = [self.port(name) for name in dict.fromkeys(taken) if name not in own]
+        return tuple(sorted(ports, key=lambda port: ROLES.index(port.role)))
+
+    def port(self, name: str) -> Port:
         """An input: the program's own tensor, or what a link brings from an earlier Pair."""
         if name in self.roots:
-            own = self.roots[name][1]
+            own = self.roots[name]
             return Port(own, self.roles[own], self.spec(name), name)
         if name not in self.home:
             raise CaptureError(f"a later part of the step takes {name!r}, which autograd gave a backward to start from")
+        return Port(self.source_of(name)[1], "input", self.spec(name), name)
+
+    def source_of(self, name: str) -> tuple[str, str]:
+        """Where a value of an earlier group comes from: the key of a port there; and what it is called afterwards."""
         source, side = self.home[name]
-        self.wanted[source][name] = None
-        title = self.title(name)
+        segment = self.groups[source][1] if len(self.groups[source]) > 1 else None
         if side == 1:
             if self.writer.places[name].layout is not torch.strided:
                 raise CaptureError("a backward gives a sparse gradient, which no link between Pairs holds")
-            gradient = next((x for x, v in self.groups[source][1].gradients.items() if v == name), "")
-            key, title = (f"gradient {gradient}", self.free(f"{gradient}.grad", source)) if gradient else (
-                f"gradient {name}", title)  # fmt: skip
-        else:
-            key = f"output {title}"
-            segment = self.groups[source][1] if len(self.groups[source]) > 1 else None
-            for loss, local in segment.losses.items() if segment else ():
-                key = f"output {self.loss_names(source)[loss]}" if local == name else key
-            for own, local in self.changed[source].items():
-                key = f"mutation {own}" if local == name else key
-        self.links.append(Link(source, key, index, title))
-        return Port(title, "input", self.spec(name), name)
+            gradient = next((own for own, local in segment.gradients.items() if local == name), "") if segment else ""
+            return (f"gradient {gradient}", self.free(f"{gradient}.grad", source)) if gradient else (
+                f"gradient {name}", name)  # fmt: skip
+        key = f"output {name}"
+        key = next((f"output {loss}" for loss, local in self.losses(source).items() if local == name), key)
+        return next((f"mutation {own}" for own, local in self.changed[source].items() if local == name), key), name
 
     def free(self, name: str, source: int) -> str:
         """A name for a gradient between Pairs that is no tensor's own."""
         several = sum(name.removesuffix(".grad") in s.gradients for s in self.step.segments) > 1
         return f"{name}.{source}" if several or name in self.step.names.values() else name
 
-    # -------------------------------------------------------------- parts of a Graph
-
-    def loss_names(self, index: int) -> dict[str, str]:
-        """The losses of one backward, by names of their own in the whole."""
+    def losses(self, index: int) -> dict[str, str]:
+        """The losses of a group's backward, by names of their own in the whole step."""
         back = [number for number, group in enumerate(self.groups) if len(group) > 1]
-        names = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
+        found = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
         if len(back) == 1:
-            return {name: name for name in names}
-        return {name: name.replace("loss", f"loss_{back.index(index)}", 1) for name in names}
-
-    def title(self, name: str) -> str:
-        """The port name of a value."""
-        return self.roots[name][1] if name in self.roots else name
+            return dict(found)
+        return {name.replace("loss", f"loss_{back.index(index)}", 1): local for name, local in found.items()}
 
     def spec(self, name: str) -> Any:
         return spec_of(self.writer.places[name])
-
-    def used(self, drafts: Sequence[Draft], results: Any) -> list[str]:
-        """The names that steps and results mention, in order."""
-        names = [name for draft in drafts for value in draft.values for name in refs(value)]
-        return list(dict.fromkeys([*names, *results]))
-
-    def is_constant(self, name: str) -> bool:
-        """Whether a value is a constant: made of Python numbers in the step, or a state of a generator."""
-        return name in self.writer.fixed or self.step.key_of.get(name, "") in self.step.fresh
-
-    def constant_ports(self, used: Sequence[str], prefix: str) -> list[Port]:
-        """Ports for the constants among these."""
-        tape, ports = self.writer.tape, []
-        for local in used:
-            key = self.step.key_of.get(local, "")
-            tensor = self.writer.fixed.get(local, tape.constants.get(key))
-            if tensor is not None:
-                name = prefix + (self.step.fresh.get(key) or local)
-                self.constants[name] = tensor
-                ports.append(Port(name, "constant", self.spec(local), local))
-        return ports
-
-    def checked(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """The drafts with the guards that hang on something."""
-        kept = []
-        for draft in drafts:
-            if draft.target.startswith("assert"):
-                hangs = self.hangs(draft)
-                if not hangs:
-                    continue
-                kind = "shape" if draft.target == "assert_shape" else "value"
-                self.guards.append(Guard(kind, said(draft), hangs, draft.source))
-            kept.append(draft)
-        return kept
-
-    def hangs(self, draft: Draft) -> tuple[str, ...]:
-        """The step's own tensors that a value hangs on."""
-        queue, visited, found = list(refs(draft.args[0])), set(), set()
-        while queue:
-            name = queue.pop()
-            if name in visited:
-                continue
-            visited.add(name)
-            if name in self.roots:
-                found.add(self.roots[name][1])
-            elif name in self.drafts:
-                queue += [each for value in self.drafts[name].values for each in refs(value)]
-        return tuple(sorted(found))
 
 
 ROLES = ("parameter", "buffer", "input", "constant")

@@ -20,7 +20,7 @@ from torch import Tensor
 from backprint import api, settings
 from backprint.errors import BackprintError, RefusedError
 from backprint.graph.cuts import Piece, plan
-from backprint.graph.fixed import at_capture, held_constant, live, used
+from backprint.graph.fixed import at_capture, held_constant
 from backprint.graph.links import results
 from backprint.graph.nouns import (
     Capture,
@@ -51,6 +51,7 @@ from backprint.graph.split import (
     saved_side,
     specs_of,
 )
+from backprint.graph.steps import live, used
 from backprint.graph.table import operators
 from backprint.replay.compare import GOOD, TOLERANCE, Verdict, compare, distance, same_bits
 from backprint.replay.fx import to_fx

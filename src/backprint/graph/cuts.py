@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from backprint.errors import UsageError
-from backprint.graph.fixed import used
 from backprint.graph.nouns import Graph, Step, TensorSpec
 from backprint.graph.split import FOLLOWS, ahead
+from backprint.graph.steps import used
 
 LONGEST = 24
 """The longest sequence of operators that counts as typical."""

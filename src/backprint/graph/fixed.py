@@ -6,26 +6,12 @@ who would hand sizes over. Left out: numbers that come out of a tensor's values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from backprint.graph.nouns import (
-    Atom,
-    Dict,
-    Graph,
-    List,
-    Port,
-    Ref,
-    ScalarSpec,
-    Slice,
-    Spec,
-    Step,
-    TensorSpec,
-    Value,
-    refs,
-)
+from backprint.graph.nouns import Atom, Graph, List, Port, Ref, ScalarSpec, Spec, Step, TensorSpec, Value
 from backprint.graph.sizes import at, evaluate, hints, known
-from backprint.graph.table import operators
+from backprint.graph.steps import free, live, mapped, with_names
 
 
 def at_capture(graph: Graph) -> Graph:
@@ -128,52 +114,3 @@ def contiguous_inputs(graph: Graph) -> Graph:
     steps = tuple(mapped(step, lambda name: renamed.get(name, Ref(name))) for step in graph.steps)
     results = tuple(with_names(result, lambda name: renamed.get(name, Ref(name))) for result in graph.results)
     return replace(graph, inputs=tuple(inputs), steps=(*first, *steps), results=results)
-
-
-def free(name: str, taken: Collection[str]) -> str:
-    """A local that nothing has."""
-    count, found = 0, name[:240]
-    while found in taken:
-        count += 1
-        found = f"{name[:240]}_{count}"
-    return found
-
-
-def live(graph: Graph) -> Graph:
-    """The graph without the steps that no result and no guard needs. What draws or changes something stays."""
-    wanted = {name for result in graph.results for name in refs(result)}
-    kept: list[Step] = []
-    for step in reversed(graph.steps):
-        flags = operators().get(step.target, "")
-        if step.is_guard or step.name in wanted or "r" in flags or "m" in flags:
-            kept.append(step)
-            wanted |= set(used(step))
-    return replace(graph, steps=tuple(reversed(kept)))
-
-
-def used(step: Step) -> tuple[str, ...]:
-    """The names that a step mentions."""
-    return tuple(name for value in (*step.args, *(value for _, value in step.kwargs)) for name in refs(value))
-
-
-def mapped(step: Step, value: Callable[[str], Value]) -> Step:
-    """A step with other values in the place of its names."""
-    args = tuple(with_names(each, value) for each in step.args)
-    kwargs = tuple((key, with_names(each, value)) for key, each in step.kwargs)
-    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
-
-
-def with_names(value: Value, named: Callable[[str], Value]) -> Value:
-    """A value with others in the place of its names."""
-    match value:
-        case Ref(name):
-            return named(name)
-        case tuple():
-            return tuple(with_names(item, named) for item in value)
-        case List(items):
-            return List(tuple(with_names(item, named) for item in items))
-        case Slice(start, stop, step):
-            return Slice(with_names(start, named), with_names(stop, named), with_names(step, named))
-        case Dict(pairs):
-            return Dict(tuple((with_names(key, named), with_names(item, named)) for key, item in pairs))
-    return value

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from backprint.errors import GraphError, RefusedError
-from backprint.graph.fixed import free, live, mapped, used
 from backprint.graph.links import name_of, role_of
 from backprint.graph.nouns import (
     Capture,
@@ -34,6 +33,7 @@ from backprint.graph.nouns import (
     leaves,
     refs,
 )
+from backprint.graph.steps import free, live, mapped, used
 from backprint.graph.table import operators
 from backprint.graph.text import show_step
 

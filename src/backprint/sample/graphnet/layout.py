@@ -20,8 +20,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from backprint.errors import SampleError, UsageError
-from backprint.graph.fixed import at_capture, contiguous_inputs, live, tensors_alone
+from backprint.graph.fixed import at_capture, contiguous_inputs, tensors_alone
 from backprint.graph.nouns import Capture, Graph
+from backprint.graph.steps import live
 from backprint.graph.text import emit
 from backprint.sample.graphnet.write import Run, undrawable, write_graphnet
 

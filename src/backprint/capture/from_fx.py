@@ -1,91 +1,83 @@
-"""From a traced program to a Pair: ports with the program's own names, steps with their lines, links to the forward."""
+"""What AOTAutograd traced as a Joint: the program's own names, a line for each step, and what a step answers to."""
 
 from __future__ import annotations
 
 import heapq
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from backprint.capture.aot import OURS, Traced
-from backprint.capture.convert import Names, Side, spec_of, tensor_spec
+from backprint.capture.assembly import READ, Joint, Note, Result
+from backprint.capture.convert import Names, Side, spec_of
 from backprint.capture.program import Program
 from backprint.capture.scout import Reading
 from backprint.errors import CaptureError
-from backprint.graph.nouns import Echo, Graph, Guard, Pair, Port, Ref, Source, Step, Value
-from backprint.graph.sizes import with_symbols
+from backprint.graph.nouns import Echo, Port, Ref, Source, Step
 
 SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 Notes = dict[str, tuple[Source | None, Echo | None]]
+"""The line and the echo of each fx node, by its name."""
 
 
-def build(program: Program, traced: Traced) -> tuple[Pair, dict[str, Tensor], tuple[Guard, ...]]:
-    """The Pair, the constant tensors its ports need, and the guards it took."""
-    notes = forward_notes(traced)
-    side, forward, guards, saved = build_forward(program, traced, notes)
-    constants = dict(side.constants.values())
-    backward = None
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A Joint, and what the fx nodes of either direction are called in it."""
+
+    joint: Joint
+    forward: dict[str, str]
+    backward: dict[str, str]
+
+
+def read_fx(program: Program, traced: Traced) -> Read:
+    """The Joint of a traced program."""
+    names = Names()
+    lines = forward_lines(traced)
+    ahead, back = Side(traced.forward, names), None
+    inputs = input_ports(program, traced, ahead)
+    nodes = with_lost_draws(traced)
+    steps = ahead.steps(nodes, lines)
+    results = results_of(traced, ahead)
+    steps = with_guards(ahead, steps, checks_of(traced))
+    notes = notes_of(ahead, nodes)
+    tangents: tuple[Port, ...] = ()
+    gradients: tuple[Result, ...] = ()
+    after: list[Step] = []
     if traced.backward is not None:
-        back = build_backward(program, traced, side, notes, saved)
-        backward = back[1]
-        constants |= dict(back[0].constants.values())
-    found = traced.sizes
-    forward = with_symbols(forward, found.symbols, found.names)
-    backward = with_symbols(backward, found.symbols, found.names) if backward is not None else None
-    return Pair("pair_0", forward, backward), constants, (*guards, *found.guards)
+        back = Side(traced.backward, names, subgraphs=ahead.subgraphs)
+        tangents = backward_inputs(traced, ahead, back)
+        after = back.steps(traced.backward.graph.nodes, {**lines, **backward_lines(traced, ahead)})
+        notes |= notes_of(back, traced.backward.graph.nodes)
+        gradients = gradients_of(program, traced, back)
+    constants = {**ahead.constants, **(back.constants if back else {})}
+    joint = Joint(
+        inputs=inputs,
+        forward=tuple(steps),
+        results=results,
+        tangents=tangents,
+        backward=tuple(after),
+        gradients=gradients,
+        same={named.name: named.same for named in program.tensors if named.same},
+        constants=constants,
+        notes=notes,
+        subgraphs=ahead.subgraphs,
+        symbols=traced.sizes.symbols,
+        sizes=traced.sizes.names,
+    )
+    return Read(joint, ahead.locals, back.locals if back else {})
 
 
 # ------------------------------------------------------------------ forward
 
 
-def build_forward(
-    program: Program, traced: Traced, notes: Notes
-) -> tuple[Side, Graph, tuple[Guard, ...], dict[str, tuple[str, str]]]:
-    """The forward Graph, and for each saved fx node its port name and local."""
-    side = Side(traced.forward, Names())
-    ports = input_ports(program, traced, side)
-    nodes = with_lost_draws(traced)
-    steps = side.steps(nodes, notes)
-    returned = traced.forward.graph.output_node().args[0]
-    count = len(traced.outputs)
-    plain, kept = returned[:count], returned[count:]
-    outputs: list[Port] = []
-    results: list[Value] = []
-    checks: list[tuple[Any, Reading]] = []
-    readings = iter(traced.readings)
-    for (name, role), node in sorted(zip(traced.outputs, plain, strict=True), key=lambda item: _ORDER[item[0][1]]):
-        if role == "guard":
-            checks.append((node, next(readings)))
-            continue
-        outputs.append(Port(name, role, spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None))
-        results.append(side.pack(node))
-    saved: dict[str, tuple[str, str]] = {}
-    own = {port.local: port.name for port in ports}
-    known: set[str] = set()
-    for node in kept:
-        local = side.locals[node.name]
-        saved[node.name] = (own.get(local, local), local)
-        if local not in known:
-            known.add(local)
-            outputs.append(Port(own.get(local, local), "saved", spec_of(node.meta.get("val"))))
-            results.append(Ref(local))
-    steps, guards = with_checks(side, steps, checks)
-    ports += [Port(name, "constant", tensor_spec(tensor), local) for local, (name, tensor) in side.constants.items()]
-    graph = Graph(tuple(ports), tuple(steps), tuple(outputs), tuple(results), tuple(side.subgraphs.items()))
-    return side, graph, guards, saved
-
-
-_ORDER = {"output": 0, "mutation": 1, "guard": 2}
-
-
-def input_ports(program: Program, traced: Traced, side: Side) -> list[Port]:
-    """One port for each named tensor, then one for each further name of a tensor passed twice."""
-    ports, twins = [], []
+def input_ports(program: Program, traced: Traced, side: Side) -> tuple[Port, ...]:
+    """One port for each named tensor."""
+    ports = []
     placeholders = traced.forward.graph.find_nodes(op="placeholder")
     present = {str(node.target): node for node in placeholders}
     for node in traced.joint.graph.find_nodes(op="placeholder"):
@@ -94,11 +86,40 @@ def input_ports(program: Program, traced: Traced, side: Side) -> list[Port]:
             continue
         named = program.tensors[index]
         local = side.names.free(named.name)
-        spec = spec_of(node.meta["val"])
         side.locals[present.get(str(node.target), node).name] = side.locals[node.name] = local
-        ports.append(Port(named.name, named.role, spec, local))
-        twins += [(other, named.role, spec) for other in named.same]
-    return ports + [Port(name, role, spec, side.names.free(name)) for name, role, spec in twins]
+        ports.append(Port(named.name, named.role, spec_of(node.meta["val"]), local))
+    return tuple(ports)
+
+
+def results_of(traced: Traced, side: Side) -> tuple[Result, ...]:
+    """What the program gives: outputs, then mutations."""
+    found = [
+        (Port(name, role, spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None), side.pack(node))
+        for (name, role), node in returned(traced)
+        if role != "guard"
+    ]
+    return tuple(sorted(found, key=lambda result: result[0].role == "mutation"))
+
+
+def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
+    """The traced outputs, by name and role, each with its node."""
+    return list(zip(traced.outputs, traced.forward.graph.output_node().args[0][: len(traced.outputs)], strict=True))
+
+
+def checks_of(traced: Traced) -> list[tuple[Any, Reading]]:
+    """The nodes whose values were read while tracing, each with what was read."""
+    nodes = [node for (_, role), node in returned(traced) if role == "guard"]
+    return list(zip(nodes, traced.readings, strict=True))
+
+
+def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
+    """Which of these nodes stay although nothing uses them: random draws, and what has an effect."""
+    found = {}
+    for node in nodes:
+        if node.op == "call_function" and (is_draw(node) or node.target is SAVING or node.is_impure()):
+            draws = is_draw(node) or node.target is SAVING
+            found[side.locals[node.name]] = Note(draws=draws, stays=not draws)
+    return found
 
 
 def with_lost_draws(traced: Traced) -> list[fx.Node]:
@@ -175,114 +196,64 @@ def is_sum(node: fx.Node) -> bool:
     return bool(node.meta.get("is_gradient_acc") and known)
 
 
-def with_checks(
-    side: Side, steps: list[Step], checks: Sequence[tuple[Any, Reading]]
-) -> tuple[list[Step], tuple[Guard, ...]]:
-    """Guard steps right after the values they check."""
-    guards: list[Guard] = []
+def with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Node, Reading]]) -> list[Step]:
+    """The steps with a guard right after each value that was read; guards on inputs come first."""
     after: dict[str, list[Step]] = {}
     for node, reading in checks:
         local = side.locals[node.name]
-        added, text = check(side, local, reading)
-        after.setdefault(local, []).extend(added)
-        guards.append(
-            Guard("shape" if isinstance(first(reading), Tensor) else "value", text, reading.inputs, reading.source)
-        )
-    made = [
-        each
-        for added in (after.pop(local) for local in list(after) if local not in {s.name for s in steps})
-        for each in added
-    ]
+        after.setdefault(local, []).extend(guard(side.names, local, reading))
+    made = {step.name for step in steps}
+    found = [each for local, added in after.items() if local not in made for each in added]
     for step in steps:
-        made += [step, *after.get(step.name, ())]
-    numbered, count = [], 0
-    for step in made:
-        if step.is_guard:
-            step, count = replace(step, name=f"guard_{count}"), count + 1
-        numbered.append(step)
-    return numbered, tuple(guards)
+        found += [step, *after.get(step.name, ())]
+    return found
 
 
-def first(reading: Reading) -> Any:
-    """The result that a reading's guard is about."""
-    return torch.utils._pytree.tree_leaves(reading.result)[0]
-
-
-def check(side: Side, local: str, reading: Reading) -> tuple[list[Step], str]:
-    """The steps that check one reading, and the guard in words."""
-    result = first(reading)
+def guard(names: Names, local: str, reading: Reading) -> list[Step]:
+    """The steps that check one reading."""
+    result = torch.utils._pytree.tree_leaves(reading.result)[0]
+    name = names.free("guard")
     if isinstance(result, Tensor):
-        shape = tuple(result.shape)
-        return [
-            Step("guard_0", "assert_shape", (Ref(local), shape), source=reading.source)
-        ], f"{local}.shape == {shape}"
-    name = side.names.free("item")
-    item = Step(name, "aten._local_scalar_dense.default", (Ref(local),), source=reading.source)
+        return [Step(name, "assert_shape", (Ref(local), tuple(result.shape)), source=reading.source)]
+    item = Step(names.free("item"), READ, (Ref(local),), source=reading.source)
     if result != result:
-        return [item, Step("guard_0", "assert_nan", (Ref(name),), source=reading.source)], f"{local} is nan"
-    return [item, Step("guard_0", "assert_equal", (Ref(name), result), source=reading.source)], f"{local} == {result!r}"
+        return [item, Step(name, "assert_nan", (Ref(item.name),), source=reading.source)]
+    return [item, Step(name, "assert_equal", (Ref(item.name), result), source=reading.source)]
 
 
 # ------------------------------------------------------------------ backward
 
 
-def build_backward(
-    program: Program, traced: Traced, ahead: Side, notes: Notes, saved: Mapping[str, tuple[str, str]]
-) -> tuple[Side, Graph]:
-    """The backward Graph: saved values and tangents in, gradients out."""
+def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]:
+    """The ports of the tangents. What the backward takes of the forward has the name that it has there."""
     assert traced.backward is not None
-    side = Side(traced.backward, Names())
     ports: list[Port] = []
-    tangents = iter(traced.tangents)
+    kept = traced.forward.graph.output_node().args[0][len(traced.outputs) :]
+    saved = {node.name: ahead.locals[node.name] for node in kept}
     states = (node.name for node in traced.forward.graph.nodes if is_state(node) and node.name in saved)
-    held: dict[str, str] = {}
+    tangents = iter(traced.tangents)
     for node in traced.backward.graph.find_nodes(op="placeholder"):
-        spec = spec_of(node.meta.get("val"))
         if node.name in saved or node.name.startswith("rng_state_output"):
-            name, wanted = saved[node.name if node.name in saved else next(states)]
-            if wanted in held:
-                side.locals[node.name] = held[wanted]
-                continue
-            side.locals[node.name] = held[wanted] = side.names.free(wanted)
-            ports.append(Port(name, "saved", spec, side.locals[node.name]))
+            side.locals[node.name] = saved[node.name if node.name in saved else next(states)]
         elif isinstance(node.meta.get("desc"), torch._functorch._aot_autograd.descriptors.TangentAOTInput):
             name = next(tangents)
             side.locals[node.name] = side.names.free(f"tangent_{name}")
-            ports.append(Port(name, "tangent", spec, side.locals[node.name]))
+            ports.append(Port(name, "tangent", spec_of(node.meta.get("val")), side.locals[node.name]))
         else:
             raise CaptureError(f"the backward takes {node.name}, which the forward does not give")
-    name_gradients(traced, side)
-    both = {**notes, **backward_notes(traced, ahead, notes)}
-    steps = side.steps(traced.backward.graph.nodes, both)
-    outputs, results = gradients(program, traced, side)
-    side.constants = {local: (f"backward.{name}", tensor) for local, (name, tensor) in side.constants.items()}
-    ports += [Port(name, "constant", tensor_spec(tensor), local) for local, (name, tensor) in side.constants.items()]
-    graph = Graph(tuple(ports), tuple(steps), tuple(outputs), tuple(results), tuple(side.subgraphs.items()))
-    return side, graph
+    return tuple(ports)
 
 
-def name_gradients(traced: Traced, side: Side) -> None:
-    """A step that gives a gradient is called after it: `grad_layer1_0_conv1_weight`."""
+def gradients_of(program: Program, traced: Traced, side: Side) -> tuple[Result, ...]:
+    """The gradients of the tensors that require grad, in input order."""
     assert traced.backward is not None
-    for name, node in zip(traced.gradients, traced.backward.graph.output_node().args[0], strict=True):
-        if isinstance(node, fx.Node) and node.name not in side.locals and node.op == "call_function":
-            side.locals[node.name] = side.names.free(f"grad_{name}")
-
-
-def gradients(program: Program, traced: Traced, side: Side) -> tuple[list[Port], list[Value]]:
-    """The gradient ports in input order; a tensor under two names gives its total under both."""
-    assert traced.backward is not None
-    twins = {named.name: named.same for named in program.tensors}
     asking = {named.name for named in program.tensors if named.requires_grad}
-    outputs, results = [], []
+    found: list[Result] = []
     for name, node in zip(traced.gradients, traced.backward.graph.output_node().args[0], strict=True):
-        if name not in asking:
-            continue
-        spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
-        for each in (name, *twins[name]):
-            outputs.append(Port(each, "gradient", spec))
-            results.append(side.pack(node))
-    return outputs, results
+        if name in asking:
+            spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
+            found.append((Port(name, "gradient", spec), side.pack(node)))
+    return tuple(found)
 
 
 # ------------------------------------------------------------------ sources and links
@@ -294,7 +265,7 @@ def note_of(node: fx.Node) -> Source | None:
     return found if isinstance(found, Source) else None
 
 
-def forward_notes(traced: Traced) -> Notes:
+def forward_lines(traced: Traced) -> Notes:
     """The source of each forward node; a size has the line of what first uses it.
 
     What autograd computes may stand in the forward too: it has the line of what it answers to.
@@ -313,7 +284,7 @@ def forward_notes(traced: Traced) -> Notes:
     return found
 
 
-def backward_notes(traced: Traced, ahead: Side, notes: Notes) -> Notes:
+def backward_lines(traced: Traced, ahead: Side) -> Notes:
     """What each backward node answers to in the forward, and that node's source."""
     assert traced.backward is not None
     heads = heads_by_seq(traced)

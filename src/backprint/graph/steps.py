@@ -1,0 +1,66 @@
+"""Steps taken by themselves: which values one uses, which of them are needed, and a step with other values in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
+from backprint.graph.table import operators
+
+
+def used(step: Step) -> tuple[str, ...]:
+    """The names of the values that a step uses, in order."""
+    return tuple(name for value in (*step.args, *(value for _, value in step.kwargs)) for name in refs(value))
+
+
+def needed(steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, Collection[str]], bool]) -> list[Step]:
+    """The steps without dead code: those that make what is wanted, guards, and those of which `stays` says so.
+
+    `stays` is given a step and the names of all values that are needed after it.
+    """
+    names, kept = set(wanted), []
+    for step in reversed(steps):
+        if step.is_guard or step.name in names or stays(step, names):
+            kept.append(step)
+            names.update(used(step))
+    return kept[::-1]
+
+
+def live(graph: Graph) -> Graph:
+    """The graph without dead code. A step that draws random numbers or updates a value in place stays."""
+    wanted = [name for result in graph.results for name in refs(result)]
+    steps = needed(graph.steps, wanted, lambda step, _: not set("rm").isdisjoint(operators().get(step.target, "")))
+    return replace(graph, steps=tuple(steps))
+
+
+def free(name: str, taken: Collection[str]) -> str:
+    """A name that is not taken yet: this one, or it with a number."""
+    count, found = 0, name[:240]
+    while found in taken:
+        count += 1
+        found = f"{name[:240]}_{count}"
+    return found
+
+
+def mapped(step: Step, value: Callable[[str], Value]) -> Step:
+    """A step with its names replaced by values."""
+    args = tuple(with_names(each, value) for each in step.args)
+    kwargs = tuple((key, with_names(each, value)) for key, each in step.kwargs)
+    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
+
+
+def with_names(value: Value, named: Callable[[str], Value]) -> Value:
+    """A value with its names replaced by values."""
+    match value:
+        case Ref(name):
+            return named(name)
+        case tuple():
+            return tuple(with_names(item, named) for item in value)
+        case List(items):
+            return List(tuple(with_names(item, named) for item in items))
+        case Slice(start, stop, step):
+            return Slice(with_names(start, named), with_names(stop, named), with_names(step, named))
+        case Dict(pairs):
+            return Dict(tuple((with_names(key, named), with_names(item, named)) for key, item in pairs))
+    return value
