@@ -13,11 +13,11 @@ import backprint as bp
 from backprint import room
 from backprint.checks import check_by_name
 from backprint.errors import RefusedError, ReplayError
+from backprint.fx.operators import check_call, resolve
 from backprint.graph.isolation import needs_isolation
 from backprint.graph.nouns import Graph, Op, Port, Ref, Step
 from backprint.graph.table import STANDINGS, table
 from backprint.growth import MOST_ITEMS
-from backprint.replay.operators import check_call, resolve
 from backprint.replay.run import run
 
 CRASHED = Path(__file__).parent / "fuzz" / "crashed.jsonl"

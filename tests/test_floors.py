@@ -30,7 +30,7 @@ GROUND = (
     "room",
     "results",
 )
-ROOMS = (*GROUND, "graph", "capture", "sample", "replay")
+ROOMS = (*GROUND, "graph", "fx", "capture", "sample", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
@@ -46,14 +46,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "results": ("room",),
     "examples": (),
     "graph": ("errors",),
-    "capture": (*GROUND, "graph"),
-    "sample": (*GROUND, "graph"),
-    "replay": (*GROUND, "graph", "sample.load", "sample.recipes", "sample.redraws"),
+    "fx": (*GROUND, "graph"),
+    "capture": (*GROUND, "graph", "fx"),
+    "sample": (*GROUND, "graph", "fx"),
+    "replay": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "capture.frames", "replay.compare"),
     "calls": ("errors", "graph"),
     "api": (*ROOMS, "regions", "target", "calls"),  # bp.capture("folder") reads a TARGET, which captures by the face
     "target": (*ROOMS, "api"),
-    "corpus": (*GROUND, "graph", "sample", "replay", "api", "target", "__init__"),
+    "corpus": (*GROUND, "graph", "fx", "sample", "replay", "api", "target", "__init__"),
     "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),

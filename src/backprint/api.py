@@ -14,7 +14,7 @@ def capture(
     target: Callable[..., Any] | str | os.PathLike[str],
     *args: Any,
     engine: str = "auto",
-    partition: str | Callable[..., Any] = "min-cut",
+    partition: str | Callable[..., Any] | None = None,
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
     mode: str | None = None,
     loss: Callable[[Any], Any] | None = None,
@@ -198,7 +198,7 @@ def call_of(
 
 
 DEFAULTS: dict[str, Any] = {
-    "engine": "auto", "partition": "min-cut", "decompose": None, "mode": None, "loss": None,
+    "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None,
     "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "fake": False, "order": 1,
     "allow": (), "name": None,
 }  # fmt: skip
@@ -524,7 +524,7 @@ def inputs(capture: Capture) -> dict[str, Any]:
 
 def _to_fx(graph: Graph) -> Any:
     """A torch.fx.GraphModule that computes the same."""
-    from backprint.replay.fx import to_fx
+    from backprint.fx.to_fx import to_fx
 
     return to_fx(graph)
 

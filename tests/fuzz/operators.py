@@ -34,8 +34,8 @@ from torch import Tensor
 
 from backprint import room
 from backprint.errors import RefusedError
+from backprint.fx.operators import check_call, resolve
 from backprint.graph.table import operators
-from backprint.replay.operators import check_call, resolve
 from backprint.sample.graphnet.code import callables
 from backprint.sample.graphnet.emit import resolve as torch_function
 from backprint.sample.graphnet.unsafe import guarded, guarded_method

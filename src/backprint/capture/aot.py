@@ -2,7 +2,7 @@
 
 The program is traced as a function of its named tensors that returns fresh copies of its outputs, so AOTAutograd sees
 no aliases; the copies are taken out again. Private torch APIs of this module, tried on torch 2.13:
-`torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, its descriptors, `torch._functorch.partitioners`,
+`torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, its descriptors,
 `torch._subclasses.FakeTensorMode`, `FunctionalTensor`, `torch.fx.traceback`, and `torch.fx._lazy_graph_module`, which
 neither writes nor compiles the code of graphs that nobody runs.
 """
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch._functorch._aot_autograd import descriptors
 from torch._functorch._aot_autograd.functional_utils import from_fun
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
@@ -33,8 +32,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint.capture import frames, symbolic
-from backprint.capture.convert import pin_dtypes
 from backprint.capture.custom import is_composite, taken_apart, through
+from backprint.capture.cut import split
 from backprint.capture.fake import (
     UNKNOWN_VALUES,
     World,
@@ -68,13 +67,8 @@ from backprint.capture.scout import (
     unknown,
 )
 from backprint.errors import BackprintError, CaptureError, DataDependentError
+from backprint.fx.convert import pin_dtypes
 from backprint.graph.nouns import Source
-
-PARTITIONS: dict[str, Callable[..., Any]] = {
-    "min-cut": min_cut_rematerialization_partition,
-    "default": default_partition,
-}
-"""How the joint graph is cut: what is saved and what is computed again."""
 
 OURS = "backprint"
 """The key under which a node's metadata carries our Source; True marks a copy to take out again."""
@@ -317,7 +311,7 @@ def trace(
     program: Program,
     seen: Sighting,
     specialise: bool = False,
-    partition: str | Callable[..., Any] = "min-cut",
+    partition: str | Callable[..., Any] | None = None,
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
     dynamic: Any = False,
 ) -> Traced:
@@ -424,7 +418,7 @@ def python_decomposed() -> tuple[Any, ...]:
 
 
 def trace_once(
-    run: _Run, partition: str | Callable[..., Any], decompose: Mapping[Any, Callable[..., Any]] | None
+    run: _Run, partition: str | Callable[..., Any] | None, decompose: Mapping[Any, Callable[..., Any]] | None
 ) -> Traced:
     """One try at tracing."""
     program = run.program
@@ -471,7 +465,7 @@ def trace_once(
         take_out_copies(graph_module)
         pin_dtypes(graph_module)
         found = casts(program, graph_module)  # before the graph is cut: that merges casts that are alike
-        return replace(cut(run, graph_module, partition), casts=found)
+        return replace(traced(run, graph_module, partition), casts=found)
 
 
 def _late(program: Program, error: Any) -> str:
@@ -629,7 +623,7 @@ ORDERED = (
 )
 
 
-def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., Any]) -> Traced:
+def traced(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None) -> Traced:
     """Split the joint graph, and say what every input and output is."""
     output = joint.graph.output_node()
     descs = output.meta["desc"]
@@ -659,13 +653,7 @@ def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., A
                 raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not know how to feed")
     forward, backward = joint, None
     if tangents:
-        split = PARTITIONS.get(partition) if isinstance(partition, str) else partition
-        if split is None:
-            raise CaptureError(f"partition={partition!r} is none of {', '.join(PARTITIONS)}, nor a callable")
-        for node in joint.graph.nodes:
-            if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint, which the partition orders by number
-                node.meta["ac_graph_id"] = 0
-        forward, backward = split(joint, [], num_fwd_outputs=len(outputs))
+        forward, backward = split(joint, partition or "min-cut", len(outputs))
     return Traced(
         forward,
         backward,
@@ -681,4 +669,4 @@ def cut(run: _Run, joint: torch.fx.GraphModule, partition: str | Callable[..., A
     )
 
 
-__all__ = ["PARTITIONS", "Traced", "trace"]
+__all__ = ["Traced", "trace"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from backprint.capture.convert import Names, tensor_spec
 from backprint.capture.scout import RANDOM, SIZED
+from backprint.fx.convert import Names, tensor_spec
 from backprint.graph.nouns import Graph, Guard, Pair, Port, Ref, Spec, Step, Sub, Symbol, Value, leaves, refs
 from backprint.graph.sizes import with_symbols
 from backprint.graph.steps import mapped, needed, used, with_names

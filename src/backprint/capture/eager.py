@@ -16,6 +16,7 @@ from torch import Tensor
 
 from backprint.capture import frames
 from backprint.capture.assembly import Joint, Result, assemble
+from backprint.capture.cut import cut
 from backprint.capture.functional import Writer, spec_of
 from backprint.capture.made import Made, Options
 from backprint.capture.program import Program, free_name, named_outputs, pull_back, result_of
@@ -178,6 +179,8 @@ def made(run: Run, options: Options) -> Made:
     """What the engine makes of a recorded step."""
     program = run.program
     joint = joint_of(run, keep_updates=not options.functional)
+    if options.partition is not None:
+        joint = cut(joint, options.partition)
     assembled = assemble(joint)
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     return Made(

@@ -16,6 +16,7 @@ from backprint import settings
 from backprint.capture import aot, derivatives
 from backprint.capture.assembly import assemble
 from backprint.capture.custom import with_bodies
+from backprint.capture.cut import PARTITIONS
 from backprint.capture.dynamo import by_dynamo
 from backprint.capture.eager import by_eager
 from backprint.capture.from_fx import read_fx
@@ -249,8 +250,8 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
         raise UsageError(f"mode={mode!r} is none of None (as it is), 'train', 'eval'")
     if mode is not None and not isinstance(target, nn.Module):
         raise UsageError(f"mode={mode!r} needs a module; {describe_target(target)} is none")
-    if isinstance(partition, str) and partition not in aot.PARTITIONS:
-        raise UsageError(f"partition={partition!r} is none of {', '.join(map(repr, aot.PARTITIONS))}, nor a callable")
+    if isinstance(partition, str) and partition not in PARTITIONS:
+        raise UsageError(f"partition={partition!r} is none of {', '.join(map(repr, PARTITIONS))}, nor a callable")
     if not callable(target):
         raise UsageError(f"{describe_target(target)} cannot be called")
     if isinstance(target, torch.jit.ScriptModule | torch.jit.ScriptFunction):

@@ -13,10 +13,10 @@ from torch import Tensor, fx
 
 from backprint.capture.aot import OURS, Traced
 from backprint.capture.assembly import READ, Joint, Note, Result
-from backprint.capture.convert import Names, Side, spec_of
 from backprint.capture.program import Program
 from backprint.capture.scout import Reading
 from backprint.errors import CaptureError
+from backprint.fx.convert import Names, Side, spec_of
 from backprint.graph.nouns import Echo, Port, Ref, Source, Step
 
 SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)

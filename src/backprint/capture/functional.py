@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from backprint.capture.assembly import Note
-from backprint.capture.convert import Names, pack, target_name
 from backprint.capture.scout import CHECKS, SILENT_WRITERS, reads_values
 from backprint.capture.tape import Call, Place, Root, Tape, flat
 from backprint.errors import CaptureError
+from backprint.fx.convert import Names, pack, target_name
 from backprint.graph.nouns import Echo, List, Ref, ScalarSpec, Spec, Step, TensorSpec, Value
 
 aten = torch.ops.aten

@@ -17,7 +17,7 @@ from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 class Options:
     """What the user asked for, beside the call itself."""
 
-    partition: str | Callable[..., Any] = "min-cut"
+    partition: str | Callable[..., Any] | None = None
     decompose: Mapping[Any, Callable[..., Any]] | None = None
     specialise: bool | None = None
     functional: bool = True

@@ -53,7 +53,9 @@ LOSSES = ("sum", "mean")
 )
 @click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
 @click.option(
-    "--partition", default="min-cut", show_default=True, type=click.Choice(["min-cut", "default"]), help="What to save."
+    "--partition",
+    type=click.Choice(["min-cut", "default"]),
+    help="What is saved for the backward. Without it min-cut, and what autograd itself saved with engine eager.",
 )
 @click.option(
     "--specialise/--no-specialise",

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from backprint import api, settings
 from backprint.errors import BackprintError, RefusedError
+from backprint.fx.to_fx import to_fx
+from backprint.fx.values import maker
 from backprint.graph.cuts import Piece, plan
 from backprint.graph.fixed import at_capture, held_constant
 from backprint.graph.links import results
@@ -54,11 +56,9 @@ from backprint.graph.split import (
 from backprint.graph.steps import live, used
 from backprint.graph.table import operators
 from backprint.replay.compare import GOOD, TOLERANCE, Verdict, compare, distance, same_bits
-from backprint.replay.fx import to_fx
 from backprint.replay.linked import Play, Played, added
 from backprint.replay.run import perform, run, subgraphs
 from backprint.replay.strides import tangent_as
-from backprint.replay.values import maker
 from backprint.replay.verify import drawn
 from backprint.sample.inputs import Inputs, fit_inputs
 from backprint.sample.recipes import derive, exact_data, fit_all

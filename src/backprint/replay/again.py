@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint.fx.values import maker
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Source, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.replay.run import feed, perform, subgraphs
-from backprint.replay.values import maker
 from backprint.replay.whole import plain
 
 At = Callable[[Source | None], AbstractContextManager[Any]]

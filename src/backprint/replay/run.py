@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, fx
 
 from backprint.errors import GuardError, ReplayError
+from backprint.fx.operators import check_call, checked, resolve
+from backprint.fx.values import hold, maker
 from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, said
 from backprint.graph.text import show_spec, show_step
 from backprint.replay.annotations import NOTES
-from backprint.replay.operators import check_call, checked, resolve
-from backprint.replay.values import hold, maker
 
 AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
 """While this is open, no operator's arguments are cast by autocast."""
@@ -197,7 +197,7 @@ def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
     """The bodies of higher-order operators, as modules whose calls are checked."""
     if not graph.subgraphs:
         return {}
-    from backprint.replay.fx import to_fx  # loads what traces graphs, which few graphs need to run
+    from backprint.fx.to_fx import to_fx  # loads what traces graphs, which few graphs need to run
 
     return {name: checked_body(to_fx(sub)) for name, sub in graph.subgraphs}
 

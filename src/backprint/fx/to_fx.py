@@ -24,12 +24,12 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from backprint.errors import BackprintError, GraphError
+from backprint.fx.operators import resolve
+from backprint.fx.values import judge, maker, place
 from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate
 from backprint.graph.text import show_step
-from backprint.replay.operators import resolve
-from backprint.replay.values import judge, maker, place
 
 ITEM = "aten._local_scalar_dense.default"
 """The operator that reads a number. What only guards read is no step of the module: no tracer has it."""

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from backprint.errors import GuardError
+from backprint.fx.operators import resolve
 from backprint.graph.nouns import Atom, Device, Dict, List, Op, Ref, Slice, Source, Step, Sub, Value
 from backprint.graph.text import show_step
-from backprint.replay.operators import resolve
 
 
 def maker(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable[[Value], Any]:
