@@ -83,7 +83,7 @@ def assemble(joint: Joint, name: str = "pair_0") -> Assembled:
     back = alive(joint, chain.checked(joint.backward), refs_of(joint.gradients))
     saved = values_saved(joint, back)
     front = alive(joint, chain.checked(joint.forward), [*refs_of(joint.results), *saved])
-    names = Names({*(step.name for step in (*joint.forward, *joint.backward)), *chain.ports, *joint.constants})
+    names = names_of(joint)
     constants: dict[str, Tensor] = {}
     forward = forward_graph(joint, front, saved, names, constants)
     backward = backward_graph(joint, back, saved, names, constants) if joint.gradients else None
@@ -262,6 +262,12 @@ def finished(
 
 
 # ------------------------------------------------------------------ names
+
+
+def names_of(joint: Joint) -> Names:
+    """The names that are taken."""
+    ports = (port.local for port in (*joint.inputs, *joint.tangents))
+    return Names({*(step.name for step in (*joint.forward, *joint.backward)), *ports, *joint.constants})
 
 
 def gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[str, str]:

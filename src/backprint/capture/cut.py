@@ -15,7 +15,7 @@ from typing import Any
 from torch import fx
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
-from backprint.capture.assembly import PLAIN, READ, Joint, Result, constant_ports
+from backprint.capture.assembly import PLAIN, READ, Joint, Result, constant_ports, names_of
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side
 from backprint.fx.to_fx import to_fx
@@ -50,8 +50,7 @@ def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     ahead, behind = held(joint, joint.forward, checks), held(joint, joint.backward, checks)
     module = as_fx(joint, ahead, behind, checks)
     forward, backward = split(module, partition, len(joint.results) + len(ahead))
-    names = Names({port.local for port in (*joint.inputs, *joint.tangents)} | set(joint.constants))
-    names.taken |= {step.name for step in (*joint.forward, *joint.backward)}
+    names = names_of(joint)
     first = Reader(forward, names, joint, {})
     steps = first.steps()
     again = Reader(backward, names, joint, {step.name: step for step in steps})

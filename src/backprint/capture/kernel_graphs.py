@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from backprint.capture import aot
+from backprint.capture.assembly import gradient_names, names_of
 from backprint.capture.entry import outside_modes
 from backprint.capture.from_fx import read_fx
 from backprint.capture.program import Program, read_call
@@ -51,8 +52,10 @@ def forward_backward_graphs(
         drop_detach(module.graph, lambda node: True)
     after = dict(zip(names, saved_nodes(traced), strict=True))
     forward = finished(traced.forward, called.forward, unique=len(traced.outputs))
-    tie(traced.backward.graph, {name: called.forward[node.name] for name, node in after.items()}, called.backward)
-    return forward, finished(traced.backward, called.backward)
+    grads = gradient_names(called.joint, called.joint.backward, names_of(called.joint))
+    titles = {node: grads.get(local, local) for node, local in called.backward.items()}
+    tie(traced.backward.graph, {name: called.forward[node.name] for name, node in after.items()}, titles)
+    return forward, finished(traced.backward, titles)
 
 
 def saved_nodes(traced: aot.Traced) -> list[fx.Node]:
