@@ -26,7 +26,8 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from backprint.capture import frames
 from backprint.capture.custom import with_bodies
-from backprint.capture.entry import by_aot, capture_of, outside_modes
+from backprint.capture.engines import by_aot
+from backprint.capture.entry import capture_of, outside_modes
 from backprint.capture.made import Options
 from backprint.capture.program import Named, Program, Slot, check_tensor, free_name
 from backprint.capture.sources import function_of, line_of, name_of_source, role_of_source, source_of_placeholder

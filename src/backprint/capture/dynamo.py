@@ -41,8 +41,6 @@ from backprint.tree import outputs_of
 
 def by_dynamo(program: Program, options: Options) -> Made:
     """Engine `dynamo`: graph breaks allowed, static shapes."""
-    if options.dynamic:
-        raise CaptureError("engine 'dynamo' keeps sizes as they are: dynamic= takes engine 'aot'")
     program, seen = scout(program)
     check_program(program, seen)
     paths = module_paths(program)
@@ -79,8 +77,6 @@ def by_dynamo(program: Program, options: Options) -> Made:
 
 def check_program(program: Program, seen: Sighting) -> None:
     """Refuse by name what Dynamo's graphs would lose."""
-    if program.tangents:
-        raise CaptureError("engine 'dynamo' takes no order=2: engines 'aot' and 'eager' do")
     for edge in seen.opaque:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""

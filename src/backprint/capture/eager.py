@@ -31,7 +31,7 @@ from backprint.capture.scout import (
 )
 from backprint.capture.tape import Place, Recorder
 from backprint.capture.witness import staged
-from backprint.errors import CaptureError, DataDependentError
+from backprint.errors import DataDependentError
 from backprint.graph.nouns import Guard, OpaqueEdge, Port
 from backprint.settings import quiet_random, uncollected
 from backprint.tree import alias_groups, ones_like
@@ -55,12 +55,6 @@ class Run:
 
 def by_eager(program: Program, options: Options) -> Made:
     """Engine `eager`: what one real step ran."""
-    if options.fake:
-        raise CaptureError("engine 'eager' runs the program, so it needs its values: fake=True takes engine 'aot'")
-    if options.dynamic:
-        raise CaptureError("engine 'eager' sees this run's sizes alone: dynamic=True takes engine 'aot' or 'dynamo'")
-    if options.decompose:
-        raise CaptureError("engine 'eager' keeps the operators that ran: decompose= takes engine 'aot'")
     with uncollected():
         found = made(recorded(program), options)
     if options.specialise is False and found.guards:

@@ -13,16 +13,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from backprint import settings
-from backprint.capture import aot, derivatives
-from backprint.capture.assembly import assemble
+from backprint.capture import derivatives
 from backprint.capture.custom import with_bodies
 from backprint.capture.cut import PARTITIONS
-from backprint.capture.dynamo import by_dynamo
-from backprint.capture.eager import by_eager
-from backprint.capture.from_fx import read_fx
+from backprint.capture.engines import ENGINES, check_engine, requests
 from backprint.capture.made import Made, Options
-from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call, refuse_sparse
-from backprint.capture.scout import SEED, flag_guards, plain_own, scout, unheld
+from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call
+from backprint.capture.scout import SEED, plain_own
 from backprint.capture.witness import is_only_given, second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
@@ -33,47 +30,13 @@ from backprint.tree import alias_groups, copy_values
 MODES = (None, "train", "eval")
 
 
-def by_aot(program: Program, options: Options) -> Made:
-    """Engine `aot`: AOTAutograd's joint graph, cut in two."""
-    refuse_sparse(program, "aot")
-    with settings.uncollected() if options.fake else contextlib.nullcontext():
-        program, seen = scout(program)
-    specialise = bool(options.specialise)
-    with settings.uncollected():
-        traced = aot.trace(program, seen, specialise, options.partition, options.decompose, options.dynamic)
-        assembled = assemble(read_fx(program, traced).joint)
-    return Made(
-        program=program,
-        pairs=(assembled.pair,),
-        outputs=tuple(name for name, role in traced.outputs if role == "output"),
-        differentiable=traced.tangents,
-        tree=traced.tree,
-        leaves=traced.leaves,
-        constants=assembled.constants,
-        guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen)),
-        opaque=tuple(dict.fromkeys(seen.opaque)),
-        outcome=seen.outcome,
-        unheld=() if options.fake else unheld(seen, traced.unforeseen),
-    )
-
-
-ENGINES: dict[str, Callable[[Program, Options], Made]] = {
-    "aot": by_aot,
-    "dynamo": by_dynamo,
-    "eager": by_eager,
-}
-"""How a Program is traced, the cleanest way first: `auto` takes the first that captures the whole program."""
-
-
-FAKE = ("aot",)
-"""The engines that need no values."""
-
-
 Check = Callable[[Capture], Any]
 """Holds a Capture against the untouched program: a Proof, which says what differs on captured and on other values."""
 
 
-def by_auto(program: Program, options: Options, check: Check, named: Callable[..., Capture]) -> Capture:
+def by_auto(
+    program: Program, options: Options, asked: Mapping[str, str], check: Check, named: Callable[..., Capture]
+) -> Capture:
     """The first engine that captures the whole program, and why those before it would not do.
 
     Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. What an
@@ -83,17 +46,21 @@ def by_auto(program: Program, options: Options, check: Check, named: Callable[..
     causes: dict[str, Exception] = {}
     if not options.fake:
         options = replace(options, specialise=options.specialise is not False)
-    able = [name for name in ENGINES if not options.fake or name in FAKE]
-    for name in able:
+    lacks = {name: engine.lacks(asked) for name, engine in ENGINES.items()}
+    last_able = [name for name, reason in lacks.items() if not reason][-1]
+    for name, engine in ENGINES.items():
+        if lacks[name]:
+            causes[name] = CaptureError(lacks[name])
+            continue
         why = tuple(f"{each}: {error}" for each, error in causes.items())
         try:
-            return proved(named(ENGINES[name](program, options), name, why), check, pin=name == able[-1])
+            return proved(named(engine.make(program, options), name, why), check, pin=name == last_able)
         except (UsageError, KnownByIdentity):
             raise
         except CaptureError as error:
             causes[name] = error
         except Exception as error:  # a defect of that engine, or the program's own: then the last engine raises it too
-            if name == able[-1]:
+            if name == last_able:
                 raise
             causes[name] = CaptureError(f"{type(error).__name__}: {error}")
             causes[name].__cause__ = error
@@ -169,16 +136,17 @@ def capture_call(
     """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
     options = Options(**asked)
     check_options(target, engine, mode, options.partition, order)
-    check_fake(engine, options)
     specialise = bool(options.specialise)
     program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
+    requested = requests(program, options, order)
+    check_engine(engine, requested)
     with quiet_random(), outside_modes(), protected(program), derivatives.named(lambda: program):
         if order == 2:
             program = second_order(program)
         if engine == "auto":
-            capture = by_auto(program, options, check, functools.partial(capture_of, name=name))
+            capture = by_auto(program, options, requested, check, functools.partial(capture_of, name=name))
         else:
-            capture = proved(capture_of(ENGINES[engine](program, options), engine, (), name), check, pin=True)
+            capture = proved(capture_of(ENGINES[engine].make(program, options), engine, (), name), check, pin=True)
     capture.origin.asked = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}
     return capture
 
@@ -227,14 +195,6 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
 
 DRAWS = "the program draws from it, and the numbers that it drew are constants of the graph"
 """What is said of a generator of numbers that is not torch's."""
-
-
-def check_fake(engine: str, options: Options) -> None:
-    """Refuse an engine that runs on values where there are none."""
-    if options.fake and engine not in ("auto", *FAKE):
-        raise UsageError(f"engine={engine!r} runs the program on values, and fake=True has none: use engine='aot'")
-    if options.fake and options.dynamic:
-        raise UsageError("fake=True with dynamic=: recipes of a fake capture have sizes of their own; ask for one")
 
 
 def check_options(target: Any, engine: str, mode: Any, partition: Any, order: int) -> None:

@@ -108,8 +108,15 @@ def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
 
 def checks_of(traced: Traced) -> list[tuple[Any, Reading]]:
     """The nodes whose values were read while tracing, each with what was read."""
-    nodes = [node for (_, role), node in returned(traced) if role == "guard"]
+    nodes = [attached(node) for (_, role), node in returned(traced) if role == "guard"]
     return list(zip(nodes, traced.readings, strict=True))
+
+
+def attached(node: fx.Node) -> fx.Node:
+    """The node that a chain of `detach` begins at: it has the same values."""
+    while node.target is torch.ops.aten.detach.default:
+        node = node.args[0]
+    return node
 
 
 def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:

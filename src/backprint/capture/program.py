@@ -358,16 +358,6 @@ LAYOUTS = (torch.strided, *SPARSE)
 """Layouts of tensors that engines take; `aot` takes strided ones alone."""
 
 
-def refuse_sparse(program: Program, engine: str) -> None:
-    """Refuse sparse tensors among a program's own, for an engine that cannot hold them."""
-    for name, tensor in program.current().items():
-        if tensor.layout is not torch.strided:
-            raise CaptureError(
-                f"input {name!r} is {str(tensor.layout)[6:]}: engine {engine!r} takes strided tensors; "
-                "engine='eager' takes sparse ones, or pass its values and indices as inputs and build it inside"
-            )
-
-
 def state_of(module: nn.Module) -> dict[str, Tensor]:
     """Parameters, then buffers, by name; a tied weight once, under its first name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}

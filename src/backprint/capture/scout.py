@@ -226,7 +226,7 @@ class Watch(TorchDispatchMode):
         place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
         kind = str(tensor.layout)[6:]
         return (
-            f"{func} {verb} a {kind} tensor{place}: engine 'aot' would lose its gradients; "
+            f"{func} {verb} a {kind} tensor{place}: tracing would lose its gradients; "
             "engine='eager' takes sparse tensors, or keep that part outside, or dense"
         )
 
@@ -234,9 +234,7 @@ class Watch(TorchDispatchMode):
         """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
         if self.world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
             place = frames.place(frames.here(self.paths))
-            raise CaptureError(
-                f"the program works on a {type(tensor).__name__}{place}, which engine 'aot' cannot watch"
-            )
+            raise CaptureError(f"the program works on a {type(tensor).__name__}{place}, which tracing cannot watch")
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
@@ -590,7 +588,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
     if strangers := sorted(shared - set(program.values)):
         raise CaptureError(
             f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is no "
-            "argument, so engine 'aot' would take them apart: engine 'eager' keeps them together, or pass copies"
+            "argument, so tracing would take them apart: engine 'eager' keeps them together, or pass copies"
         )
     if shared & wanted:
         raise CaptureError(
@@ -613,7 +611,7 @@ def scout(program: Program) -> tuple[Program, Sighting]:
 
 
 def unheld(seen: Sighting, unforeseen: Sequence[str]) -> tuple[str, ...]:
-    """The reads of values that engine 'aot' has no step to check by, in words; a `tolist` is rewritten into steps."""
+    """The reads of values that a trace has no step to check by, in words; a `tolist` is rewritten into steps."""
     said = [
         f"Tensor.{function} reads values{frames.place(source)} where no operator shows it"
         for function, source in seen.unseen
@@ -629,7 +627,7 @@ def refuse_aliases(program: Program, outcome: Outcome) -> None:
     memories = {storage._cdata for tensor in plain_own(program).values() for storage in storages(tensor)}
     for name in sorted(name for name, tensor in found.items() if tensor.untyped_storage()._cdata in memories):
         raise CaptureError(
-            f"{program.title} writes to memory that it also holds as {name}: engine 'aot' would lose that; engine "
+            f"{program.title} writes to memory that it also holds as {name}: tracing would lose that; engine "
             "'eager' keeps it"
         )
 
@@ -748,18 +746,18 @@ def refuse_effects(program: Program, seen: Sighting, made: Collection[str]) -> N
     """Refuse a program that puts other data into tensors, hooks what is saved, leaves gradients or new state."""
     if seen.assigned:
         raise CaptureError(
-            f"{program.title} assigns to a tensor's .data{frames.place(seen.assigned[0])}: engine 'aot' would lose "
+            f"{program.title} assigns to a tensor's .data{frames.place(seen.assigned[0])}: tracing would lose "
             "that; use copy_ under torch.no_grad(), or engine 'eager', which keeps it"
         )
     if seen.packs:
         raise CaptureError(
-            f"{program.title} hooks the tensors that autograd saves{frames.place(seen.packs[0])}: engine 'aot' would "
+            f"{program.title} hooks the tensors that autograd saves{frames.place(seen.packs[0])}: tracing would "
             "lose what the hooks do; engine 'eager' keeps it"
         )
     if seen.raised:
         operator, source = seen.raised[0]
         raise CaptureError(
-            f"{operator} raises{frames.place(source)} and {program.title} goes on: engine 'aot' would lose what that "
+            f"{operator} raises{frames.place(source)} and {program.title} goes on: tracing would lose what that "
             "depends on; engine 'eager' keeps it as a guard"
         )
     addressed = [each for each in seen.unseen if each[0] in ("storage", "untyped_storage", "data_ptr")]
@@ -772,7 +770,7 @@ def refuse_effects(program: Program, seen: Sighting, made: Collection[str]) -> N
     if seen.accumulates or made:
         left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
         raise CaptureError(
-            f"{program.title} runs backward itself and leaves {left}: engine 'aot' keeps what a program gives and "
+            f"{program.title} runs backward itself and leaves {left}: tracing keeps what a program gives and "
             "changes, which these are not; engine 'eager' keeps them too"
         )
 
@@ -787,7 +785,7 @@ def refuse_layouts(program: Program, outputs: Mapping[str, Tensor]) -> None:
         ):
             kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
             raise CaptureError(
-                f"{program.title} gives {name} as a {kind} tensor: engine 'aot' keeps plain strided tensors; "
+                f"{program.title} gives {name} as a {kind} tensor: tracing keeps plain strided tensors; "
                 "return its values"
             )
 
