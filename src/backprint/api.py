@@ -433,7 +433,7 @@ def port_values(capture: Capture) -> tuple[dict[str, Any], ...]:
         return ({},) * len(capture.pairs)
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
         draw = drawn(capture, "recipe", None)
-        return values_of(capture, draw, replayed(capture, draw))
+        return values_of(capture, replayed(capture, draw))
 
 
 def _tried(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:

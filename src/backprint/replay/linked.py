@@ -1,8 +1,8 @@
-"""Linked Pairs, run as one: forwards in order with values passed over links, backwards on demand from the last one.
+"""The Pairs of a Capture, run as one: forwards in order with values passed over links, then backwards on demand.
 
-The gradient of a value is what autograd adds up, in its order: the caller's tangent, then what later Pairs give, the
-latest first. Within one Pair the sum is made before it leaves, so a value that one Pair uses twice and a later one
-again may differ in the last bits.
+A Capture of one Pair is the case without links. The gradient of a value is what autograd adds up, in its order: the
+caller's tangent, then what later Pairs give, the latest first. Within one Pair the sum is made before it leaves, so a
+value that one Pair uses twice and a later one again may differ in the last bits.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from backprint.graph.links import between, consumers, feeds, name_of, results, r
 from backprint.graph.nouns import Capture, Link
 from backprint.replay.run import hold_saved, key_of, run, sizes_of
 from backprint.replay.strides import tangent_as
+from backprint.tree import ones_like
 
 Gradients = dict[str, "Tensor | None"]
 
 
 @dataclass(slots=True)
 class Played:
-    """One Pair of several as it ran: what it got, gave and saved, and the random state that it started from."""
+    """One Pair as it ran: what it got, gave and saved, and the random state that it started from."""
 
     values: dict[str, Tensor]
     random: Tensor
@@ -37,7 +38,7 @@ class Played:
 
 
 class Play:
-    """A Capture of linked Pairs while it runs."""
+    """A Capture while it runs."""
 
     def __init__(
         self, capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
@@ -118,11 +119,10 @@ class Play:
             if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
                 continue
             tangent = self.tangents.get(link.name)
-            tangent = torch.ones_like(output) if tangent is None else tangent
-            if tangent.shape != output.shape:
+            tangent = ones_like(output) if tangent is None else tangent
+            if tangent.shape != output.shape or tangent.layout is not output.layout:
                 raise ReplayError(
-                    f"the tangent of {link.name!r} is {list(tangent.shape)}, the output {list(output.shape)}: "
-                    "they must be alike"
+                    f"the tangent of {link.name!r} is {told(tangent)}, the output {told(output)}: they must be alike"
                 )
             yield tangent
 
@@ -142,8 +142,10 @@ class Play:
         return {name: added(found[name]) for name in self.order() if name in found}
 
     def order(self) -> list[str]:
-        """The names of the program's tensors: parameters, buffers, inputs, constants, each as the Pairs take them."""
+        """The names of the program's tensors: as the Pair takes them, or of several by their roles."""
         ports = [port for pair in self.capture.pairs for port in pair.forward.inputs]
+        if len(self.capture.pairs) == 1:
+            return [port.name for port in ports]
         rank = {"parameter": 0, "buffer": 1, "input": 2}
         return list(dict.fromkeys(port.name for port in sorted(ports, key=lambda port: rank.get(port.role, 3))))
 
@@ -154,6 +156,12 @@ class Play:
         for played in self.played:
             found |= {name: value for name, value in played.mutations.items() if name not in own}
         return found
+
+
+def told(tensor: Tensor) -> str:
+    """A tensor's shape, and its layout where that is a sparse one."""
+    layout = "" if tensor.layout is torch.strided else f" {str(tensor.layout)[6:]}"
+    return f"{list(tensor.shape)}{layout}"
 
 
 def added(terms: Iterable[Tensor | None]) -> Tensor | None:

@@ -800,7 +800,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         if wanted is not None
         else dict(capture.witness or {}) or None
     )
-    return Attested(rows, verdict, port_values(capture, draw, got), seen, got.notes)
+    return Attested(rows, verdict, port_values(capture, got), seen, got.notes)
 
 
 def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
@@ -812,11 +812,10 @@ def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
     return {f"{pair.name} {key}": row(value) for pair, results in named for key, value in results.ports.items()}
 
 
-def port_values(capture: Capture, draw: Draw, got: Replayed) -> tuple[dict[str, Any], ...]:
+def port_values(capture: Capture, got: Replayed) -> tuple[dict[str, Any], ...]:
     """For each Pair, the values on its inputs by `role name`."""
-    parts = got.parts or (Played(draw.values, torch.empty(0), saved=got.saved, tangents=draw.tangents or {}),)
     found = []
-    for pair, played in zip(capture.pairs, parts, strict=True):
+    for pair, played in zip(capture.pairs, got.parts, strict=True):
         values = {f"{port.role} {port.name}": played.values[port.name] for port in pair.forward.inputs}
         values |= {f"constant {name}": value for name, value in played.values.items()}
         values |= {f"tangent {name}": value for name, value in played.tangents.items()}

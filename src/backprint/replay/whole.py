@@ -8,22 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.links import results
-from backprint.graph.nouns import Capture, Graph, Guard
+from backprint.graph.nouns import Capture, Guard
 from backprint.graph.sizes import evaluate, known, said
 from backprint.replay.annotations import Notes
 from backprint.replay.arguments import State, is_live, name_tangents, values_of
 from backprint.replay.compare import PortVerdict
 from backprint.replay.linked import Play, Played
-from backprint.replay.run import hold_saved, key_of, run, sizes_of
-from backprint.replay.strides import tangent_as
+from backprint.replay.run import sizes_of
 from backprint.sample.recipes import digest
 from backprint.settings import OWN, STATE_OF, digest_of, foreign_states
-from backprint.tree import ones_like
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,6 @@ class Replayed:
     gradients: dict[str, Tensor | None]
     mutations: dict[str, Tensor]
     named: dict[str, Tensor]
-    saved: dict[str, Tensor]
     loss: Tensor | None = None
     parts: tuple[Played, ...] = ()
     lies: tuple[PortVerdict, ...] = ()
@@ -61,42 +57,21 @@ def replay_values(
 ) -> Replayed:
     """Run a Capture on named values."""
     hold_pins(capture, values)
-    if capture.links or len(capture.pairs) != 1:
-        return replay_linked(capture, values, tangents)
-    pair = capture.pairs[0]
-    forward = pair.forward
     hold_sizes(capture, values)
-    found = dict(zip(map(key_of, forward.outputs), run(forward, values), strict=True))
-    named = {port.name: found[key_of(port)] for port in forward.by_role("output")}
-    saved = {port.name: found[key_of(port)] for port in forward.outputs if port.role == "saved"}
-    mutations = {port.name: found[key_of(port)] for port in forward.by_role("mutation")}
-    gradients: dict[str, Tensor | None] = {}
-    if pair.backward is not None:
-        gradients = pull(pair.backward, saved, capture, named, tangents, values)
-    return Replayed(tree(capture, named), gradients, mutations, named, saved, named.get(capture.signature.loss))
-
-
-def forward_results(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The outputs and mutations alone, by `role name`, of the whole Capture."""
-    if capture.links or len(capture.pairs) != 1:
-        play = Play(capture, values, None)
-        play.forward()
-        named = {f"output {link.name}": play.value(link) for link in results(capture)}
-        return named | {f"mutation {name}": value for name, value in play.mutations().items()}
-    forward = capture.pairs[0].forward
-    return dict(zip(map(key_of, forward.outputs), run(forward, values), strict=True))
-
-
-def replay_linked(
-    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
-) -> Replayed:
-    """Run a Capture of linked Pairs on named values."""
     play = Play(capture, values, tangents)
     play.forward()
     named = {link.name: play.value(link) for link in results(capture)}
     gradients = play.gradients()
     loss = named.get(capture.signature.loss)
-    return Replayed(tree(capture, named), gradients, play.mutations(), named, {}, loss, tuple(play.played))
+    return Replayed(tree(capture, named), gradients, play.mutations(), named, loss, tuple(play.played))
+
+
+def forward_results(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The outputs and mutations alone, by `role name`, of the whole Capture."""
+    play = Play(capture, values, None)
+    play.forward()
+    named = {f"output {link.name}": play.value(link) for link in results(capture)}
+    return named | {f"mutation {name}": value for name, value in play.mutations().items()}
 
 
 def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
@@ -171,39 +146,6 @@ def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) 
     if not isinstance(value, Tensor):
         return True
     return index < value.dim() and value.shape[index] == evaluate(found["text"], sizes)
-
-
-def pull(
-    backward: Graph,
-    saved: Mapping[str, Tensor],
-    capture: Capture,
-    outputs: Mapping[str, Tensor],
-    tangents: Mapping[str, Tensor | None] | None,
-    values: Mapping[str, Tensor],
-) -> dict[str, Tensor | None]:
-    """The backward alone, on what its forward saved."""
-    feed: dict[str, Any] = {f"constant {name}": value for name, value in values.items()}
-    feed |= {f"saved {name}": value for name, value in saved.items()}
-    hold_saved(backward, feed)
-    specs = {port.name: port.spec for port in backward.by_role("tangent")}
-    sizes = sizes_of([(port, feed[key_of(port)]) for port in backward.inputs if key_of(port) in feed])
-    for name in capture.signature.differentiable:
-        if not isinstance(outputs[name], Tensor):
-            raise ReplayError(f"output {name!r} must be a tensor, not a {type(outputs[name]).__name__}")
-        tangent = (tangents or {}).get(name)
-        tangent = ones_like(outputs[name]) if tangent is None else tangent
-        if tangent.shape != outputs[name].shape or tangent.layout is not outputs[name].layout:
-            raise ReplayError(
-                f"the tangent of {name!r} is {told(tangent)}, the output {told(outputs[name])}: they must be alike"
-            )
-        feed[f"tangent {name}"] = tangent_as(tangent, outputs[name], specs.get(name), sizes)
-    return dict(zip((port.name for port in backward.outputs), run(backward, feed, strict=False), strict=True))
-
-
-def told(tensor: Tensor) -> str:
-    """A tensor's shape, and its layout where that is a sparse one."""
-    layout = "" if tensor.layout is torch.strided else f" {str(tensor.layout)[6:]}"
-    return f"{list(tensor.shape)}{layout}"
 
 
 # ------------------------------------------------------------------ results
