@@ -8,19 +8,19 @@ Private torch APIs of this module, tried on torch 2.13: `torch._functorch.partit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from torch import fx
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
-from backprint.capture.assembly import PLAIN, READ, Joint, Result, constant_ports, names_of
+from backprint.capture.assembly import PLAIN, Joint, Result, constant_ports, names_of
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side
 from backprint.fx.to_fx import to_fx
-from backprint.graph.nouns import Echo, Graph, Port, Ref, Step, Value, refs
-from backprint.graph.steps import mapped, used
+from backprint.graph.nouns import Echo, Graph, Port, Ref, ScalarSpec, Step, TensorSpec, Value, refs
+from backprint.graph.steps import mapped, used, with_names
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
     "min-cut": min_cut_rematerialization_partition,
@@ -45,7 +45,8 @@ def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     """The Joint with its steps dealt out anew by a partition function."""
     if not joint.gradients:
         return joint
-    refuse_updates(joint)
+    refuse_sparse(joint)
+    joint = updates_as_values(joint)
     checks = checking([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
     ahead, behind = held(joint, joint.forward, checks), held(joint, joint.backward, checks)
     module = as_fx(joint, ahead, behind, checks)
@@ -64,32 +65,84 @@ def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     )
 
 
-def refuse_updates(joint: Joint) -> None:
-    """Raise where a step updates a value in place: its order is not in the graph that a partition function sees."""
+def refuse_sparse(joint: Joint) -> None:
+    """Raise where a value is sparse: partition functions go by how many bytes a dense tensor has."""
+    for port in (*joint.inputs, *joint.tangents):
+        if isinstance(port.spec, TensorSpec) and port.spec.layout != "strided":
+            raise CaptureError(f"partition= takes dense tensors, and {port.name!r} is {port.spec.layout}: {LEAVE_OUT}")
     for step in (*joint.forward, *joint.backward):
-        if joint.notes.get(step.name, PLAIN).writes:
-            raise CaptureError(
-                f"partition= cannot deal with {step.target}, which updates a value in place: leave partition= out to "
-                "keep what autograd saved"
-            )
+        specs = step.spec if isinstance(step.spec, tuple) else (step.spec,)
+        if any(isinstance(spec, TensorSpec) and spec.layout != "strided" for spec in specs):
+            raise CaptureError(f"partition= takes dense tensors, and {step.target} makes a sparse one: {LEAVE_OUT}")
 
 
-def checking(steps: Iterable[Step], results: Iterable[Result]) -> set[str]:
-    """The guards, and the numbers that guards alone read: no partition function knows what to do with a number."""
-    steps = list(steps)
-    elsewhere = {name for step in steps if not step.is_guard for name in used(step)}
-    elsewhere |= {name for _, value in results for name in refs(value)}
-    return {step.name for step in steps if step.is_guard or (step.target == READ and step.name not in elsewhere)}
+LEAVE_OUT = "leave partition= out to keep what autograd saved"
+
+
+def updates_as_values(joint: Joint) -> Joint:
+    """The Joint in which whoever uses a value after an update in place uses what the update gives.
+
+    So the order of an update stands in the graph that a partition function sees.
+    """
+    called: dict[str, str] = {}
+    waiting: dict[str, tuple[str, ...]] = {}
+
+    def read(steps: Iterable[Step]) -> list[Step]:
+        found = []
+        for step in steps:
+            written = joint.notes.get(step.name, PLAIN).writes
+            step = mapped(step, lambda name: Ref(called.get(name, name)))
+            found.append(step)
+            if written and step.target == SAVING:
+                waiting[step.name] = written
+                continue
+            match step.target, step.args:
+                case "operator.getitem", (Ref(name), 1) if name in waiting:
+                    written = waiting.pop(name)
+            if len(written) > 1 or (written and not isinstance(step.spec, TensorSpec)):
+                raise CaptureError(f"partition= cannot follow {step.target}, which updates several values: {LEAVE_OUT}")
+            called.update(dict.fromkeys(written, step.name))
+            called.update({old: step.name for old, new in called.items() if new in written})
+        return found
+
+    def last(results: Iterable[Result]) -> tuple[Result, ...]:
+        return tuple((port, with_names(value, lambda name: Ref(called.get(name, name)))) for port, value in results)
+
+    forward = tuple(read(joint.forward))
+    results = last(joint.results)
+    backward = tuple(read(joint.backward))
+    return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
+
+
+SAVING = "torch.ops.higher_order.run_and_save_rng_state"
+"""A random draw that gives the generator's state, and as its second result what was drawn."""
+
+
+def checking(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
+    """The guards, and the numbers that they alone use: no partition function knows what to do with a number."""
+    elsewhere = {name for _, value in results for name in refs(value)}
+    found: set[str] = set()
+    for step in reversed(steps):
+        if step.is_guard or (isinstance(step.spec, ScalarSpec) and step.name not in elsewhere):
+            found.add(step.name)
+        else:
+            elsewhere.update(used(step))
+    return found
 
 
 def held(joint: Joint, steps: Iterable[Step], checks: Collection[str]) -> list[str]:
     """The values that a direction must make whatever uses them: draws, effects, and what guards check."""
     found: dict[str, None] = {}
+    several: set[str] = set()
     for step in steps:
         note = joint.notes.get(step.name, PLAIN)
         if step.name in checks:
             found |= dict.fromkeys(name for name in used(step) if name not in checks)
+        elif (note.draws or note.stays) and isinstance(step.spec, TensorSpec):
+            found[step.name] = None
         elif note.draws or note.stays:
+            several.add(step.name)
+        elif step.target == "operator.getitem" and not several.isdisjoint(used(step)):
             found[step.name] = None
     return list(found)
 
@@ -117,7 +170,7 @@ def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[
         node.meta["step"] = step
         node.meta.setdefault("val", 0)
         node.meta["partitioner_tag"] = "is_backward" if step.name in backward else "is_forward"
-        if note.draws or note.stays:
+        if note.draws or note.stays or note.writes:
             node.meta["partitioner_tag"] = f"must_be_in_{'backward' if step.name in backward else 'forward'}"
     return module
 
