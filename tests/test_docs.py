@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backprint.cli import VERBS
-from backprint.replay.compare import WORST
+from backprint.graph.verdicts import VERDICTS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def test_the_readme_has_no_verb_that_is_not_there() -> None:
 
 
 def test_the_readme_has_every_verdict() -> None:
-    assert set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)) == set(WORST)
+    assert set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)) == set(VERDICTS)
 
 
 def test_the_readme_has_code() -> None:

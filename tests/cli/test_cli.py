@@ -19,7 +19,6 @@ from torch import Tensor
 
 import backprint as bp
 from backprint.cli import VERBS, main
-from backprint.replay.compare import WORST
 from backprint.version import __version__
 
 HUGE = """
@@ -436,12 +435,6 @@ def test_whatever_verifying_raises_is_a_row(sample: Path, monkeypatch: pytest.Mo
     (row,) = judged(sample, ())
     assert row["verdict"] == "failed"
     assert "KeyError: 'what nobody thought of'" in row["detail"]
-
-
-def test_every_verdict_has_its_colour() -> None:
-    from backprint.cli.verify import STYLES
-
-    assert STYLES.keys() == set(WORST)
 
 
 # ------------------------------------------------------------------ show

@@ -22,7 +22,7 @@ from seeds import Files
 
 from backprint.graph.nouns import ATOMS, DEVICES, DTYPES, ECHOES, HIGHER, LAYOUTS, PLAIN_TARGETS, ROLES, SCALARS
 from backprint.graph.table import operators
-from backprint.graph.verdicts import WORST
+from backprint.graph.verdicts import VERDICTS
 from backprint.sample.graphnet.code import callables
 from backprint.sample.recipe_json import KINDS
 from backprint.sample.standalone import MARKER
@@ -194,7 +194,7 @@ NUMBERS: tuple[Any, ...] = (
 @functools.cache
 def words() -> tuple[str, ...]:
     """The vocabulary of samples: nouns of every table."""
-    tables = (ROLES, DTYPES, DTYPES.values(), LAYOUTS, ECHOES, SCALARS, WORST, KINDS, DEVICES, ATOMS)
+    tables = (ROLES, DTYPES, DTYPES.values(), LAYOUTS, ECHOES, SCALARS, VERDICTS, KINDS, DEVICES, ATOMS)
     own = (
         "aot dynamo eager saved output gradient mutation tangent port value dict items list tuple none inf -inf nan "
         "output.0 pair_0 pair_1 forward backward x w y self inf tensor object number array text function code "

@@ -236,8 +236,9 @@ def told(plan: Plan, verdicts: dict[str, int], as_json: bool) -> None:
 
 def closing(plan: Plan, verdicts: dict[str, int]) -> Iterator[str]:
     """What is said at the end."""
-    from backprint.corpus.ledger import NAME, VERDICTS, Ledger
+    from backprint.corpus.ledger import NAME, Ledger
     from backprint.corpus.progress import powerless
+    from backprint.graph.verdicts import VERDICTS
 
     counts = ", ".join(f"{verdicts[name]} {name}" for name in VERDICTS if name in verdicts)
     yield f"{sum(verdicts.values())} samples: {counts}"

@@ -16,19 +16,10 @@ from backprint.corpus.apart import Answer, apart, write
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import UsageError
-from backprint.graph.verdicts import GOOD, ports_without
+from backprint.graph.verdicts import GOOD, WORDS, ports_without
 
 MAIN = ("capture.json", "model.py", "graph_net.json", "weight_meta.py")
 """Files that a folder has only as a sample, be it a whole one or not."""
-
-STYLES = {
-    "bitwise": "green",
-    "close": "cyan",
-    "undifferentiable": "cyan",
-    "unproven": "yellow",
-    "wrong": "red",
-    "failed": "red",
-}
 
 
 @click.command("verify")
@@ -211,7 +202,7 @@ def table(rows: list[dict[str, Any]]) -> None:
         shown.add_column(heading, overflow="fold")
     for row in rows:
         power = "" if row["power"] is None else f"{float(row['power']):.3g}"
-        verdict = plain(row["verdict"], STYLES.get(row["verdict"], ""))
+        verdict = plain(row["verdict"], WORDS[row["verdict"]].colour if row["verdict"] in WORDS else "")
         shown.add_row(plain(row["sample"]), plain(row["name"]), verdict, power, plain(row["detail"]))
     console().print(shown)
     counts: dict[str, int] = {}

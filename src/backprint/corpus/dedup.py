@@ -33,16 +33,13 @@ from backprint.corpus.run import RESULT, WORK, locked
 from backprint.corpus.task import one_line
 from backprint.corpus.verbs import nbytes, together
 from backprint.errors import BackprintError, SampleError, UsageError
-from backprint.graph.verdicts import standing, without_power
+from backprint.graph.verdicts import PROVED, rank, standing, without_power
 
 if TYPE_CHECKING:
     from backprint.sample.graphnet.code import Program
 
 LIST = "duplicates.json"
 KEPT = "kept.txt"
-
-ORDER = ("bitwise", "close", "", "undifferentiable", "unproven", "wrong", "failed")
-"""Which of several duplicates is kept, by its verdict: what is proved, then what was never checked, then the rest."""
 
 HOW = ("link", "copy", "list")
 
@@ -59,10 +56,10 @@ class Member:
     why: str = ""
 
     @property
-    def order(self) -> tuple[bool, int, int, str]:
+    def order(self) -> tuple[bool, float, int, str]:
         """The best of a group is the least: proved with power, by verdict, smallest, first by name."""
-        rank = ORDER.index(self.verdict) if self.verdict in ORDER else len(ORDER)
-        return (self.verdict not in ("bitwise", "close") or self.vacuous, rank, self.bytes, self.id)
+        order = rank(self.verdict) if self.verdict else rank("bitwise") + 0.5  # what was never checked
+        return (self.verdict not in PROVED or self.vacuous, order, self.bytes, self.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from typing import Any
 from backprint.corpus.find import Job, unescape
 from backprint.corpus.rows import COLUMNS as COLUMNS
 from backprint.corpus.rows import GIVEN, checked
-from backprint.corpus.rows import VERDICTS as VERDICTS
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import GOOD as GOOD
 from backprint.graph.verdicts import Proofs, proofs

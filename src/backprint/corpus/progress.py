@@ -10,24 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from backprint.corpus.ledger import VERDICTS, finite
+from backprint.corpus.ledger import finite
 from backprint.corpus.pool import Stage
 from backprint.corpus.run import Begun, Written
 from backprint.corpus.task import one_line
-from backprint.graph.verdicts import GOOD, has_proof, ports_without
+from backprint.graph.verdicts import GOOD, VERDICTS, WORDS, has_proof, ports_without
 from backprint.plain import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-STYLES: Mapping[str, str] = {
-    "bitwise": "green",
-    "close": "cyan",
-    "undifferentiable": "cyan",
-    "unproven": "yellow",
-    "wrong": "red",
-    "failed": "red",
-}
 
 NAMED = 5
 """How many ports of a sample are named in a line; `--json` and the sample have all."""
@@ -203,7 +194,7 @@ class Bars:
             working.add_row(
                 Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(printable(id))
             )
-        bad = [Text(printable(said(row)[:300]), STYLES[row["verdict"]], no_wrap=True) for row in list(tally.bad)]
+        bad = [Text(printable(said(row)[:300]), WORDS[row["verdict"]].colour, no_wrap=True) for row in list(tally.bad)]
         return Group(bar, working, *bad)
 
 

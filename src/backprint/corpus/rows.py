@@ -15,6 +15,7 @@ from typing import Any
 
 from backprint.corpus.task import failure
 from backprint.errors import UsageError
+from backprint.graph.verdicts import VERDICTS
 
 COLUMNS: Mapping[str, str] = {
     "id": "text primary key",
@@ -59,8 +60,6 @@ COLUMNS: Mapping[str, str] = {
 
 GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
 """Columns that are the ledger's own; what a verb gives are the others."""
-
-VERDICTS = ("bitwise", "close", "undifferentiable", "unproven", "wrong", "failed")
 
 NO_ROW = "no row"
 """The cause of a sample whose row cannot be kept."""

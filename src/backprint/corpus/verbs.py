@@ -22,7 +22,7 @@ from backprint.corpus.clock import current, stage
 from backprint.corpus.find import GRAPHNET
 from backprint.corpus.task import TREES, Task, failure, one_line
 from backprint.errors import BackprintError, SampleError, UsageError
-from backprint.graph.verdicts import WORST
+from backprint.graph.verdicts import rank
 
 Row = dict[str, Any]
 Options = Mapping[str, Any]
@@ -251,7 +251,7 @@ def split(task: Task, options: Options, staging: Path) -> Row:
     if not found:
         return failure("no parts", f"--by {options['by']} finds nothing to cut out", "split")
     bad = [f"{row['label']}: {row['verdict']}, {one_line(row['detail'])}" for row in found if not row["part"]]
-    worst = max((row["verdict"] for row in found), key=WORST.index)
+    worst = max((row["verdict"] for row in found), key=rank)
     counts = f"{len(found)} parts, {len(found) - len(bad)} written"
     return dict(
         verdict=worst,

@@ -10,14 +10,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WORST = ("bitwise", "undifferentiable", "close", "unproven", "wrong", "failed")
-"""Verdicts from best to worst."""
 
-PROVED = frozenset({"bitwise", "close"})
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What one verdict means, and the colour in which it is printed. `equal` says that it compared equal."""
+
+    meaning: str
+    colour: str
+    equal: bool = False
+
+
+WORDS: Mapping[str, Word] = {
+    "bitwise": Word("every port equal to the bit", "green", True),
+    "undifferentiable": Word("no output requires grad; the forward is kept, and compared equal", "cyan", True),
+    "close": Word("equal within the tolerance; the errors and the tolerance are given", "cyan", True),
+    "unproven": Word("not compared, and why; never good", "yellow"),
+    "wrong": Word("not equal", "red"),
+    "failed": Word("it did not run; the cause is given", "red"),
+}
+"""The verdicts, from best to worst."""
+
+VERDICTS = tuple(WORDS)
+GOOD = frozenset(name for name, word in WORDS.items() if word.equal)
+"""What compared equal, be it a forward alone."""
+
+PROVED = GOOD - {"undifferentiable"}
 """What compared equal, forward and backward."""
 
-GOOD = PROVED | {"undifferentiable"}
-"""What compared equal, be it a forward alone."""
+
+def rank(verdict: str) -> int:
+    """The place of a verdict from best to worst; what is no verdict comes last."""
+    return VERDICTS.index(verdict) if verdict in WORDS else len(VERDICTS)
 
 
 def has_proof(verdict: str, power: object, without: Sequence[str]) -> bool:

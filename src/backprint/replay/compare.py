@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from backprint.graph.verdicts import GOOD as GOOD
-from backprint.graph.verdicts import WORST as WORST
-from backprint.graph.verdicts import has_proof
+from backprint.graph.verdicts import has_proof, rank
 from backprint.tree import parts
 
 PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
@@ -67,7 +66,7 @@ class Verdict:
 
 def worst(verdicts: list[str]) -> str:
     """The worst of several verdicts; no comparison made is never a pass."""
-    return max(verdicts, key=WORST.index, default="unproven")
+    return max(verdicts, key=rank, default="unproven")
 
 
 def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -> PortVerdict:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from backprint.graph.verdicts import VERDICTS, rank
 from backprint.report.nouns import Cell, Report, Table
-from backprint.report.rows import VERDICTS, Run, Sample
+from backprint.report.rows import Run, Sample
 from backprint.report.tables import columns, filled
 
 CHANGES = ("worse", "better", "new", "gone", "other graphs", "other cause", "same")
@@ -72,8 +73,7 @@ def sums(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
 
 def standing_rank(name: str) -> int:
     """The place of a standing among the verdicts."""
-    verdict = name.partition(",")[0]
-    return VERDICTS.index(verdict) if verdict in VERDICTS else len(VERDICTS)
+    return rank(name.partition(",")[0])
 
 
 def moves(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:

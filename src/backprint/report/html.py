@@ -11,8 +11,9 @@ import hashlib
 import html
 from collections.abc import Iterator
 
+from backprint.graph.verdicts import WORDS
 from backprint.report.nouns import Cell, Column, Report, Table, spell
-from backprint.report.rows import VERDICTS, one_line
+from backprint.report.rows import one_line
 
 FILTERED = 12
 """Tables of more rows have a filter box."""
@@ -139,7 +140,7 @@ def cell(value: Cell, column: Column) -> str:
 def tone(standing: str) -> str:
     """The class of a verdict; what is no verdict has none."""
     verdict, _, vacuous = standing.partition(", ")
-    return "vacuous" if vacuous else verdict if verdict in VERDICTS else ""
+    return "vacuous" if vacuous else verdict if verdict in WORDS else ""
 
 
 def bar(share: float) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from backprint.corpus.ledger import COLUMNS as SCHEMA
 from backprint.corpus.ledger import Ledger, named
 from backprint.errors import SampleError
-from backprint.graph.verdicts import GOOD, WORST, has_proof
+from backprint.graph.verdicts import GOOD, has_proof, rank
 
 JSON = {"stages": "numbers", "vacuous": "texts", "asks": "pairs", "notes": "texts", "versions": "words"}
 """What stands in the ledger's JSON columns."""
@@ -22,10 +22,6 @@ KINDS = {"text": "text", "integer": "count", "real": "number"}
 
 COLUMNS = {name: JSON.get(name) or KINDS[kind.split()[0]] for name, kind in SCHEMA.items()}
 """The ledger's columns and the kind of what each holds."""
-
-VERDICTS = WORST
-"""From best to worst, as the verifier has them."""
-
 
 VACUOUS, UNMEASURED = "vacuous", "power not measured"
 """What is said after a verdict that is good and no proof."""
@@ -89,7 +85,7 @@ class Sample:
     @property
     def rank(self) -> tuple[int, bool]:
         """From best to worst; without power is worse."""
-        return (VERDICTS.index(self.verdict) if self.verdict in VERDICTS else len(VERDICTS), self.powerless)
+        return rank(self.verdict), self.powerless
 
     @property
     def said(self) -> str:

@@ -13,19 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from backprint.corpus.groups import grouped, key_of, several
-from backprint.graph.verdicts import PROVED, Proofs, proofs
+from backprint.graph.verdicts import PROVED, VERDICTS, WORDS, Proofs, proofs
 from backprint.report.nouns import Cell, Column, Report, Table, share
-from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, VERDICTS, Run, Sample, one_line, some
+from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, Run, Sample, one_line, some
 
 SLOWEST = 10
-MEANING = {
-    "bitwise": "every port equal to the bit",
-    "close": "equal within the tolerance",
-    "undifferentiable": "nothing here asks for a gradient or can have one; the forward is kept",
-    "unproven": "not compared, and why; never good",
-    "wrong": "not equal",
-    "failed": "it did not run; the cause is given",
-}
 
 
 def report(run: Run, unique: bool = False) -> Report:
@@ -114,7 +106,7 @@ def verdicts(samples: Sequence[Sample]) -> Table:
     count = Counter(sample.standing for sample in samples)
     rows: list[tuple[Cell, ...]] = []
     for verdict in VERDICTS:
-        meanings = {verdict: MEANING[verdict], **{f"{verdict}, {why}": said for why, said in MISSING.items()}}
+        meanings = {verdict: WORDS[verdict].meaning, **{f"{verdict}, {why}": said for why, said in MISSING.items()}}
         found = {name: count[name] for name in meanings if count[name]}
         rows += [(name, times, times / len(samples), meanings[name]) for name, times in found.items()]
     known = {row[0] for row in rows}

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from backprint.errors import GraphError, SampleError
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
-from backprint.graph.verdicts import WORST
+from backprint.graph.verdicts import VERDICTS
 from backprint.plain import parse_json
 
 FORMAT = 2
@@ -26,7 +26,6 @@ MAX_DEPTH = 40
 MAX_LIKENESS = 250
 MAX_TEXT = 8192
 MAX_NUMBER = 2**63
-VERDICTS = WORST
 WORDS = ("inf", "-inf", "nan")
 """What stands for a number that JSON has not."""
 T = TypeVar("T")
