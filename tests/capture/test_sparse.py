@@ -275,8 +275,10 @@ def test_a_wrong_sparse_result_is_seen() -> None:
 
 def test_engine_aot_refuses_sparse_tensors_by_name_and_auto_takes_eager() -> None:
     a = sparse("sparse_csr")
-    with pytest.raises(bp.CaptureError, match="input 'a' is sparse_csr: engine 'aot' takes strided"):
-        bp.capture(lambda a: a.to_dense(), a, engine="aot")
+    for engine in ("aot", "dynamo"):
+        said = rf"engine '{engine}' does not take sparse_csr tensors \(input 'a'\): engine 'eager' does"
+        with pytest.raises(bp.UsageError, match=said):
+            bp.capture(lambda a: a.to_dense(), a, engine=engine)
     with pytest.raises(bp.CaptureError, match=r"_sparse_addmm.* takes a sparse_coo tensor"):
         bp.capture(lambda b: torch.sparse.mm(OUTSIDE, b), dense(6, 3), engine="aot")
     capture = bp.capture(lambda a: a.to_dense(), a)
