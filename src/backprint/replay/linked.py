@@ -55,10 +55,10 @@ class Play:
             known = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
             played = Played({name: given[name] for name in given if name in known}, torch.get_rng_state())
             found = run(pair.forward, given)
+            places = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}
             for port, value in zip(pair.forward.outputs, found, strict=True):
-                {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}[port.role][
-                    port.name
-                ] = value
+                if port.role in places:  # a forged role is for the proof to name
+                    places[port.role][port.name] = value
             self.played.append(played)
 
     def fed(self, link: Link) -> Any:
