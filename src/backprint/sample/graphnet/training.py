@@ -107,10 +107,9 @@ class Rewriting:
 
     def attention(self, value: Call) -> Expr:
         """The fused attention of inference, which has no derivative, as the function that a training module calls."""
-        query, key, values, width, heads, *weights = value.args[:9]
-        mask, need_weights = value.args[9:11] if len(value.args) > 10 else (None, None)
-        if not self.train or value.kwargs or mask != Const(None) or need_weights != Const(False):
+        if not self.train or value.kwargs or value.args[9:11] != (Const(None), Const(False)):
             return value
+        query, key, values, width, heads, *weights = value.args[:9]
         self.changed[FUSED] = self.changed.get(FUSED, 0) + 1
         none, zero, one = Const(None), Const(0), Const(1)
         turned = (Method(each, "transpose", (zero, one), ()) for each in (query, key, values))
