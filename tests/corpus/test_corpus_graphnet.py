@@ -10,7 +10,7 @@ import pytest
 from corpora import left_behind, rows
 
 import backprint as bp
-from backprint.capture import entry
+from backprint.capture.engines import ENGINES
 from backprint.corpus.ledger import GOOD
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.run import WORK, Plan, log_of, run
@@ -213,8 +213,8 @@ def test_what_is_not_proven_is_captured_as_it_ran(tmp_path: Path, monkeypatch: p
         )
         return replace(made, pairs=(Pair(pair.name, pair.forward, spoiled),))
 
-    traced = entry.by_aot
-    monkeypatch.setitem(entry.ENGINES, "aot", doubled)
+    traced = ENGINES["aot"].make
+    monkeypatch.setitem(ENGINES, "aot", replace(ENGINES["aot"], make=doubled))
     place = graphnet(tmp_path / "sample")
     _, options = settled("backward", {})
     row = backward(Task("sample", str(place), kind="graphnet"), options, tmp_path / "out")

@@ -106,7 +106,7 @@ def test_a_worker_that_is_stopped_is_replaced(tmp_path: Path, monkeypatch: pytes
     ("verb", "said"),
     [
         ("no_row", "gave list, and a verb gives a dict"),
-        ("strange_row", "has verdict 'splendid', which is none of bitwise, close"),
+        ("strange_row", "has verdict 'splendid', which is none of bitwise, undifferentiable, close"),
         ("strange_column", "has 'colour', which is none of"),
     ],
 )

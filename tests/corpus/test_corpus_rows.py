@@ -43,7 +43,10 @@ ODD: dict[str, Any] = {
     "endless seconds": ({"started": math.inf}, "and started is a finite number: it is not finite"),
     "an object of notes": ({"notes": {"a": [1]}}, "notes {'a': [1]}, and notes is a list of texts"),
     "numbers for notes": ({"notes": [1]}, "notes [1]"),
-    "a list of verdicts": ({"verdict": ["bitwise"]}, "verdict ['bitwise'], which is none of bitwise, close"),
+    "a list of verdicts": (
+        {"verdict": ["bitwise"]},
+        "verdict ['bitwise'], which is none of bitwise, undifferentiable, close",
+    ),
     "an object of detail": ({"detail": {"a": 1}}, "detail {'a': 1}, and detail is a text"),
     "bytes": ({"detail": b"x"}, "detail b'x', and detail is a text"),
     "text for a peak": ({"peak_bytes": "x"}, "peak_bytes 'x'"),

@@ -64,8 +64,9 @@ def by_auto(
                 raise
             causes[name] = CaptureError(f"{type(error).__name__}: {error}")
             causes[name].__cause__ = error
-    last = list(causes.values())[-1]
-    said = "; ".join(f"{name}: {error}" for name, error in causes.items())
+    tried = {name: error for name, error in causes.items() if not lacks[name]}
+    last = list(tried.values())[-1]
+    said = "; ".join(f"{name}: {error}" for name, error in tried.items())
     raise type(last)(f"no engine captures {program.title}: {said}") from last
 
 

@@ -145,6 +145,8 @@ def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) 
     value = values.get(name)
     if not isinstance(value, Tensor):
         return True
+    if not sizes and not known(found["text"], sizes):  # a part of a Capture: numbers stand where its sizes were
+        return True
     return index < value.dim() and value.shape[index] == evaluate(found["text"], sizes)
 
 
