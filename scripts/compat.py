@@ -372,7 +372,7 @@ def table(rows: Mapping[str, Row]) -> str:
 
 def line(name: str, row: Row) -> str:
     """One build."""
-    failed = f"{len(row['failing'])}" + (f" ({row['mended']} more before a mend)" if row["mended"] else "")
+    failed = f"{len(row['failing'])}" + (f" ({row['mended']} at first)" if row["mended"] else "")
     broken = [part for part, each in row["parts"].items() if each["broken"]]
     failed += f"; not run to the end: {', '.join(broken)}" if broken else ""
     counts = f"{count(row, 'passed'):,}", failed, f"{count(row, 'skipped')}"
