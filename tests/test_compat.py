@@ -46,7 +46,7 @@ def test_a_line_of_the_table() -> None:
 
 def test_what_failed_what_was_mended_and_what_was_not_run_is_said() -> None:
     text = compat.with_table(EMPTY, {"2.14.1": row(failing=["tests/a.py::b"], mended=3)})
-    assert lines(text)[0].split(" | ")[2:4] == ["1,234", "1 (3 more before a mend)"]
+    assert lines(text)[0].split(" | ")[2:4] == ["1,234", "1 (3 at first)"]
     text = compat.with_table(EMPTY, {"2.14.1": row(parts={"tests/graph": part(7, broken=3)})})
     assert lines(text)[0].split(" | ")[3] == "0; not run to the end: tests/graph"
 
@@ -161,7 +161,7 @@ def test_what_failed_is_run_again_and_the_table_says_so(
     monkeypatch.setattr(compat, "failing", failed([]))
     assert run(monkeypatch, tmp_path, "2.14.1", "--failed") == 0
     assert ran == ["tests/a", "tests/b", "tests/a.py::b", "tests/a.py::c"]
-    assert lines((tmp_path / "README.md").read_text())[0].split(" | ")[2:4] == ["40", "0 (2 more before a mend)"]
+    assert lines((tmp_path / "README.md").read_text())[0].split(" | ")[2:4] == ["40", "0 (2 at first)"]
 
 
 def test_an_environment_of_yours_with_another_torch_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
