@@ -29,6 +29,12 @@ PART = {
 }
 """How many entries of each section a plain run draws."""
 
+ELSEWHERE = {
+    ("2.11", "masked.cumprod"): "c",  # its gradient differs in the last bit
+    ("2.11", "flex_attention_backward.simple"): "x",  # the program itself raises: it has no backward on the CPU there
+}
+"""What an entry may come to at worst on a torch that is not the table's."""
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     whole = metafunc.config.getoption("--conformance") == "all"
@@ -59,6 +65,8 @@ def test_outcomes_are_no_worse_than_the_table(section: str, name: str, whole: bo
     order = "".join(harness.LETTERS.values())
     if table["environment"]["cpu"] != torch.backends.cpu.get_cpu_capability():
         expected = expected.replace("b", "c")  # other vector units may round other kernels otherwise
+    worst = ELSEWHERE.get((minor(torch.__version__), name), "b")
+    expected = "".join(max(letter, worst, key=order.index) for letter in expected)
     worse = [
         (index, by_letter[now], by_letter[then])
         for index, (now, then) in enumerate(zip(letters, expected, strict=False))
