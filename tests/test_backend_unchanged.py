@@ -351,6 +351,7 @@ def test_a_warning_of_ours_is_no_error_of_the_programs(tmp_path: Path, capsys: p
     assert capsys.readouterr().err.startswith("backprint: the graph of Net.forward is not kept: SampleError")
 
 
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="torch 2.11's compiled checkpoint has the mask that eager has")
 def test_what_dynamos_own_graph_would_compute_is_seen() -> None:
     """The comparison of this file can fail: a checkpoint run by Dynamo's operator has another mask."""
     wanted = trained(checkpoint_in_lambda, lambda model: model)
