@@ -74,6 +74,8 @@ def test_a_further_engine_is_one_function_and_a_row(tmp_path: Path, monkeypatch:
     assert [verdict.verdict for verdict in bp.verify(bp.load(capture.save(tmp_path / "sample")))] == ["bitwise"]
     with pytest.raises(bp.UsageError, match="engine 'hand' does not take order=2: engines 'aot' and 'eager' do"):
         bp.capture(times_sine, x, w, engine="hand", order=2)
+    with pytest.raises(bp.UsageError, match="engine 'hand' does not take partition=: engines 'aot', 'dynamo' and 'eager' do"):
+        bp.capture(times_sine, x, w, engine="hand", partition="default")
 
 
 def test_an_engine_that_writes_down_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +175,31 @@ def test_a_callable_is_given_the_whole_step_of_either_engine() -> None:
         capture = bp.capture(lambda x: x.sin().exp(), x, engine=engine, partition=mine)
         assert [verdict.verdict for verdict in capture.verify()] == ["bitwise"]
     assert len(seen) == 2
+
+
+def test_guards_follow_what_a_callable_merged() -> None:
+    def merging(joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int) -> Any:
+        forward, backward = torch._functorch.partitioners.default_partition(
+            joint, inputs, num_fwd_outputs=num_fwd_outputs
+        )
+        first, *others = [node for node in forward.graph.nodes if node.target is torch.ops.aten.sum.default]
+        for node in others:
+            node.replace_all_uses_with(first)
+            forward.graph.erase_node(node)
+        assert others
+        return forward, backward
+
+    def f(x: Tensor) -> Tensor:
+        scale = 2.0 if x.sum() > 0 else 3.0
+        return x.sin() * scale * (2.0 if x.sum() > 0 else 3.0)
+
+    x = torch.ones(3, requires_grad=True)
+    capture = bp.capture(f, x, engine="eager", partition=merging)
+    assert len([step for step in capture.pairs[0].forward.steps if step.target == "aten.sum.default"]) == 1
+    assert len(capture.guards) == 2
+    assert [verdict.verdict for verdict in capture.verify()] == ["bitwise"]
+    with pytest.raises(bp.GuardError):
+        bp.replay(capture, -torch.ones(3))
 
 
 def test_sparse_tensors_are_not_cut() -> None:

@@ -16,7 +16,7 @@ from backprint.capture.scout import RANDOM, SIZED
 from backprint.fx.convert import Names, tensor_spec
 from backprint.graph.nouns import Graph, Guard, Pair, Port, Ref, Spec, Step, Sub, Symbol, Value, leaves, refs
 from backprint.graph.sizes import with_symbols
-from backprint.graph.steps import mapped, needed, used, with_names
+from backprint.graph.steps import READING, mapped, needed, used, with_names
 
 Result = tuple[Port, Value]
 """One output of a direction, and the value that stands there; None where there is no gradient."""
@@ -151,7 +151,7 @@ class Chain:
         value = step.args[0]
         assert isinstance(value, Ref)
         maker = self.makers.get(value.name)
-        read = maker.args[0] if maker is not None and maker.target == READ else value
+        read = maker.args[0] if maker is not None and maker.target == READING else value
         name = read.name if isinstance(read, Ref) else value.name
         match step.target:
             case "assert_shape":
@@ -187,9 +187,6 @@ class Chain:
         place = DECIDERS.get(maker.target) if maker is not None else None
         return value if maker is None or place is None else maker.args[place]
 
-
-READ = "aten._local_scalar_dense.default"
-"""The operator that reads a number from a tensor."""
 
 DECIDERS = {str(operator): place for operator, place in SIZED.items()}
 

@@ -20,7 +20,7 @@ from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Echo, Graph, Port, Ref, ScalarSpec, Step, TensorSpec, Value, refs
-from backprint.graph.steps import mapped, used, with_names
+from backprint.graph.steps import SAVING, mapped, used, with_names
 
 PARTITIONS: dict[str, Callable[..., Any]] = {
     "min-cut": min_cut_rematerialization_partition,
@@ -54,14 +54,16 @@ def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     names = names_of(joint)
     first = Reader(forward, names, joint, {})
     steps = first.steps()
+    results, called = first.returned(joint.results, ahead)
     again = Reader(backward, names, joint, {step.name: step for step in steps})
     later = again.steps()
+    gradients, called_again = again.returned(joint.gradients, behind)
     return replace(
         joint,
-        forward=tuple(with_checks(joint.forward, checks, steps, first.called)),
-        backward=tuple(with_checks(joint.backward, checks, later, again.called)),
-        results=tuple(zip((port for port, _ in joint.results), first.returned(), strict=False)),
-        gradients=tuple(zip((port for port, _ in joint.gradients), again.returned(), strict=False)),
+        forward=tuple(with_checks(joint.forward, checks, steps, called)),
+        backward=tuple(with_checks(joint.backward, checks, later, called_again)),
+        results=results,
+        gradients=gradients,
     )
 
 
@@ -112,10 +114,6 @@ def updates_as_values(joint: Joint) -> Joint:
     results = last(joint.results)
     backward = tuple(read(joint.backward))
     return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
-
-
-SAVING = "torch.ops.higher_order.run_and_save_rng_state"
-"""A random draw that gives the generator's state, and as its second result what was drawn."""
 
 
 def checking(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
@@ -191,7 +189,6 @@ class Reader:
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, made: Mapping[str, Step]) -> None:
         self.module, self.made = module, made
         self.side = Side(module, names, subgraphs=dict(joint.subgraphs))
-        self.called: dict[str, str] = {}
         for node in module.graph.find_nodes(op="placeholder"):
             port = node.meta.get("port")
             self.side.locals[node.name] = port.local if port is not None else node.meta["step"].name
@@ -212,24 +209,30 @@ class Reader:
             return self.side.step(node, None, None)
         again = was.name in self.made
         local = self.side.names.free(was.name) if again else was.name
-        self.side.locals[node.name] = self.called[was.name] = local
+        self.side.locals[node.name] = local
         echo = Echo("recomputes", (was.name,)) if again else was.echo
         return replace(self.side.step(node, was.source, echo), spec=was.spec)
 
-    def returned(self) -> list[Value]:
-        """The values of the results, in order."""
-        return [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
+    def returned(self, results: Sequence[Result], held: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
+        """The results, each with the value that now stands there, and the same of the held values by their names."""
+        values = [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
+        count = len(results)
+        ports = [port for port, _ in results]
+        return (
+            tuple(zip(ports, values[:count], strict=True)),
+            dict(zip(held, values[count : count + len(held)], strict=True)),
+        )
 
 
 def with_checks(
-    before: Iterable[Step], checks: Collection[str], steps: list[Step], called: Mapping[str, str]
+    before: Iterable[Step], checks: Collection[str], steps: list[Step], called: Mapping[str, Value]
 ) -> list[Step]:
     """The steps with the checks that stood among them, each after what it checks."""
     places = {step.name: index for index, step in enumerate(steps)}
     after: dict[int, list[Step]] = {}
     for step in before:
         if step.name in checks:
-            moved = mapped(step, lambda name: Ref(called.get(name, name)))
+            moved = mapped(step, lambda name: called.get(name, Ref(name)))
             places[step.name] = max((places[name] for name in used(moved) if name in places), default=-1)
             after.setdefault(places[step.name], []).append(moved)
     found = after.pop(-1, [])

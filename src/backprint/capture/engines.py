@@ -83,6 +83,7 @@ def requests(program: Program, options: Options, order: int) -> dict[str, str]:
         "decompose": "decompose=" if options.decompose else "",
         "updates": "functional=False" if not options.functional else "",
         "order": "order=2" if order == 2 else "",
+        "partition": "partition=" if options.partition is not None else "",
         "sparse": next((f"{str(t.layout)[6:]} tensors (input {name!r})" for name, t in sparse.items()), ""),
     }
     return {request: words for request, words in found.items() if words}
@@ -93,7 +94,8 @@ def able(asked: Collection[str]) -> str:
     names = [repr(each.name) for each in ENGINES.values() if each.takes.issuperset(asked)]
     if not names:
         return "no engine does"
-    return f"engine {names[0]} does" if len(names) == 1 else f"engines {' and '.join(names)} do"
+    *others, last = names
+    return f"engines {', '.join(others)} and {last} do" if others else f"engine {last} does"
 
 
 def check_engine(engine: str, asked: Mapping[str, str]) -> None:

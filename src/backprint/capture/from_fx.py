@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, fx
 
 from backprint.capture.aot import OURS, Traced
-from backprint.capture.assembly import READ, Joint, Note, Result
+from backprint.capture.assembly import Joint, Note, Result
 from backprint.capture.program import Program
 from backprint.capture.scout import Reading
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side, spec_of
 from backprint.graph.nouns import Echo, Port, Ref, Source, Step
+from backprint.graph.steps import READING
 
 SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -222,7 +223,7 @@ def guard(names: Names, local: str, reading: Reading) -> list[Step]:
     name = names.free("guard")
     if isinstance(result, Tensor):
         return [Step(name, "assert_shape", (Ref(local), tuple(result.shape)), source=reading.source)]
-    item = Step(names.free("item"), READ, (Ref(local),), source=reading.source)
+    item = Step(names.free("item"), READING, (Ref(local),), source=reading.source)
     if result != result:
         return [item, Step(name, "assert_nan", (Ref(item.name),), source=reading.source)]
     return [item, Step(name, "assert_equal", (Ref(item.name), result), source=reading.source)]

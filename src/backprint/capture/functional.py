@@ -28,6 +28,7 @@ from backprint.capture.tape import Call, Place, Root, Tape, flat
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, pack, target_name
 from backprint.graph.nouns import Echo, List, Ref, ScalarSpec, Spec, Step, TensorSpec, Value
+from backprint.graph.steps import SAVING
 
 aten = torch.ops.aten
 
@@ -978,10 +979,6 @@ class Writer:
             return self.sparse[place].name
         memory = self.memory.get(place.memory)
         return memory.names.get(place, ("", 0))[0] if memory else ""
-
-
-SAVING = "torch.ops.higher_order.run_and_save_rng_state"
-"""A random draw that gives the generator's state, too."""
 
 
 class NoPlainForm(CaptureError):

@@ -29,10 +29,8 @@ from backprint.fx.values import judge, maker, place
 from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate
+from backprint.graph.steps import READING
 from backprint.graph.text import show_step
-
-ITEM = "aten._local_scalar_dense.default"
-"""The operator that reads a number. What only guards read is no step of the module: no tracer has it."""
 
 
 def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
@@ -93,7 +91,7 @@ def read_by_guards(graph: Graph) -> set[str]:
             guards |= used
         else:
             others |= used
-    items = {step.name for step in graph.steps if step.target == ITEM and tuple(map(type, step.args)) == (Ref,)}
+    items = {step.name for step in graph.steps if step.target == READING and tuple(map(type, step.args)) == (Ref,)}
     return items & guards - others
 
 

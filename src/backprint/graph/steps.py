@@ -8,6 +8,12 @@ from dataclasses import replace
 from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
 from backprint.graph.table import operators
 
+READING = "aten._local_scalar_dense.default"
+"""The operator that reads a number from a tensor."""
+
+SAVING = "torch.ops.higher_order.run_and_save_rng_state"
+"""A random draw that returns the generator's state and, as its second result, what was drawn."""
+
 
 def used(step: Step) -> tuple[str, ...]:
     """The names of the values that a step uses, in order."""
