@@ -33,10 +33,11 @@ import torch
 from torch import Tensor
 
 import backprint as bp
+from backprint.formats import has_graphnet
 from backprint.graph.nouns import Capture
+from backprint.graphnet.plan import plan_of
+from backprint.graphnet.read import read
 from backprint.replay.power import Power, power_of
-from backprint.sample.graphnet.plan import plan_of
-from backprint.sample.graphnet.read import is_graphnet, read
 from backprint.sample.inputs import Inputs, held_exact
 from backprint.sample.recipes import placed
 
@@ -73,7 +74,7 @@ def fitting(places: list[Path], most: int) -> Iterator[Path]:
     while places:
         place = places.pop()
         metas = place / "weight_meta.py"
-        if is_graphnet(place) and metas.is_file():
+        if has_graphnet(place) and metas.is_file():
             shapes = SHAPE.findall(metas.read_text())
             if 4 * sum(math.prod(map(int, filter(str.strip, shape.split(",")))) for shape in shapes) <= most:
                 yield place

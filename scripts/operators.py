@@ -1,5 +1,5 @@
 """Write `graph/operators.txt`, the tensor operators that a graph may call, and how each of them stands; and how each
-function and method of `sample/graphnet/callables.txt` stands.
+function and method of `graphnet/callables.txt` stands.
 
 A row is `NAME FLAGS STANDING REASON`. Of the flags `r` draws random numbers, `m` changes an argument, `v` gives a view.
 Left out are operators that touch files, the process or Python objects. An operator is `isolated` where `ISOLATED` below
@@ -22,12 +22,12 @@ import torch
 from backprint.checks import check_by_name
 from backprint.errors import ReplayError
 from backprint.graph.table import Row, read, written
-from backprint.sample.graphnet.emit import resolve
-from backprint.sample.graphnet.isolation import standings
-from backprint.sample.graphnet.unsafe import guarded, guarded_method
+from backprint.graphnet.emit import resolve
+from backprint.graphnet.isolation import standings
+from backprint.graphnet.unsafe import guarded, guarded_method
 
 SOURCE = Path(__file__).parent.parent / "src/backprint"
-TABLE, CALLABLES = SOURCE / "graph/operators.txt", SOURCE / "sample/graphnet/callables.txt"
+TABLE, CALLABLES = SOURCE / "graph/operators.txt", SOURCE / "graphnet/callables.txt"
 PLAIN = frozenset(
     "Tensor int bool float number complex str Device Generator List[int] List[bool] List[float] List[number] "
     "List[Tensor] List[Optional[Tensor]] List[str] List[complex]".split()

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
-
-for folder in ("capture", "conformance", "corpus", "graph", "report"):
-    sys.path.insert(0, str(Path(__file__).parent / folder))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

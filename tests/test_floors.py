@@ -24,13 +24,14 @@ GROUND = (
     "likeness",
     "memory",
     "plain",
+    "formats",
     "tried",
     "checks",
     "growth",
     "room",
     "results",
 )
-ROOMS = (*GROUND, "graph", "fx", "capture", "sample", "replay")
+ROOMS = (*GROUND, "graph", "fx", "capture", "sample", "graphnet", "replay")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
@@ -39,6 +40,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "likeness": (),
     "memory": ("tree",),
     "plain": (),
+    "formats": (),
     "settings": ("version",),
     "checks": ("room",),
     "growth": (),
@@ -49,12 +51,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "fx": (*GROUND, "graph"),
     "capture": (*GROUND, "graph", "fx"),
     "sample": (*GROUND, "graph", "fx"),
+    "graphnet": (*GROUND, "graph", "fx", "sample"),
     "replay": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "capture.frames", "replay.compare"),
     "calls": ("errors", "graph"),
     "api": (*ROOMS, "regions", "target", "calls"),  # bp.capture("folder") reads a TARGET, which captures by the face
     "target": (*ROOMS, "api"),
-    "corpus": (*GROUND, "graph", "fx", "sample", "replay", "api", "target", "__init__"),
+    "corpus": (*GROUND, "graph", "fx", "sample", "graphnet", "replay", "api", "target", "__init__"),
     "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),

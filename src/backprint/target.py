@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.errors import SampleError, UsageError
+from backprint.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
 from backprint.graph.isolation import check_here, told
 from backprint.graph.nouns import Capture
 
@@ -48,17 +49,25 @@ def read_target(
 ) -> Target:
     """The Target that a text names. A factory is run, as importing it does; a sample is parsed unless it is trusted."""
     place = Path(text)
-    if place.is_dir():
-        from backprint.sample.graphnet import is_graphnet
-
-        if is_graphnet(place):
-            return from_graphnet(place, fake, device, mode, trust)
-        if (place / "capture.json").exists():
-            return from_sample(place, fake, device, mode, trust)
-        raise UsageError(
-            f"{place}: no sample: a GraphNet sample's folder has model.py and graph_net.json, one of ours capture.json"
+    if not place.is_dir():
+        return from_factory(str(text), fake, device, mode)
+    found = format_of(place)
+    if found is None:
+        known = ", or ".join(
+            f"{' and '.join((each.main, *each.required[:1]))} ({each.title})" for each in FORMATS.values()
         )
-    return from_factory(str(text), fake, device, mode)
+        raise UsageError(f"{place}: not a sample: a sample's folder has {known}")
+    return READERS[found.name](place, fake, device, mode, trust)
+
+
+def read_capture(place: Path, mode: str | None = None, trust: bool = False, allow: tuple[str, ...] = ()) -> Capture:
+    """The Capture of a sample: loaded where it is one of ours, else made in memory."""
+    from backprint.sample.load import load
+
+    found = format_of(place)
+    if found is None or found is BACKPRINT:
+        return load(place, allow=allow)
+    return capture_target(read_target(place, mode=mode, trust=trust))
 
 
 def capture_target(target: Target, **options: Any) -> Capture:
@@ -99,9 +108,9 @@ def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], o
 def from_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
     """A GraphNet sample, built; one that wants a process of its own is refused where it has values and none."""
     from backprint.api import fake as world
-    from backprint.sample.graphnet import read
-    from backprint.sample.graphnet.build import build
-    from backprint.sample.graphnet.isolation import needs_isolation
+    from backprint.graphnet import read
+    from backprint.graphnet.build import build
+    from backprint.graphnet.isolation import needs_isolation
 
     sample = read(place, trust)
     if sample.program is not None and not trust and not fake:
@@ -165,6 +174,13 @@ def from_sample(place: Path, fake: bool, device: str | None, mode: str | None, t
         requires_grad=tuple(name for name, _ in asks) or False,
         bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
     )
+
+
+READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Target]] = {
+    BACKPRINT.name: from_sample,
+    GRAPHNET.name: from_graphnet,
+}
+"""What makes a Target of a sample, by its format."""
 
 
 # ------------------------------------------------------------------ factories

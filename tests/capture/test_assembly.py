@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from edges import EDGES
-from programs import PROGRAMS
+from subjects.edges import EDGES
+from subjects.programs import PROGRAMS
 from torch import Tensor, fx, nn
 
 import backprint as bp
@@ -74,7 +74,7 @@ def test_a_further_engine_is_one_function_and_a_row(tmp_path: Path, monkeypatch:
     assert [verdict.verdict for verdict in bp.verify(bp.load(capture.save(tmp_path / "sample")))] == ["bitwise"]
     with pytest.raises(bp.UsageError, match="engine 'hand' does not take order=2: engines 'aot' and 'eager' do"):
         bp.capture(times_sine, x, w, engine="hand", order=2)
-    with pytest.raises(bp.UsageError, match="engine 'hand' does not take partition=: engines 'aot', 'dynamo' and 'eager' do"):
+    with pytest.raises(bp.UsageError, match="engine 'hand' does not take partition=: engines 'aot', 'dynamo' and"):
         bp.capture(times_sine, x, w, engine="hand", partition="default")
 
 

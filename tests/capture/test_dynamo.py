@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from broken import BROKEN, cut, leaf
-from programs import PROGRAMS
+from subjects.broken import BROKEN, cut, leaf
+from subjects.programs import PROGRAMS
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 

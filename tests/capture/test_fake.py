@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from programs import PROGRAMS, leaf
-from test_promises import Busy, picture
+from subjects.disturbed import Busy, picture
+from subjects.programs import PROGRAMS, leaf
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 

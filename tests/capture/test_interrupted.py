@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_eager import picture
+from subjects.disturbed import picture
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 

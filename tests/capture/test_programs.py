@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from programs import PROGRAMS
+from subjects.programs import PROGRAMS
 
 import backprint as bp
 from backprint.graph.text import parse

@@ -18,57 +18,10 @@ import pytest
 import torch
 import torch._dynamo  # tracing imports it, and it wraps torch.manual_seed when it is first imported
 import torch.nn.functional as F
+from subjects.disturbed import Busy, picture
 from torch import Tensor, nn
 
 import backprint as bp
-
-
-class Busy(nn.Module):
-    """A module that touches everything it can while it runs."""
-
-    def __init__(self, fail: bool = False) -> None:
-        super().__init__()
-        self.fc, self.bn, self.fail = nn.Linear(3, 3), nn.BatchNorm1d(3), fail
-        self.register_buffer("steps", torch.zeros(()))
-        self.calls, self.log = 0, ["start"]
-
-    def forward(self, x: Tensor, scratch: Tensor) -> Tensor:
-        self.calls += 1
-        self.log.append("called")
-        self.cache = x
-        self.steps += 1
-        scratch.add_(1)
-        numpy.random.rand()
-        random.random()
-        with torch.no_grad():
-            self.fc.bias.mul_(0.5)
-        y = F.dropout(self.bn(self.fc(x)), 0.5, True)
-        if self.fail:
-            raise RuntimeError("on purpose")
-        return y
-
-
-def picture(model: Busy, *tensors: Tensor) -> dict[str, Any]:
-    """Everything that a capture could disturb."""
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    numbers = numpy.random.get_state()
-    return {
-        "state": {name: tensor.tolist() for name, tensor in state.items()},
-        "identity": {name: id(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())},
-        "gradients": {name: tensor.grad for name, tensor in model.named_parameters()},
-        "asks": {name: tensor.requires_grad for name, tensor in model.named_parameters()},
-        "attributes": (model.calls, list(model.log), hasattr(model, "cache"), [m.training for m in model.modules()]),
-        "inputs": [(tensor.tolist(), tensor.requires_grad, tensor.grad, tensor._version) for tensor in tensors],
-        "torch": torch.get_rng_state().tolist(),
-        "numpy": (numbers[0], numbers[1].tolist(), *numbers[2:]),
-        "python": random.getstate(),
-        "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
-        "hooks": len(nn.modules.module._global_forward_pre_hooks),
-        "modes": (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()),
-        "seeding": torch.manual_seed,
-        "has_torch_function": torch.autograd.has_torch_function,
-        "effects": torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect.effect,
-    }
 
 
 @pytest.mark.parametrize("options", [{}, {"mode": "eval"}, {"loss": lambda y: y.sum()}, {"specialise": True}])

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import subjects
 import torch
 
 import backprint as bp
 
-SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPTS = Path(subjects.__file__).parent / "scripts"
 SOURCE = Path(bp.__file__).parents[1]
 
 

@@ -261,7 +261,10 @@ def test_what_is_captured_without_a_gradient_is_good(place: Path) -> None:
     ("target", "why"),
     [
         ("program.py", "'program.py' is no TARGET: write file.py:factory, package.module:factory, or the folder of"),
-        ("models", "models: no sample: a GraphNet sample's folder has model.py and graph_net.json"),
+        (
+            "models",
+            "models: not a sample: a sample's folder has capture.json (a Backprint sample), or model.py and graph_net",
+        ),
         ("program.py:", "is no TARGET"),
         ("program.py:a-b", "is no TARGET"),
         ("absent.py:factory", "absent.py: no such file"),

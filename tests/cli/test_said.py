@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from subjects.graphnet_samples import write
 
 import backprint as bp
 from backprint.cli import main, say
@@ -30,9 +31,6 @@ from backprint.graph.nouns import TensorSpec
 from backprint.graph.text import parse
 from backprint.plain import cell, parse_json, printable
 from backprint.report.files import text_of
-
-sys.path.append(str(Path(__file__).parents[1] / "sample"))
-from graphnet_samples import write
 
 SOURCE = Path(bp.__file__).parent
 ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x1b[31mFAKE bitwise\x1b[0m\r\x08\u202egnp"

@@ -342,7 +342,7 @@ class Edge:
 
 def edges() -> list[Edge]:
     """The hand-written programs at the edges of autograd."""
-    from edges import EDGES
+    from subjects.edges import EDGES
 
     return [Edge(name, make) for name, make in EDGES.items()]
 

@@ -1,4 +1,6 @@
-"""Run PyTorch's databases and write `table.json` anew: python tests/conformance/update.py [SECTION...] [--only=A,B]
+"""Run PyTorch's databases and write `table.json` anew.
+
+    PYTHONPATH=tests python tests/conformance/update.py [SECTION...] [--only=A,B]
 
 A row may only get better: a sample that got worse is named, and the old row stays unless --force is given.
 `--markdown` runs nothing: it prints the table for the docs. `--processes=1` leaves a core to others.
@@ -11,10 +13,7 @@ import multiprocessing
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "capture"))  # where the programs of the edges are
 
 import harness
 import torch

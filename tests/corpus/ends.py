@@ -1,6 +1,6 @@
 """A corpus run that is ended at many moments and in many ways, and taken up: is it the run that nothing ended?
 
-    python tests/corpus/ends.py --moments 40 -o ends.jsonl
+    PYTHONPATH=tests python tests/corpus/ends.py --moments 40 -o ends.jsonl
 
 Ways are `kill -9`, SIGTERM and Ctrl-C on a pool and on a Ray cluster of this machine; on the pool also a disk that is
 filled, OUT removed, and a clock that is set back before the run is taken up. The moments are spread over the time
@@ -29,8 +29,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import subjects
 from click.testing import CliRunner
-from corpora import compared, corpus, files, rows
+from subjects.corpora import compared, corpus, files, rows
 
 from backprint.cli import main as backprint
 from backprint.corpus.ledger import NAME, Ledger
@@ -40,7 +41,7 @@ from backprint.errors import SampleError, UsageError
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
-VERB = f"{Path(__file__).with_name('ray_verbs.py')}:act"
+VERB = f"{Path(subjects.__file__).with_name('ray_verbs.py')}:act"
 NAMES = ("a/one", "a/two", "b/three", "b/segfault", "raise", "z")
 REGULAR = 1
 """The exit code of a run that nothing ends: two of its samples fail."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from test_corpus_graphnet import ONE_BY_ONE, graphnet
+from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 
 import backprint as bp
 from backprint.cli import main

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from ledgers import ledger
+from subjects.ledgers import ledger
 from torch import nn
 
 import backprint as bp

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpora import command, corpus, left_behind, rows, until
+import subjects
+from subjects.corpora import command, corpus, left_behind, rows, until
 
 from backprint.corpus import processes
 from backprint.corpus import ray as module
@@ -36,7 +37,7 @@ these when it is imported, and gives them to its nodes."""
 
 pytestmark = pytest.mark.slow
 
-VERB = f"{Path(__file__).with_name('ray_verbs.py')}:act"
+VERB = f"{Path(subjects.__file__).with_name('ray_verbs.py')}:act"
 SMALL = Limits(timeout=2.0, memory=GIB // 4, disk=GIB // 8)
 NAMES = [*(f"family_{index % 3}/sample_{index:02}" for index in range(12)), "segfault", "raise", "hang"]
 WANTED = dict.fromkeys(NAMES, "bitwise") | dict.fromkeys(("segfault", "raise", "hang"), "failed")

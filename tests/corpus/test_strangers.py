@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from test_corpus_graphnet import graphnet
+from subjects.odd_graphnet import graphnet
 
 import backprint as bp
 from backprint import room

@@ -23,7 +23,7 @@ from seeds import Files
 from backprint.graph.nouns import ATOMS, DEVICES, DTYPES, ECHOES, HIGHER, LAYOUTS, PLAIN_TARGETS, ROLES, SCALARS
 from backprint.graph.table import operators
 from backprint.graph.verdicts import VERDICTS
-from backprint.sample.graphnet.code import callables
+from backprint.graphnet.code import callables
 from backprint.sample.recipe_json import KINDS
 from backprint.sample.standalone import MARKER
 

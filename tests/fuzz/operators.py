@@ -36,9 +36,9 @@ from backprint import room
 from backprint.errors import RefusedError
 from backprint.fx.operators import check_call, resolve
 from backprint.graph.table import operators
-from backprint.sample.graphnet.code import callables
-from backprint.sample.graphnet.emit import resolve as torch_function
-from backprint.sample.graphnet.unsafe import guarded, guarded_method
+from backprint.graphnet.code import callables
+from backprint.graphnet.emit import resolve as torch_function
+from backprint.graphnet.unsafe import guarded, guarded_method
 
 SECONDS = 4
 """How long one call may take."""

@@ -1,6 +1,8 @@
 """The samples that the fuzz of the loader mutates: small, and between them everything that a sample can hold.
 
-    python tests/fuzz/seeds.py      writes tests/fuzz/corpus/*.json again, one sample a file: its texts by their paths
+    PYTHONPATH=tests python tests/fuzz/seeds.py
+
+writes tests/fuzz/corpus/*.json again, one sample a file: its texts by their paths.
 
 They are kept, because what a seed number of the fuzz makes of them has to be the same with every torch. Numbers are
 added by hand: a seed that changes, changes what all numbers mean. The lines that every `model.py` of ours ends with
@@ -11,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -200,9 +201,7 @@ EXACT = ("complex_values", "guarded", "twins")
 
 def write() -> None:
     """Capture, save and keep all of them; and the samples of GraphNet that tests have."""
-    here = Path(__file__).parent.parent
-    sys.path.insert(0, str(here / "sample"))
-    import graphnet_samples
+    from subjects import graphnet_samples
 
     CORPUS.mkdir(exist_ok=True)
     for old in CORPUS.glob("*.json"):

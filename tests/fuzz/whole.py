@@ -23,20 +23,20 @@ from backprint.cli import graphnet as graphnet_cli
 from backprint.cli import show
 from backprint.corpus import rows
 from backprint.corpus.find import find
-from backprint.corpus.verbs import described, weight
+from backprint.corpus.verbs import described
 from backprint.errors import BackprintError, GraphError
 from backprint.graph.claims import lies
 from backprint.graph.isolation import needs_isolation
 from backprint.graph.text import parse
-from backprint.sample.graphnet import isolation, training
-from backprint.sample.graphnet import read as read_graphnet
-from backprint.sample.graphnet.build import module_of
-from backprint.sample.graphnet.emit import function_of
-from backprint.sample.graphnet.meta import Use
-from backprint.sample.graphnet.metas import examples_of
-from backprint.sample.graphnet.plan import plan_of
-from backprint.sample.graphnet.probe import candidates
-from backprint.sample.graphnet.recipes import notes_of, recipes_of
+from backprint.graphnet import isolation, training
+from backprint.graphnet import read as read_graphnet
+from backprint.graphnet.build import module_of
+from backprint.graphnet.emit import function_of
+from backprint.graphnet.meta import Use
+from backprint.graphnet.metas import examples_of, listed_bytes
+from backprint.graphnet.plan import plan_of
+from backprint.graphnet.probe import candidates
+from backprint.graphnet.recipes import notes_of, recipes_of
 
 STAGES = (
     "files", "JSON", "Python", "characters", "metadata", "fields", "grammar", "graph", "ports", "sizes", "witness",
@@ -161,7 +161,7 @@ def printed(command: Any, *arguments: Any) -> None:
 def graphnet(folder: Path, at: At, number: int) -> None:
     """Read one of GraphNet's, whole, up to the module that would run."""
     at.stage = "metadata"
-    weight(folder)
+    listed_bytes(folder)
     with grammar(at):
         sample = read_graphnet(folder)
     at.stage = "ports"

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_graphs import PURE, VIEWS, WRITES, anything, programs, with_step
+from subjects.random_graphs import PURE, VIEWS, WRITES, anything, programs, with_step
 
 from backprint.graph.nouns import (
     Dict,

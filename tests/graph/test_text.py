@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-from random_graphs import SOURCES, SPECS, anything
+from subjects.random_graphs import SOURCES, SPECS, anything
 
 from backprint.errors import GraphError
 from backprint.graph.nouns import (

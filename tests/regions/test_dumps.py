@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from blocks import PROGRAMS
 from click.testing import CliRunner
+from subjects.blocks import PROGRAMS
 
 import backprint as bp
 from backprint.cli import main

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from blocks import PROGRAMS, Twice
+from subjects.blocks import PROGRAMS, Twice
 from torch import Tensor, nn
 
 import backprint as bp

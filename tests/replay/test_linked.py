@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from broken import BROKEN, cut, leaf
+from subjects.broken import BROKEN, cut, leaf
 from torch import Tensor
 
 import backprint as bp

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from ledgers import ledger, many
+from subjects.ledgers import ledger, many
 
 from backprint.cli.corpus_report import command
 from backprint.errors import SampleError, UsageError

@@ -25,12 +25,6 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 HERE = Path(__file__).resolve().parent
-SOURCE = os.environ.get("BACKPRINT_SRC", str(HERE.parent.parent / "src"))
-if not any(
-    (Path(entry) / "backprint").is_dir() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry
-):
-    sys.path.insert(0, SOURCE)
-sys.path.insert(0, str(HERE))
 
 import torch  # noqa: E402
 from case import PROGRAMS, Program, load_programs  # noqa: E402

@@ -13,7 +13,7 @@ from backprint.cli.say import console, echo, plain
 def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
     """Print a GraphNet sample."""
     from backprint.errors import UsageError
-    from backprint.sample.graphnet.metas import text_of
+    from backprint.graphnet.metas import text_of
 
     if side == "backward":
         raise UsageError(f"{place}: a GraphNet sample has no backward: `backprint capture {place} -o DIR` makes it")
@@ -29,8 +29,8 @@ def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
 
 def numbers(place: Path) -> dict[str, Any]:
     """Everything that is said of the sample, as data."""
-    from backprint.sample.graphnet import read
-    from backprint.sample.graphnet.plan import plan_of
+    from backprint.graphnet import read
+    from backprint.graphnet.plan import plan_of
 
     sample = read(place)
     assert sample.program is not None  # without trust, what is not parsed has been refused
@@ -56,7 +56,7 @@ def numbers(place: Path) -> dict[str, Any]:
 
 def called(program: Any) -> Counter[str]:
     """How often each function and method is called."""
-    from backprint.sample.graphnet.code import Call, Method, values_of
+    from backprint.graphnet.code import Call, Method, values_of
 
     found: Counter[str] = Counter()
     for _, value in values_of(program):

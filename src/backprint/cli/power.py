@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from backprint.cli.say import console, echo, ending, limits, plain, working
-from backprint.cli.verify import absent, captured, found, listed, numbered
+from backprint.cli.verify import listed, numbered
 from backprint.corpus.apart import apart, write
+from backprint.corpus.find import absent, found
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import UsageError
@@ -76,19 +77,13 @@ def command(
 
 def weighed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """In a process of the sample's own: its row."""
-    given = partial(read, task.path, options["mode"], options["trust"], tuple(options["allow"]))
+    from backprint.target import read_capture
+
+    given = partial(read_capture, task.path, options["mode"], options["trust"], tuple(options["allow"]))
     return write(staging, measured(task.path, options["inputs"], options["seconds"], given))
 
 
 weighed.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
-
-
-def read(place: Path, mode: str | None, trust: bool, allow: tuple[str, ...]) -> Any:
-    """The Capture of a sample."""
-    import backprint as bp
-    from backprint.sample.graphnet import is_graphnet
-
-    return captured(place, mode, trust) if is_graphnet(place) else bp.load(place, allow=allow)
 
 
 def measured(place: Path, inputs: str, seconds: float | None, read: Callable[[], Any]) -> dict[str, Any]:

@@ -27,13 +27,13 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
     Of a GraphNet sample: its facts, its inputs under their own names with who asks for a gradient and why, its calls.
     """
     import backprint as bp
-    from backprint.cli.verify import absent
+    from backprint.corpus.find import absent
     from backprint.errors import UsageError
-    from backprint.sample.graphnet import is_graphnet
+    from backprint.formats import GRAPHNET, format_of
 
     if wrong := absent((sample,)):
         raise UsageError(wrong)
-    if is_graphnet(sample):
+    if format_of(sample) is GRAPHNET:
         from backprint.cli.graphnet import show
 
         show(sample, side or "", summary_only, as_json)

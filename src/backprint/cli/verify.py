@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,11 @@ import click
 
 from backprint.cli.say import console, echo, ending, limits, plain, working
 from backprint.corpus.apart import Answer, apart, write
+from backprint.corpus.find import absent, found
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, WORDS, ports_without
-
-MAIN = ("capture.json", "model.py", "graph_net.json", "weight_meta.py")
-"""Files that a folder has only as a sample, be it a whole one or not."""
 
 
 @click.command("verify")
@@ -75,40 +72,6 @@ def command(
         raise SystemExit(1)
 
 
-def found(places: tuple[Path, ...]) -> Iterator[Path]:
-    """The samples that these paths name: themselves, or all below them, GraphNet's among them."""
-    from backprint.sample.graphnet import is_graphnet
-
-    for place in places:
-        if (place / "capture.json").exists() or is_graphnet(place):
-            yield place
-            continue
-        ours = {path.parent for path in place.glob("**/capture.json")}
-        theirs = {path.parent for path in place.glob("**/model.py") if is_graphnet(path.parent)}
-        theirs = {path for path in theirs if not ours & set(path.parents)}
-        yield from sorted(ours | theirs) or [place]
-
-
-def absent(places: Sequence[Path]) -> str:
-    """What is wrong with the first of these paths that names no sample, and none below; '' where all do."""
-    from backprint.sample.graphnet import is_graphnet
-
-    for place in places:
-        if not place.is_dir():
-            return f"{place}: {'not a folder' if place.exists() else 'no such folder'}"
-        damaged = is_graphnet(place) or any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in MAIN)
-        if not damaged and next(found((place,))) == place:
-            return f"{place}: no sample here or below: no folder holds capture.json, or model.py and graph_net.json"
-    return ""
-
-
-def captured(place: Path, mode: str | None, trust: bool) -> Any:
-    """A GraphNet sample's Capture, in memory."""
-    from backprint.target import capture_target, read_target
-
-    return capture_target(read_target(place, mode=mode, trust=trust))
-
-
 def numbered(places: Sequence[Path], at: Callable[[str], None]) -> Callable[[Path], None]:
     """What says which of the samples is at work."""
     count = itertools.count(1)
@@ -145,10 +108,10 @@ def judged(
 ) -> Iterator[dict[str, Any]]:
     """A row for each Pair of a sample; a sample that cannot be read is a row too."""
     import backprint as bp
-    from backprint.sample.graphnet import is_graphnet
+    from backprint.target import read_capture
 
     try:
-        capture = captured(place, mode, trust) if is_graphnet(place) else bp.load(place, allow=allow)
+        capture = read_capture(place, mode, trust, allow)
         verdicts = bp.verify(capture)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         yield failed_row(place.name, f"{type(error).__name__}: {error}")

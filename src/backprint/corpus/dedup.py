@@ -13,18 +13,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import math
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from itertools import count
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backprint.corpus.files import own_files
-from backprint.corpus.find import BACKPRINT, Job, find, unescape
+from backprint.corpus.find import MAIN, Job, find, unescape
 from backprint.corpus.find import digest as sha256
 from backprint.corpus.groups import BY, Key, grouped, several
 from backprint.corpus.ledger import NAME, Ledger, place_of
@@ -33,10 +31,8 @@ from backprint.corpus.run import RESULT, WORK, locked
 from backprint.corpus.task import one_line
 from backprint.corpus.verbs import nbytes, together
 from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.formats import CAPTURE
 from backprint.graph.verdicts import PROVED, rank, standing, without_power
-
-if TYPE_CHECKING:
-    from backprint.sample.graphnet.code import Program
 
 LIST = "duplicates.json"
 KEPT = "kept.txt"
@@ -241,7 +237,7 @@ def member_of(folder: Path, job: Job, by: str) -> Member:
     if job.cause:
         return Member(job.id, (), why=one_line(f"{job.cause}: {job.detail}"))
     try:
-        return KINDS[job.kind](folder, job.id, by)
+        return KEYS[job.kind](folder, job.id, by)
     except (BackprintError, OSError, ValueError, RecursionError, MemoryError) as error:
         key = of_text(folder, job, by) if job.kind == "graphnet" else ()
         return Member(job.id, key, why=one_line(f"{type(error).__name__}: {error}"))
@@ -252,7 +248,7 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
     from backprint.graph.sizes import at_hints
     from backprint.sample.load import load
 
-    content = json.loads((folder / BACKPRINT).read_bytes())
+    content = json.loads((folder / CAPTURE).read_bytes())
     requires = content.get("requires") if isinstance(content, dict) else None
     allow = [str(one).removeprefix("torch.ops.") for one in requires] if isinstance(requires, list) else []
     capture = load(folder, allow=allow)
@@ -267,16 +263,9 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
 
 def of_graphnet(folder: Path, name: str, by: str) -> Member:
     """A sample of GraphNet's: its code, whatever its values are called; exactly the same with its inputs' shapes."""
-    from backprint.sample.graphnet.metas import examples_of
-    from backprint.sample.graphnet.read import read
+    from backprint.graphnet.likeness import identity
 
-    sample = read(folder)
-    assert sample.program is not None  # what is not parsed is refused, as nothing is trusted here
-    examples = examples_of(folder)
-    inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.program.arguments]
-    shapes = [(meta.shape, meta.dtype) if meta else examples.get(argument) for argument, meta in inputs]
-    said = code_of(sample.program) + (repr(shapes) if by == "exact" else "")
-    elements = sum(math.prod(meta.shape) for _, meta in inputs if meta)
+    said, elements = identity(folder, exact=by == "exact")
     return Member(name, ("code", digest(said)), bytes=elements)
 
 
@@ -287,52 +276,7 @@ def of_text(folder: Path, job: Job, by: str) -> Key:
     return ("text", sha256(folder / "model.py"), *beside)
 
 
-def code_of(program: Program) -> str:
-    """A Program without what is its writer's alone: names, line numbers, devices, and where a value is let go."""
-    from backprint.sample.graphnet.code import Assign, Augment, Const, Device, Items, Name
-
-    numbers: dict[str, str] = {}
-
-    def bind(target: Any, to: str = "") -> str:
-        match target:
-            case Name(id=name):
-                numbers[name] = to or f"%{next(fresh)}"
-                return numbers[name]
-            case Items(items=items):
-                return f"({', '.join(map(bind, items))})"
-        return said(target)
-
-    def said(value: Any) -> str:
-        match value:
-            case Name(id=name):
-                return numbers[name]
-            case Device():
-                return "device"
-            case tuple():
-                return f"({', '.join(map(said, value))})"
-            case _ if is_dataclass(value):
-                parts = (said(getattr(value, item.name)) for item in fields(value) if item.name != "line")
-                return f"{type(value).__name__}({', '.join(parts)})"
-        return repr(value)
-
-    fresh = count()
-    lines = [f"{bind(Name(argument.name))} {argument.kind}" for argument in program.arguments]
-    for line in program.lines:
-        match line:
-            case Assign(targets=targets, value=Const(value=None)) if all(isinstance(one, Name) for one in targets):
-                for target in targets:
-                    bind(target, "None")
-            case Assign(targets=targets, value=value):
-                made = said(value)
-                lines.append(f"{' = '.join(map(bind, targets))} = {made}")
-            case Augment(target=target, kind=kind, value=value):
-                lines.append(f"{said(target)} {kind}= {said(value)}")
-            case _:
-                lines.append(said(line))
-    return "\n".join(lines)
-
-
-KINDS: Mapping[str, Callable[[Path, str, str], Member]] = {"backprint": of_capture, "graphnet": of_graphnet}
+KEYS: Mapping[str, Callable[[Path, str, str], Member]] = {"backprint": of_capture, "graphnet": of_graphnet}
 
 
 def digest(text: str) -> str:
@@ -348,7 +292,7 @@ def place(source: Path, out: Path, member: Member, how: str) -> None:
     old, new = source / unescape(member.id), out / unescape(member.id)
     if not old.is_dir():  # the corpus is one sample itself
         old = source
-    if any((new / name).is_file() for name in (BACKPRINT, "model.py")):
+    if any((new / name).is_file() for name in MAIN):
         return
     staging = Path(tempfile.mkdtemp(dir=out / WORK))
     try:

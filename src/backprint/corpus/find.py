@@ -21,22 +21,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from backprint.errors import UsageError
+from backprint.formats import BACKPRINT, CAPTURE, GRAPHNET
 from backprint.plain import spelled
 
-GRAPHNET = ("model.py", "graph_net.json", "weight_meta.py")
+THEIRS = (GRAPHNET.main, *GRAPHNET.required)
 """The files that a GraphNet sample cannot be without; any of them makes a folder one."""
-
-BESIDE = (*GRAPHNET, "input_meta.py", "input_tensor_constraints.py", "graph_hash.txt")
-"""All that is read of one."""
-
-BACKPRINT = "capture.json"
-
-TENSORS = "tensors.safetensors"
 
 OWN = re.compile(r"capture\.json|result\.json|tensors\.safetensors|pair_\d+")
 """What a sample of ours consists of, so what no sample below another may be called."""
 
-MAIN = (BACKPRINT, "model.py")
+MAIN = (CAPTURE, GRAPHNET.main)
 """The file that makes a folder a sample."""
 
 BULK = 256 << 20
@@ -162,8 +156,8 @@ def _walk(
         return
     found.sort(key=lambda entry: os.fsencode(entry.name))
     names = {entry.name for entry in found}
-    ours = BACKPRINT in names
-    if ours or (names & set(GRAPHNET[:2]) and not _holds_samples(names)):
+    ours = CAPTURE in names
+    if ours or (names & set(THEIRS[:2]) and not _holds_samples(names)):
         yield below
     for entry in found:
         if entry.name.startswith(".") or (ours and re.fullmatch(r"pair_\d+", entry.name)):
@@ -183,7 +177,7 @@ def _walk(
                         yield Unsearched(path)
                         continue
                     yield from _walk(source, path, [*entered, target], without, depth + 1, links)
-            case "broken" if not names & {BACKPRINT, *GRAPHNET}:
+            case "broken" if not names & {CAPTURE, *THEIRS}:
                 yield path
 
 
@@ -235,6 +229,24 @@ def once(paths: Iterator[str]) -> Iterator[str]:
             yield path
 
 
+def found(places: Collection[Path]) -> Iterator[Path]:
+    """The samples that these paths name: themselves, or all below them; what is no folder, and has none, as it is."""
+    for place in places:
+        paths = [place / path for path in searched(place, "")] if place.is_dir() else []
+        yield from paths or [place]
+
+
+def absent(places: Collection[Path]) -> str:
+    """What is wrong with the first of these paths that names no sample, and none below; '' where all do."""
+    for place in places:
+        if not place.is_dir():
+            return f"{place}: {'not a folder' if place.exists() else 'no such folder'}"
+        damaged = any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in (CAPTURE, *THEIRS))
+        if not damaged and next(searched(place, ""), None) is None:
+            return f"{place}: no sample here or below: no folder holds capture.json, or model.py and graph_net.json"
+    return ""
+
+
 # ------------------------------------------------------------------ what a folder is
 
 
@@ -248,10 +260,9 @@ def job(source: Path, path: str, name: str) -> Job:
     for check in (_reserved, _reachable, _apart):
         if wrong := check(folder, path):
             return Job(name, path, escape(first) if slash else "", "", "", *wrong)
-    ours = (folder / BACKPRINT).exists()
+    ours = BACKPRINT.has_sample(folder)
     family = escape(first) if slash else "" if ours else declared(folder)
-    main = BACKPRINT if ours else "model.py"
-    kind = "backprint" if ours else "graphnet"
+    main, kind = (BACKPRINT if ours else GRAPHNET).main, (BACKPRINT if ours else GRAPHNET).name
     try:
         _plain(folder / main).close()
         return Job(name, path, family, kind, source_hash(folder))
@@ -279,7 +290,7 @@ def _reachable(folder: Path, path: str) -> tuple[str, str] | None:
         return _unread("the folder", error)
     if len(names) > MOST_ENTRIES:
         return "refused", f"more than {MOST_ENTRIES:,} entries in one folder"
-    if not names & {BACKPRINT, *GRAPHNET}:
+    if not names & {CAPTURE, *THEIRS}:
         deep = path.count("/") >= DEPTH
         return ("refused", f"more than {DEPTH} folders deep") if deep else ("missing file", "no model.py here")
     return None
@@ -290,7 +301,7 @@ def _apart(folder: Path, path: str) -> tuple[str, str] | None:
     parts = path.split("/")
     for depth in range(1, len(parts)):
         above = folder.parents[depth - 1]
-        if OWN.fullmatch(parts[-depth]) and any((above / name).is_file() for name in (BACKPRINT, "model.py")):
+        if OWN.fullmatch(parts[-depth]) and any((above / name).is_file() for name in MAIN):
             other = escape("/".join(parts[:-depth])) or "a sample"
             return "refused", f"{other} is a sample too, and has a {parts[-depth]} of its own in OUT: rename this one"
     return None
@@ -330,8 +341,8 @@ def source_hash(folder: Path) -> str:
 
 def _read_of(folder: Path) -> Iterator[str]:
     """The files that are read of a sample, as far as they are there."""
-    ours = os.path.lexists(folder / BACKPRINT)
-    yield from (name for name in ((BACKPRINT, TENSORS) if ours else BESIDE) if os.path.lexists(folder / name))
+    ours = os.path.lexists(folder / CAPTURE)
+    yield from (name for name in (BACKPRINT if ours else GRAPHNET).files if os.path.lexists(folder / name))
     if not ours:
         return
     with os.scandir(folder) as entries:

@@ -25,7 +25,7 @@ from typing import Any
 
 from backprint.corpus import processes
 from backprint.corpus.files import all_files, own_files, packed, unpacked
-from backprint.corpus.find import BACKPRINT, source_hash
+from backprint.corpus.find import MAIN, source_hash
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.pool import FALSE_STARTS, Event, Outcome, Pool, remove
 from backprint.corpus.task import Task, failure
@@ -339,7 +339,7 @@ def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], con
 
 def seen(task: Task) -> bool:
     """Whether a sample lies where the driver says, and is the one that the driver means."""
-    for name in (BACKPRINT, "model.py"):
+    for name in MAIN:
         main = task.path / name
         with contextlib.suppress(OSError):
             if main.is_file():

@@ -11,23 +11,15 @@ from typing import Any
 
 from backprint.corpus.find import escape
 from backprint.errors import SampleError
+from backprint.formats import GRAPHNET
 
 TREES = "trees"
 """The folder of a sample's staging that holds trees beside the samples: `trees/NAME/X` becomes `OUT/NAME/X`."""
 
 TREE_NAMES = ("train_forward", "train_backward", "eval_forward")
 
-TREE_FILES = frozenset(
-    {
-        "model.py",
-        "graph_net.json",
-        "weight_meta.py",
-        "input_meta.py",
-        "input_tensor_constraints.py",
-        "graph_hash.txt",
-    }
-)
-"""What such a tree is called and holds, as `sample/graphnet/layout` has it, which loads PyTorch."""
+TREE_FILES = frozenset(GRAPHNET.files)
+"""What such a tree is called and holds, as `graphnet/layout` has it, which loads PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.clock import current, stage
-from backprint.corpus.find import GRAPHNET
 from backprint.corpus.task import TREES, Task, failure, one_line
 from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.formats import FORMATS
 from backprint.graph.verdicts import rank
 
 Row = dict[str, Any]
@@ -141,9 +140,10 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     Where what engine `auto` traced is not proven, what the program really ran (engine `eager`) is tried.
     """
     from backprint.api import write_layout
+    from backprint.graphnet.metas import listed_bytes
     from backprint.target import read_target
 
-    needed = NEEDED * weight(task.path) if options["weigh"] else 0
+    needed = NEEDED * listed_bytes(task.path) if options["weigh"] and task.kind == "graphnet" else 0
     if 0 < task.memory < needed:
         allowed = max(task.memory, task.most)
         large = f"{needed / 2**30:.1f} GiB by its metadata, {allowed / 2**30:.1f} are allowed (--memory)"
@@ -196,11 +196,12 @@ def tree_name(id: str) -> str:
 
 @contextlib.contextmanager
 def absent_files(task: Task) -> Iterator[None]:
-    """A GraphNet sample that cannot be read, and has not all its files, cannot be read because of these."""
+    """A sample that cannot be read, and has not all its files, cannot be read because of these."""
     try:
         yield
     except (SampleError, UsageError) as error:
-        missing = [name for name in GRAPHNET if task.kind == "graphnet" and not (task.path / name).exists()]
+        required = (found.main, *found.required) if (found := FORMATS.get(task.kind)) is not None else ()
+        missing = [name for name in required if not (task.path / name).exists()]
         if missing:
             raise FileNotFoundError(errno.ENOENT, f"no {missing[0]}: {error}") from error
         raise
@@ -300,33 +301,6 @@ VERBS: Mapping[str, Verb] = {
 NEEDED = 5
 """How many times the bytes of its inputs and parameters a capture takes at the least, with gradients and a proof on
 other values: of the GraphNet samples that have more than 100 MB of them, twelve were measured, at 5.3 to 21 times."""
-
-META = re.compile(
-    r'^[ \t]*+shape[ \t]*+=[ \t]*+\[([0-9,\s]*+)\][ \t]*+\n[ \t]*+dtype[ \t]*+=[ \t]*+"torch\.(\w+)"', re.MULTILINE
-)
-"""A tensor's shape and dtype, of which no text makes the search go back."""
-
-SIZE = re.compile(r"\b[0-9]{1,19}\b")
-
-ITEMSIZE = re.compile(r"([0-9]{1,4})")
-
-
-def weight(folder: Path) -> int:
-    """The bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
-    from backprint.sample.graphnet.metas import text_of
-
-    try:
-        text = text_of(folder / "weight_meta.py")
-    except SampleError:
-        return 0  # whoever reads the sample says what is wrong with it
-    return sum(math.prod(map(int, SIZE.findall(shape))) * itemsize(dtype) for shape, dtype in META.findall(text))
-
-
-def itemsize(dtype: str) -> int:
-    """The bytes of one element."""
-    bits = ITEMSIZE.search(dtype)
-    return max(1, int(bits[1]) // 8) if bits else 1
-
 
 # ------------------------------------------------------------------ columns
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.errors import RefusedError, SampleError
+from backprint.formats import CAPTURE, format_of
 from backprint.graph.claims import tensors_in
 from backprint.graph.isolation import needs_isolation, told
 from backprint.graph.links import check_links, name_of, role_of
 from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
-from backprint.sample.graphnet.read import is_graphnet
 from backprint.sample.metadata import (
     Field,
     Witness,
@@ -48,11 +48,11 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
     folder = Path(path)
     if not folder.is_dir():
         raise SampleError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
-    place = folder / "capture.json"
+    place = folder / CAPTURE
     if not place.exists() and not place.is_symlink():
-        if is_graphnet(folder):
+        if other := format_of(folder):
             raise SampleError(
-                f"{folder}: a GraphNet sample, which has no backward yet: bp.capture({str(folder)!r}) makes it"
+                f"{folder}: {other.title}, which has no backward yet: bp.capture({str(folder)!r}) makes it"
             )
         raise SampleError(f"{folder}: no capture.json here, so this is no sample")
     content = read_json(plain_file(place))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from backprint.errors import RefusedError, SampleError, UsageError
+from backprint.formats import CAPTURE
 from backprint.graph.claims import claims_of
 from backprint.graph.nouns import Capture, Graph, allowed
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
-from backprint.sample.graphnet.write import Run, undrawable, write_graphnet
 from backprint.sample.inputs import MODES, Inputs
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.place import settle
@@ -25,6 +25,9 @@ from backprint.sample.standalone import FOOTER
 
 Results = Mapping[str, Any]
 
+Beside = Callable[[Path, Capture, str, Graph, str, Results], None]
+"""Writes another format's files beside a direction's `model.py`: folder, Capture, title, Graph, text, values."""
+
 
 def write(
     capture: Capture,
@@ -32,18 +35,15 @@ def write(
     inputs: Inputs,
     kept: Mapping[str, Any],
     values: Sequence[Results],
-    run: Run | None = None,
+    beside: Beside,
 ) -> Path:
-    """Write a sample: `kept` goes into capture.json as it is; statistics are of each Pair's `values`.
-
-    With `run`, what GraphNet's tools would draw from those statistics is tried.
-    """
+    """Write a sample: `kept` goes into capture.json as it is, and `beside` has each Pair's `values`."""
     place = Path(path)
     staging = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
-        fill(staging, capture, inputs, kept, values, run)
+        fill(staging, capture, inputs, kept, values, beside)
         staging.chmod(0o755)
         settle(staging, place)
     except OSError as error:
@@ -80,7 +80,7 @@ def fill(
     inputs: Inputs,
     kept: Mapping[str, Any],
     values: Sequence[Results],
-    run: Run | None = None,
+    beside: Beside,
 ) -> None:
     """Every file of a sample."""
     content = describe(capture)
@@ -90,23 +90,23 @@ def fill(
         row: dict[str, Any] = {"folder": name, "name": pair.name}
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
-                row[side] = write_side(folder / name / side, capture, side, graph, values[index], run)
+                row[side] = write_side(folder / name / side, capture, side, graph, values[index], beside)
         content["pairs"].append(row)
     content |= kept
     content["recipes"] = {name: to_json(recipe) for name, recipe in inputs.recipes.items()}
     if inputs.exact:
         write_tensors(folder / "tensors.safetensors", inputs.exact)
-    write_json(folder / "capture.json", content)
+    write_json(folder / CAPTURE, content)
 
 
 def write_side(
-    folder: Path, capture: Capture, side: str, graph: Graph, values: Results, run: Run | None
+    folder: Path, capture: Capture, side: str, graph: Graph, values: Results, beside: Beside
 ) -> dict[str, Any]:
     """One direction's folder; what capture.json says of it."""
     folder.mkdir(parents=True)
     text = model_text(capture, side, graph)
     (folder / "model.py").write_text(text, encoding="utf-8")
-    write_graphnet(folder, f"{capture.name}_{side}", graph, text, values, undrawable(capture, graph), run)
+    beside(folder, capture, f"{capture.name}_{side}", graph, text, values)
     saved = sum(getattr(port.spec, "nbytes", 0) for port in at_hints(graph).outputs if port.role == "saved")
     counts = {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs)}
     return {**counts, "saved_bytes": saved, **claims_of(graph)}

@@ -1,0 +1,67 @@
+"""The formats that a sample may have on disk, and how a folder shows its own: by its files alone, none of them read.
+
+A format is a row here, a room that reads it, and an entry in the tables that name their rows as this one does:
+`target.READERS`, `corpus/dedup.KEYS`, `cli/show.SHOWN`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+CAPTURE = "capture.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format. `main` makes a folder a sample, with `required` beside it; `files` are all that is read of one."""
+
+    name: str
+    title: str
+    main: str
+    required: tuple[str, ...]
+    files: tuple[str, ...]
+    has_sample: Callable[[Path], bool]
+    """Whether a folder holds a sample of this format."""
+
+
+def has_ours(folder: Path) -> bool:
+    """Whether a folder holds a sample of Backprint's own format."""
+    return (folder / CAPTURE).exists()
+
+
+def has_graphnet(folder: Path) -> bool:
+    """Whether a folder holds a GraphNet sample that is no part of a Backprint sample."""
+    if has_ours(folder) or not (folder / "model.py").is_file() or is_direction(folder):
+        return False
+    return (folder / "graph_net.json").is_file() or (folder / "weight_meta.py").is_file()
+
+
+def is_direction(folder: Path) -> bool:
+    """Whether a folder holds the forward or the backward of a Backprint sample."""
+    return (
+        folder.name in ("forward", "backward") and re.fullmatch(r"pair_\d+", folder.resolve().parent.name) is not None
+    )
+
+
+BACKPRINT = Format("backprint", "a Backprint sample", CAPTURE, (), (CAPTURE, "tensors.safetensors"), has_ours)
+"""Our own. The folders of its Pairs are read as well."""
+
+GRAPHNET = Format(
+    "graphnet",
+    "a GraphNet sample",
+    "model.py",
+    ("graph_net.json", "weight_meta.py"),
+    ("model.py", "graph_net.json", "weight_meta.py", "input_meta.py", "input_tensor_constraints.py", "graph_hash.txt"),
+    has_graphnet,
+)
+
+FORMATS: dict[str, Format] = {each.name: each for each in (BACKPRINT, GRAPHNET)}
+"""The formats in the order in which a folder is asked for them."""
+
+
+def format_of(folder: Path) -> Format | None:
+    """The format of the sample that a folder holds; None where it holds none."""
+    return next((each for each in FORMATS.values() if each.has_sample(folder)), None)

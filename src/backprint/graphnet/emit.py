@@ -1,0 +1,333 @@
+"""A Program as a fresh Python function: our own tree, compiled with the file's name and its line numbers.
+
+Not one byte of the file's text is executed. A name is a local that a line before has bound, or one of the globals that
+we give the function: the table's functions, torch's constants, devices. Tracebacks and torch.compile's front end see
+`model.py` and its lines, because these are where the calls are written.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._C._set_grad_enabled`, `torch._C._functorch`'s vmap
+levels, `torch._C._functorch.maybe_current_level`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from backprint.errors import ReplayError
+from backprint.graphnet import code
+from backprint.graphnet.code import Argument, Expr, Line, Program
+from backprint.graphnet.growth import IN_PLACE, WATCHED, Kinds, counted, listed, tensor_alone
+from backprint.graphnet.unsafe import guarded, guarded_method
+
+PRESSING = frozenset(
+    {
+        "torch._C._set_grad_enabled",
+        "torch.amp.autocast_mode._enter_autocast",
+        "torch.amp.autocast_mode._exit_autocast",
+        "torch._C._functorch._vmap_increment_nesting",
+        "torch._functorch.predispatch._vmap_increment_nesting",
+    }
+)
+"""Functions that change what torch keeps process-wide: a Program that calls one leaves all as it was, raise or not."""
+
+
+def function_of(
+    program: Program,
+    names: Mapping[str, str],
+    state: Mapping[str, str],
+    file: str,
+    device: str,
+    extra: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """`forward(self, ...)` of a Program.
+
+    `state` has the FQNs of the arguments that are parameters and buffers, by the names in the code; `names` what the
+    other arguments are called in the signature. Devices in the code become `device`. `extra` are functions that the
+    Program may call beside the table's.
+    """
+    made = Emitter(program, file, device, dict(extra or {}))
+    return made.function(names, state)
+
+
+def resolve(target: str) -> Any:
+    """A function of the table: never a name from outside it."""
+    if target not in code.callables():
+        raise ReplayError(f"{target!r:.120} is not in the table of functions that graphs call")
+    found: Any = torch
+    try:
+        for part in target.split(".")[1:]:
+            found = getattr(found, part)
+    except AttributeError:
+        raise ReplayError(f"torch {torch.__version__} has no {target}, which the sample calls") from None
+    return found
+
+
+@dataclass(slots=True)
+class Emitter:
+    """One function in the making: the globals it needs."""
+
+    program: Program
+    file: str
+    device: str
+    extra: dict[str, Any]
+    globals: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    at: dict[str, Any] = field(default_factory=dict)
+    kinds: Kinds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kinds = Kinds(self.program)
+
+    def function(self, names: Mapping[str, str], state: Mapping[str, str]) -> Callable[..., Any]:
+        self.taken = {argument.name for argument in self.program.arguments} | set(names.values()) | {"self"}
+        for _, value in code.values_of(self.program):
+            if isinstance(value, code.Name):
+                self.taken.add(value.id)
+        self.place(self.program.arguments[0].line if self.program.arguments else 1)
+        body = [*self.arguments(self.program.arguments, names, state), *map(self.line, self.program.lines)]
+        body = self.undisturbed(body)
+        self.place(1)
+        given = ["self", *(names[each.name] for each in self.program.arguments if each.name in names)]
+        signature = ast.arguments([], [ast.arg(name, **self.at) for name in given], None, [], [], None, [])
+        top = ast.FunctionDef("forward", signature, body, [], None, None, **self.at)
+        if hasattr(top, "type_params"):
+            top.type_params = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of `(1, 2)[x]`, say: a stranger's, with no effect here
+            compiled = compile(ast.Module([top], []), self.file, "exec")
+        inner = next(each for each in compiled.co_consts if isinstance(each, CodeType))
+        # the interpreter's C code looks for __import__ in the running frame's builtins; no name of ours leads there
+        return FunctionType(inner, {"__name__": "graphnet", "__builtins__": vars(builtins), **self.globals})
+
+    def place(self, line: int) -> None:
+        self.at = dict(lineno=line, col_offset=0, end_lineno=line, end_col_offset=0)
+
+    # ---- where the arguments come from
+
+    def arguments(
+        self, arguments: tuple[Argument, ...], names: Mapping[str, str], state: Mapping[str, str]
+    ) -> Iterator[ast.stmt]:
+        """The lines that give every argument its value: a parameter by its FQN, an input by its own name.
+
+        The inputs get theirs at once, because one may have the name that another has in the code.
+        """
+        other = [argument.name for argument in arguments if names.get(argument.name, argument.name) != argument.name]
+        if other:
+            left: list[ast.expr] = [ast.Name(name, ast.Store(), **self.at) for name in other]
+            right: list[ast.expr] = [ast.Name(names[name], ast.Load(), **self.at) for name in other]
+            yield ast.Assign(
+                [ast.Tuple(left, ast.Store(), **self.at)], ast.Tuple(right, ast.Load(), **self.at), **self.at
+            )
+        for argument in arguments:
+            if argument.name in state:
+                self.place(argument.line)
+                *path, last = state[argument.name].split(".")
+                value: ast.expr = ast.Name("self", ast.Load(), **self.at)
+                for step in path:
+                    value = self.kept(value, "_modules", step)
+                function = self.global_name("state", lambda: tensor_of)
+                value = ast.Call(function, [value, self.literal(last)], [], **self.at)
+                yield ast.Assign([ast.Name(argument.name, ast.Store(), **self.at)], value, **self.at)
+
+    def kept(self, value: ast.expr, table: str, key: str) -> ast.expr:
+        """`value._modules["layer1"]`."""
+        held = ast.Attribute(value, table, ast.Load(), **self.at)
+        return ast.Subscript(held, self.literal(key), ast.Load(), **self.at)
+
+    def undisturbed(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The lines within `with`, where they change what torch keeps process-wide."""
+        called = {value.target for _, value in code.values_of(self.program) if isinstance(value, code.Call)}
+        if not called & PRESSING:
+            return body
+        guard = ast.Name(self.globally("as_it_was", as_it_was), ast.Load(), **self.at)
+        return [ast.With([ast.withitem(ast.Call(guard, [], [], **self.at), None)], body, **self.at)]
+
+    # ---- lines
+
+    def line(self, line: Line) -> ast.stmt:
+        self.place(line.line)
+        made = self.statement(line)
+        self.kinds.after(line)
+        return made
+
+    def statement(self, line: Line) -> ast.stmt:
+        match line:
+            case code.Assign(targets=targets, value=value):
+                return ast.Assign(
+                    [self.expr(target, ast.Store()) for target in targets], self.expr(value), None, **self.at
+                )
+            case code.Augment(target=target, kind=kind, value=value):
+                return self.augmented(target, kind, value)
+            case code.Do(value=value):
+                return ast.Expr(self.expr(value), **self.at)
+            case code.Return(value=value):
+                return ast.Return(self.expr(value), **self.at)
+
+    # ---- expressions
+
+    def expr(self, value: Expr, context: Any = None) -> ast.expr:
+        context = context or ast.Load()
+        match value:
+            case code.Name(id=name):
+                return ast.Name(name, context, **self.at)
+            case code.Const(value=constant):
+                return self.literal(constant)
+            case code.Torch(name=name):
+                return self.global_name(f"torch.{name}", lambda: getattr(torch, name))
+            case code.Device(name=name, object=is_object):
+                here = name if name == "meta" else self.device
+                if not is_object:
+                    return self.literal(here)
+                return self.global_name(f"device.{here}", lambda: torch.device(here))
+            case code.Call(target=target, args=args, kwargs=kwargs):
+                function = self.global_name(target, lambda: self.extra.get(target) or guarded(target, resolve(target)))
+                return self.called(function, args, kwargs)
+            case code.Method(name="tolist", of=of, args=(), kwargs=()):
+                return self.called(self.global_name("listed", lambda: listed), (of,), ())
+            case code.Method(of=of, name=name, args=args, kwargs=kwargs):
+                if (checked := guarded_method(name)) is not None:
+                    function = self.global_name(f"Tensor.{name}", lambda: checked)
+                    return self.called_on(function, self.owner(of, name), args, kwargs)
+                return self.called(ast.Attribute(self.owner(of, name), name, ast.Load(), **self.at), args, kwargs)
+            case code.Attribute(of=of, name=name):
+                return ast.Attribute(self.expr(of), name, ast.Load(), **self.at)
+            case code.Item(of=of, index=index):
+                return self.item_of(of, index, context)
+            case code.Slice(start=start, stop=stop, step=step):
+                function = self.global_name("slice", lambda: slice)
+                return self.called(function, (start, stop, step), ())
+            case code.Items(items=items) if isinstance(context, ast.Store):
+                return ast.Tuple([self.expr(item, context) for item in items], context, **self.at)
+            case code.Items():
+                return self.items(value)
+            case code.Pairs(pairs=pairs):
+                made = ast.Dict([self.expr(key) for key, _ in pairs], [self.expr(item) for _, item in pairs], **self.at)
+                nests = self.kinds.may_nest([item for _, item in pairs])
+                return ast.Call(self.global_name("counted", lambda: counted), [made], [], **self.at) if nests else made
+            case code.Unary(kind=kind, of=of):
+                return ast.UnaryOp(getattr(ast, kind)(), self.expr(of), **self.at)
+            case code.Operation(kind=kind, left=left, right=right):
+                return self.operation(kind, left, right)
+        raise TypeError(f"a {type(value).__name__} is no expression of a Program")
+
+    def operation(self, kind: str, left: Expr, right: Expr) -> ast.expr:
+        """Arithmetic, a comparison, or what may grow without end and is watched."""
+        if kind in code.COMPARE:
+            return ast.Compare(self.expr(left), [getattr(ast, kind)()], [self.expr(right)], **self.at)
+        if self.kinds.is_watched(kind, left, right):
+            watch = WATCHED[kind]
+            return self.called(self.global_name(watch.__name__, lambda: watch), (left, right), ())
+        return ast.BinOp(self.expr(left), getattr(ast, kind)(), self.expr(right), **self.at)
+
+    def augmented(self, target: Expr, kind: str, value: Expr) -> ast.stmt:
+        """`target += value`; where it may grow without end, `target = watched(target, value)`, which adds in place."""
+        where: Any = self.expr(target, ast.Store())
+        if not self.kinds.is_watched(kind, target, value):
+            return ast.AugAssign(where, getattr(ast, kind)(), self.expr(value), **self.at)
+        watch = IN_PLACE[kind]
+        function = self.global_name(watch.__name__, lambda: watch)
+        return ast.Assign([where], self.called(function, (target, value), ()), None, **self.at)
+
+    def items(self, value: code.Items) -> ast.expr:
+        """A tuple or a list; one that may hold lists is counted."""
+        made = [self.expr(item) for item in value.items]
+        built: ast.expr = (
+            ast.List(made, ast.Load(), **self.at) if value.list else ast.Tuple(made, ast.Load(), **self.at)
+        )
+        if not self.kinds.may_nest(value.items):
+            return built
+        return ast.Call(self.global_name("counted", lambda: counted), [built], [], **self.at)
+
+    def owner(self, of: Expr, name: str) -> ast.expr:
+        """What a method is called on: where it is arithmetic by another name, a tensor."""
+        made = self.expr(of)
+        if name.startswith("__") and name != "__getitem__" and self.kinds.of(of) != "tensor":
+            return ast.Call(self.global_name("tensor_alone", lambda: tensor_alone), [made], [], **self.at)
+        return made
+
+    def item_of(self, of: Expr, index: Expr, context: Any) -> ast.expr:
+        """`x[index]`; what is written to has to be a tensor, because a list could come to hold itself."""
+        made = self.expr(of)
+        if isinstance(context, ast.Store) and self.kinds.of(of) != "tensor":
+            made = ast.Call(self.global_name("tensor_alone", lambda: tensor_alone), [made], [], **self.at)
+        return ast.Subscript(made, self.expr(index), context, **self.at)
+
+    def called(self, function: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]) -> ast.expr:
+        named = [ast.keyword(key, self.expr(item), **self.at) for key, item in kwargs]
+        return ast.Call(function, [self.expr(item) for item in args], named, **self.at)
+
+    def called_on(
+        self, function: ast.expr, owner: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]
+    ) -> ast.expr:
+        """A method by a function of ours, which takes its owner first."""
+        made: Any = self.called(function, args, kwargs)
+        made.args.insert(0, owner)
+        return made
+
+    def literal(self, value: Any) -> ast.expr:
+        """A constant: inf and nan are constants like any other in Python's tree."""
+        return ast.Constant(value, **self.at)
+
+    def global_name(self, name: str, make: Callable[[], Any]) -> ast.expr:
+        if name not in self.known:
+            self.globally(name, make())
+        return ast.Name(self.known[name], ast.Load(), **self.at)
+
+    def globally(self, name: str, value: Any) -> str:
+        """The global that holds a value, named after it and unlike every local."""
+        if name not in self.known:
+            plain = "".join(c if c.isalnum() else "_" for c in name)
+            while plain in self.taken:
+                plain += "_"
+            self.taken.add(plain)
+            self.known[name], self.globals[plain] = plain, value
+        return self.known[name]
+
+
+# ------------------------------------------------------------------ what the function calls of ours
+
+
+def tensor_of(module: torch.nn.Module, name: str) -> torch.Tensor | None:
+    """A module's own parameter or buffer."""
+    return module._parameters[name] if name in module._parameters else module._buffers[name]
+
+
+@contextlib.contextmanager
+def as_it_was() -> Iterator[None]:
+    """Gradients, autocast and vmap's levels as they were, however the block ends."""
+    grad, kinds = torch.is_grad_enabled(), ("cpu", "cuda")
+    casts = [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
+    cache, nesting, level = torch.is_autocast_cache_enabled(), autocast_nesting(), vmap_level()
+    try:
+        yield
+    finally:
+        while vmap_level() > level:
+            torch._C._functorch._vmap_decrement_nesting()
+        for kind, (on, dtype) in zip(kinds, casts, strict=True):
+            torch.set_autocast_enabled(kind, on)
+            torch.set_autocast_dtype(kind, dtype)
+        torch.set_autocast_cache_enabled(cache)
+        while autocast_nesting() > nesting:
+            torch.autocast_decrement_nesting()
+        torch._C._set_grad_enabled(grad)
+
+
+def autocast_nesting() -> int:
+    """How many autocasts are open."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
+def vmap_level() -> int:
+    """The innermost level of functorch's transforms; -1 outside of them."""
+    found = torch._C._functorch.maybe_current_level()
+    return -1 if found is None else int(found)

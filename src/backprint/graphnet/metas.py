@@ -1,0 +1,331 @@
+"""What stands beside a GraphNet `model.py`: its inputs' metadata, its example shapes, its facts.
+
+`weight_meta.py`, `input_meta.py` and `input_tensor_constraints.py` are read with `ast`: literals alone, and
+`float("inf")` and its like. Nothing is imported or run. What a field says that no tensor can have is refused by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from backprint.errors import GraphError, RefusedError, SampleError
+from backprint.graph.nouns import DTYPES
+from backprint.graph.text import tree_of
+from backprint.graphnet.meta import Meta
+from backprint.plain import parse_json
+
+MOST = 64
+"""Dimensions of a tensor."""
+
+LARGEST = 2**48
+"""Elements of a tensor that is not taken for an attack."""
+
+MOST_DATA = 2**20
+"""Elements of `data`."""
+
+MAX_BYTES = 64 * 2**20
+
+# ------------------------------------------------------------------ metadata
+
+
+def read_metas(text: str) -> dict[str, Meta]:
+    """The tensors that a `weight_meta.py` or `input_meta.py` describes, by their names in the code."""
+    tree, lines = tree_of(text)
+    found: dict[str, Meta] = {}
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(bases=[], keywords=[], decorator_list=[]):
+                made = meta_of(node, lines)
+                found[made.name] = made
+            case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
+                pass  # an import is not run: what follows must be literals anyway
+            case _:
+                raise RefusedError(f"line {node.lineno}: metadata is plain classes of literals, one a tensor")
+    return found
+
+
+def meta_of(node: ast.ClassDef, lines: list[str]) -> Meta:
+    """One class of literals."""
+    fields: dict[str, Any] = {}
+    digits = 3
+    for row in node.body:
+        match row:
+            case ast.Assign(targets=[ast.Name(id=key)], value=value):
+                fields[key] = literal(value)
+                if key in ("mean", "std") and (decimals := decimals_of(value, lines)) is not None:
+                    digits = decimals
+            case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
+                pass
+            case _:
+                raise RefusedError(f"line {row.lineno}: a tensor's metadata is lines `name = literal`")
+    try:
+        return checked(fields, digits)
+    except SampleError as error:
+        raise SampleError(f"line {node.lineno}: {error}") from None
+
+
+def decimals_of(node: ast.expr, lines: list[str]) -> int | None:
+    """How many decimals a number is printed with; None where it says all there is."""
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    if not isinstance(node, ast.Constant) or type(node.value) is not float:
+        return None
+    said = lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
+    fraction = said.partition(".")[2]
+    return len(fraction) if fraction.isdigit() else None
+
+
+def literal(node: ast.expr, depth: int = 0) -> Any:
+    """The value of a literal: numbers, texts, None, lists and tuples of these, inf and nan as Python spells them."""
+    if depth > 8:
+        raise RefusedError(f"line {node.lineno}: a literal is nested too deeply")
+    match node:
+        case ast.Constant(value=None | bool() | int() | float() | str() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = literal(operand, depth + 1)
+            if type(value) in (int, float):
+                return -value
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return literal(operand, depth + 1)
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [literal(item, depth + 1) for item in items]
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            named = [literal(key, depth + 1) for key in keys if key is not None]
+            if all(isinstance(key, (str, int)) for key in named):
+                return dict(zip(named, (literal(value, depth + 1) for value in values), strict=True))
+        case ast.Name(id="inf") | ast.Attribute(attr="inf"):
+            return math.inf
+        case ast.Name(id="nan") | ast.Attribute(attr="nan"):
+            return math.nan
+        case ast.Attribute(value=ast.Name(id="torch"), attr=name):
+            return f"torch.{name}"
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(text))], keywords=[]):
+            if text.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
+                return float(text)
+        case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(text))], keywords=[]):
+            return text
+    raise RefusedError(f"line {node.lineno}: a {type(node).__name__} is no literal; metadata holds literals alone")
+
+
+def checked(fields: Mapping[str, Any], digits: int) -> Meta:
+    """The Meta of a class's fields, each of the kind that it has to be."""
+    name = want(fields, "name", str, "a text")
+    shape = want(fields, "shape", list, "a list of sizes")
+    if len(shape) > MOST or not all(type(size) is int and 0 <= size <= LARGEST for size in shape):
+        raise SampleError(f"{name!r:.100}: the shape {shape!r:.100} is none of a tensor")
+    if math.prod(shape) > LARGEST:
+        raise SampleError(f"{name!r:.100}: a tensor of {math.prod(shape):.3g} elements is more than {LARGEST:.3g}")
+    dtype = str(fields.get("dtype") or "torch.float32").removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise SampleError(f"{name!r:.100}: {dtype!r:.40} is no dtype; known are {', '.join(DTYPES)}")
+    original = fields.get("original_name")
+    return Meta(
+        name=name,
+        shape=tuple(shape),
+        dtype=dtype,
+        device=str(fields.get("device") or "cpu")[:32],
+        original_name=original if isinstance(original, str) and original else None,
+        mean=number(name, fields, "mean"),
+        std=number(name, fields, "std"),
+        min_val=number(name, fields, "min_val"),
+        max_val=number(name, fields, "max_val"),
+        data=data_of(name, fields.get("data"), dtype),
+        digits=digits,
+    )
+
+
+def want(fields: Mapping[str, Any], key: str, kind: type, words: str) -> Any:
+    value = fields.get(key)
+    if not isinstance(value, kind):
+        raise SampleError(f"the metadata of a tensor has {key} = {value!r:.80}, where {words} is expected")
+    return value
+
+
+def number(name: str, fields: Mapping[str, Any], key: str) -> float | None:
+    """A statistic: a number, or None where there is none."""
+    value = fields.get(key)
+    if value is None or (type(value) in (int, float, bool) and (type(value) is float or abs(value) < 2**64)):
+        return value
+    raise SampleError(f"{name!r:.100}: {key} = {value!r:.80} is no number")
+
+
+def data_of(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
+    """The elements, flat and in index order, each one that the dtype has."""
+    if value is None:
+        return None
+    flat = tuple(flattened(value)) if isinstance(value, list) else (value,)
+    if len(flat) > MOST_DATA or not all(type(one) in (int, float, bool) for one in flat):
+        raise SampleError(f"{name!r:.100}: data is at most {MOST_DATA:,} numbers")
+    for one in flat:
+        if not holds(dtype, one):
+            raise SampleError(f"{name!r:.100}: data has {one!r:.80}, which is no {dtype}")
+    return flat
+
+
+_WHOLE = re.compile(r"(u?)int(\d+)")
+
+
+def holds(dtype: str, number: float) -> bool:
+    """Whether a tensor of this dtype can be made with a number; whole ones cut off what stands behind the point."""
+    found = _WHOLE.fullmatch(dtype)
+    if found is None:
+        return type(number) is float or abs(number) < 2**1023
+    bits = int(found[2])
+    low, high = (0, 2**bits) if found[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return low <= number < high and (type(number) is not float or dtype != "uint64")
+
+
+def flattened(value: Any) -> Iterator[Any]:
+    for item in value:
+        if isinstance(item, list):
+            yield from flattened(item)
+        else:
+            yield item
+
+
+# ------------------------------------------------------------------ constraints
+
+
+def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
+    """The example values of the symbols of an `input_tensor_constraints.py`, and the inputs' shapes by name."""
+    tree, _ = tree_of(text)
+    symbols: dict[str, int] = {}
+    shapes: dict[str, tuple[Any, ...]] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id="dynamic_dim_constraint_symbol2example_value")],
+                value=ast.Dict(keys=keys, values=values),
+            ):
+                for key, value in zip(keys, values, strict=True):
+                    if isinstance(key, ast.Name) and type(size := literal(value)) is int:
+                        symbols[key.id] = size
+            case ast.Assign(targets=[ast.Name(id="dynamic_dim_constraint_input_shapes")], value=ast.List(elts=rows)):
+                shapes |= dict(map(shape_row, rows))
+            case _:
+                pass  # relations and generators of symbols: nothing that reading needs
+    return symbols, shapes
+
+
+def shape_row(node: ast.expr) -> tuple[str, tuple[Any, ...]]:
+    """`([S0, 3, S1], "x")`: a size that is no plain number keeps its text, or is None."""
+    match node:
+        case ast.Tuple(elts=[ast.List(elts=sizes) | ast.Tuple(elts=sizes), ast.Constant(value=str(name))]):
+            return name, tuple(size_of(size) for size in sizes)
+    raise RefusedError(f"line {node.lineno}: an input's shape is `([1, 3], 'name')`")
+
+
+def size_of(node: ast.expr) -> int | str | None:
+    match node:
+        case ast.Constant(value=int(size)):
+            return size
+        case ast.Name(id=name):
+            return name
+    return None
+
+
+# ------------------------------------------------------------------ files
+
+UNTYPED = (
+    "no weight_meta.py: shapes are input_tensor_constraints.py's; a tensor that the graph uses as an index is taken "
+    "for int64, every other for float32"
+)
+
+
+def text_of(path: Path) -> str:
+    """A file's text; what is not there or cannot be read is a SampleError."""
+    try:
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+            raise SampleError(f"{path}: is {kind}; a sample's files are its own: copy what it leads to (cp -RL)")
+        if found.st_size > MAX_BYTES:
+            raise SampleError(f"{path}: {found.st_size:,} bytes; at most {MAX_BYTES:,} are read")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise SampleError(f"{path}: cannot be read: {error}") from None
+
+
+def metas_of(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
+    """The metadata of a sample's inputs by their names in the code, and what is to be said of it."""
+    found: dict[str, Meta] = {}
+    for name in ("weight_meta.py", "input_meta.py"):
+        if (folder / name).is_file():
+            found |= named(folder / name, read_metas)
+    if found:
+        return found, ()
+    place = folder / "input_tensor_constraints.py"
+    if not place.is_file():
+        raise SampleError(f"{folder}: neither weight_meta.py nor input_tensor_constraints.py says what its inputs are")
+    symbols, shapes = named(place, read_examples)
+    for name, sizes in shapes.items():
+        known = tuple(symbols.get(size, size) if isinstance(size, str) else size for size in sizes)
+        if not all(type(size) is int for size in known):
+            raise SampleError(f"{place}: the shape of {name!r:.100} has a size without an example value")
+        found[name] = checked({"name": name, "shape": list(known)}, 3)
+    return found, (UNTYPED,)
+
+
+def examples_of(folder: Path) -> dict[str, int]:
+    """The example values of a sample's symbols, where it has any."""
+    place = folder / "input_tensor_constraints.py"
+    return named(place, read_examples)[0] if place.is_file() else {}
+
+
+def facts_of(folder: Path) -> dict[str, Any]:
+    """What `graph_net.json` says; a sample without one has no facts."""
+    place = folder / "graph_net.json"
+    if not place.is_file():
+        return {}
+    try:
+        facts = parse_json(text_of(place))
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"{place}: not JSON: {str(error)[:200]}") from None
+    if not isinstance(facts, dict):
+        raise SampleError(f"{place}: an object is expected, not a {type(facts).__name__}")
+    return facts
+
+
+def named(path: Path, read: Callable[[str], Any]) -> Any:
+    """What a reader makes of a file; its complaint gets the file's name."""
+    try:
+        return read(text_of(path))
+    except (GraphError, SampleError) as error:
+        said = str(error)
+        if said.startswith(str(path)):
+            raise
+        place = re.sub(r"^line (\d+): ", r"\1: ", said)
+        raise type(error)(f"{path}:{place if place != said else ' ' + said}") from None
+
+
+# ------------------------------------------------------------------ how large a sample is before it is read
+
+SPEC = re.compile(
+    r'^[ \t]*+shape[ \t]*+=[ \t]*+\[([0-9,\s]*+)\][ \t]*+\n[ \t]*+dtype[ \t]*+=[ \t]*+"torch\.(\w+)"', re.MULTILINE
+)
+"""A tensor's shape and dtype, of which no text makes the search go back."""
+
+SIZE = re.compile(r"\b[0-9]{1,19}\b")
+
+ITEMSIZE = re.compile(r"([0-9]{1,4})")
+
+
+def listed_bytes(folder: Path) -> int:
+    """The bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
+    try:
+        text = text_of(folder / "weight_meta.py")
+    except SampleError:
+        return 0  # whoever reads the sample says what is wrong with it
+    return sum(math.prod(map(int, SIZE.findall(shape))) * itemsize(dtype) for shape, dtype in SPEC.findall(text))
+
+
+def itemsize(dtype: str) -> int:
+    """The bytes of one element."""
+    bits = ITEMSIZE.search(dtype)
+    return max(1, int(bits[1]) // 8) if bits else 1

@@ -1,0 +1,311 @@
+"""The files beside `model.py` that make each direction's folder a valid GraphNet sample.
+
+GraphNet's tools import `weight_meta.py`, one class a tensor, look tensors up by the forward's parameter names, draw new
+values from what the classes say, and take `graph_hash.txt` for the SHA-256 of `model.py`'s text. What they draw must
+run: an input that a guard hangs on, a mask or a workspace is written out whole, everything else has its range, and
+where their draw still would not do (`regenerate` knows their rules), more tensors are written out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from backprint.graph.fixed import permuted
+from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
+from backprint.graph.sizes import FUNCTIONS, at_hints, evaluate, hints, known, names_in
+from backprint.graphnet.regenerate import regenerate, sensitive
+from backprint.tree import parts
+
+SMALL = 64
+"""Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
+
+WHOLE = 2**12
+"""Masks, of bools or with infinities, and what no range describes are written out up to so many elements."""
+
+MOST = 2**20
+"""What has to be exact is written out up to so many elements."""
+
+TRIES = (SMALL, 2**12, 2**16)
+"""Below how many elements tensors are written out: the first of these with which a graph runs on GraphNet's draws."""
+
+DRAWS = 4
+"""How many draws a small graph is tried on: half of all matrices have a determinant with no logarithm."""
+
+SEEN = 2**16
+"""How many elements of a tensor its mean, deviation and range are taken from."""
+
+RANGED = (torch.int8, torch.int16, torch.int32, torch.int64)
+"""The dtypes that GraphNet draws from a range. Others it draws as floats and casts, which few of them survive."""
+
+Row: TypeAlias = dict[str, Any]
+"""What one class of `weight_meta.py` says."""
+
+Run: TypeAlias = "Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]"
+"""Runs one direction on inputs by local name; may raise whatever inputs that do not fit raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is written of one direction: a row an input, and why GraphNet's draws from them do not run, or ''."""
+
+    rows: tuple[Row, ...]
+    unsound: str = ""
+
+
+def write_graphnet(
+    folder: Path,
+    name: str,
+    graph: Graph,
+    text: str,
+    values: Mapping[str, Any],
+    exact: Collection[str] = (),
+    run: Run | None = None,
+) -> None:
+    """GraphNet's five files for one direction. `values` has the inputs by `role name`; none where data is not kept.
+
+    The ports of the names in `exact` are written out whole; `run` tries what GraphNet would draw.
+    """
+    said = describe(graph, values, exact, run)
+    facts: dict[str, Any] = {
+        "framework": "torch",
+        "model_name": name,
+        "num_devices_required": 1,
+        "num_nodes_required": 1,
+        "dynamic": bool(graph.symbols),
+        "source": "backprint",
+    }
+    facts |= {"unsound": said.unsound} if said.unsound else {}
+    metas = [spelled_class(row) for row in said.rows]
+    (folder / "weight_meta.py").write_text("\n\n".join(metas), encoding="utf-8")
+    (folder / "input_meta.py").write_text("", encoding="utf-8")
+    (folder / "input_tensor_constraints.py").write_text(constraints(graph), encoding="utf-8")
+    (folder / "graph_hash.txt").write_text(hashlib.sha256(text.encode()).hexdigest(), encoding="utf-8")
+    (folder / "graph_net.json").write_text(json.dumps(facts, indent=4) + "\n", encoding="utf-8")
+
+
+def beside(run: Run | None) -> Callable[[Path, Capture, str, Graph, str, Mapping[str, Any]], None]:
+    """What writes GraphNet's files beside a `model.py`; `run` tries what GraphNet would draw."""
+
+    def write(folder: Path, capture: Capture, name: str, graph: Graph, text: str, values: Mapping[str, Any]) -> None:
+        write_graphnet(folder, name, graph, text, values, undrawable(capture, graph), run)
+
+    return write
+
+
+def undrawable(capture: Capture, graph: Graph) -> set[str]:
+    """The inputs that another draw would make a guard of: what guards hang on, and the masks and counts they saved."""
+    guards = [guard for guard in capture.guards if guard.kind in ("value", "shape")]
+    saved = {port.name for port in graph.by_role("saved") if getattr(port.spec, "dtype", "") in COUNTS}
+    return {name for guard in guards for name in guard.inputs} | (saved if guards else set())
+
+
+COUNTS = ("bool", "uint8", "int32", "int64")
+"""Dtypes of saved values that a guard may have looked at."""
+
+
+# ------------------------------------------------------------------ rows
+
+
+def describe(graph: Graph, values: Mapping[str, Any], exact: Collection[str], run: Run | None) -> Said:
+    """A row for each input, with as many tensors written out as it takes for GraphNet's draws to run."""
+    if run is None or not sensitive(graph, values):
+        return Said(rows_of(graph, values, exact, SMALL))
+    why = ""
+    for whole in TRIES:
+        rows = rows_of(graph, values, exact, whole)
+        wrong = tried(graph, rows, values, run)
+        if not wrong:
+            return Said(rows)
+        why = why or wrong
+    return Said(rows_of(graph, values, exact, SMALL), why)
+
+
+def rows_of(graph: Graph, values: Mapping[str, Any], exact: Collection[str], whole: int) -> tuple[Row, ...]:
+    """A row for each input."""
+    sizes = hints(graph)
+    rows = []
+    for port in at_hints(graph).inputs:
+        value = values.get(f"{port.role} {port.name}")
+        if isinstance(port.spec, TensorSpec):
+            rows.append(row(port, value, MOST if held(port, exact) else whole))
+        elif isinstance(port.spec, ScalarSpec):
+            rows.append(scalar_row(port, value, sizes))
+    return tuple(rows)
+
+
+def held(port: Port, exact: Collection[str]) -> bool:
+    """Whether a port's values are none that can be drawn: asked for by name, or a kernel's own workspace."""
+    return port.name in exact or (port.role == "saved" and getattr(port.spec, "dtype", "") in ("uint8", "uint64"))
+
+
+def row(port: Port, value: Tensor | None, whole: int) -> Row:
+    """What is said of one input tensor."""
+    spec = port.spec
+    assert isinstance(spec, TensorSpec)
+    return {
+        "name": port.local,
+        "original_name": port.name,
+        "shape": [int(size) for size in (spec.shape if value is None else value.shape)],  # tracing misses workspaces
+        "dtype": f"torch.{spec.dtype}",
+        "device": spec.device,
+        **statistics(spec, value, whole),
+    }
+
+
+def scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> Row:
+    """What is said of a size or a number: GraphNet has these as tensors of one element."""
+    spec = port.spec
+    assert isinstance(spec, ScalarSpec)
+    number = value
+    if not isinstance(value, (bool, int, float)):
+        number = evaluate(spec.expression, sizes) if spec.expression and known(spec.expression, sizes) else 1
+    dtype = "bool" if isinstance(number, bool) else "int64" if isinstance(number, int) else "float64"
+    facts = {"shape": [], "dtype": f"torch.{dtype}", "device": "cpu", "mean": None, "std": None, "data": [number]}
+    return {"name": port.local, "original_name": port.name, **facts}
+
+
+def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> Row:
+    """Moments and range of floats, range of integers, the data of small tensors; of a sparse tensor's own values."""
+    empty: Row = {"mean": None, "std": None, "data": None}
+    if value is not None and value.layout is not torch.strided:
+        values = parts(value)[-1]
+        return empty if values.is_complex() else {**empty, **moments(values)}
+    if value is None:
+        return empty
+    value = value.detach().resolve_conj().resolve_neg()
+    if value.numel() < max(whole, WHOLE if odd(value) else 0):
+        return {**empty, **moments(value), "data": elements(value)}
+    if value.is_floating_point() and value.element_size() > 1:
+        return {**empty, **moments(value), **bounds(value)}
+    if value.dtype in RANGED:
+        low, high = (int(one) for one in value.aminmax())
+        return {**empty, "min_val": low, "max_val": min(high, 2**63 - 2)}  # they add one to it
+    return empty
+
+
+def odd(value: Tensor) -> bool:
+    """Whether nothing but a tensor's elements describes it: a mask, of bools or with infinities, or a rare dtype."""
+    if value.is_floating_point() and value.element_size() > 1:
+        return value.numel() < WHOLE and not bool(torch.isfinite(value).all())
+    return value.dtype not in RANGED
+
+
+def elements(value: Tensor) -> list[Any]:
+    """Every element, as plain numbers."""
+    wide = value.double() if value.is_floating_point() else value
+    return list(wide.flatten().tolist())
+
+
+def moments(value: Tensor) -> Row:
+    """Mean and standard deviation of the finite elements, where there are any."""
+    if not value.is_floating_point() or not value.numel():
+        return {}
+    wide = sight(value)
+    wide = wide[torch.isfinite(wide)] if not bool(torch.isfinite(wide).all()) else wide
+    if not wide.numel():
+        return {}
+    std, mean = map(float, torch.std_mean(wide)) if wide.numel() > 1 else (0.0, float(wide.mean()))
+    return {"mean": mean, "std": std} if math.isfinite(mean) and math.isfinite(std) else {}
+
+
+def bounds(value: Tensor) -> Row:
+    """The range of the finite elements."""
+    wide = sight(value)
+    wide = wide[torch.isfinite(wide)]
+    return {"min_val": float(wide.min()), "max_val": float(wide.max())} if wide.numel() else {}
+
+
+def sight(value: Tensor) -> Tensor:
+    """The elements that are looked at: enough for three digits, which is what GraphNet itself keeps."""
+    seen = value.reshape(-1)[:SEEN]
+    return seen if seen.dtype in (torch.float32, torch.float64) else seen.float()
+
+
+# ------------------------------------------------------------------ GraphNet's draws, tried
+
+
+def tried(graph: Graph, rows: tuple[Row, ...], values: Mapping[str, Any], run: Run) -> str:
+    """Why a graph does not run on what GraphNet draws from these rows, or gives NaN there that it gave not; '' else."""
+    bad: list[int] = []
+    orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
+    size = sum(math.prod(entry["shape"]) for entry in rows)
+    for seed in range(DRAWS if size <= SEEN else 1):
+        try:
+            found = run(graph, {entry["name"]: laid(orders, regenerate(entry, seed), entry["name"]) for entry in rows})
+        except Exception as error:  # whatever an operator raises on inputs that do not fit it
+            return f"{type(error).__name__}: {error}"[:300]
+        bad += [index for index, each in enumerate(found) if not finite(each) and index not in bad]
+    if not bad:
+        return ""
+    given = run(graph, {port.local: values[f"{port.role} {port.name}"] for port in graph.inputs})
+    new = [graph.outputs[index].name for index in bad if finite(given[index])]
+    return f"NaN or infinities in {', '.join(new[:3])}" if new else ""
+
+
+def laid(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
+    """A drawn tensor as a sample's `model.py` lays it in memory before it runs."""
+    if name not in orders:
+        return value
+    order = orders[name]
+    return value.permute(tuple(order)).contiguous().permute(sorted(range(len(order)), key=order.__getitem__))
+
+
+def finite(value: Any) -> bool:
+    """Whether a result has no NaN and no infinity."""
+    floating = isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point()
+    return not floating or value.element_size() == 1 or bool(torch.isfinite(value).all())
+
+
+# ------------------------------------------------------------------ text
+
+
+def spelled_class(entry: Row) -> str:
+    """The class that describes one input."""
+    body = "".join(f"    {key} = {spelled(item)}\n" for key, item in entry.items())
+    return f"class Program_weight_tensor_meta_{entry['name']}:\n{body}"
+
+
+def spelled(value: Any) -> str:
+    """A value as Python that needs no names."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, complex):
+        return f"complex({spelled(value.real)}, {spelled(value.imag)})"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(spelled, value)) + "]"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def constraints(graph: Graph) -> str:
+    """`input_tensor_constraints.py`: the shapes of the inputs; a symbolic size keeps its name and example."""
+    symbols: dict[str, Symbol] = {symbol.name: symbol for symbol in graph.symbols}
+    rows = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
+    plain = {
+        port.local: ", ".join(str(size) if simple(size) else str(evaluate(size, hints(graph))) for size in shape)
+        for port in rows
+        for shape in [getattr(port.spec, "shape", ())]
+    }
+    shapes = [f"    ([{plain[port.local]}], {json.dumps(port.local)}),\n" for port in rows]
+    made = "".join(f"{name} = Symbol({name!r})\n" for name in symbols)
+    examples = ", ".join(f"{symbol.name}: {symbol.hint}" for symbol in graph.symbols)
+    return (
+        ("from sympy import Symbol\n\n" + made + "\n" if symbols else "")
+        + f"dynamic_dim_constraint_symbols = [{', '.join(symbols)}]\n\n"
+        + f"dynamic_dim_constraint_symbol2example_value = {{{examples}}}\n\n"
+        + "dynamic_dim_constraint_relations = []\n\n"
+        + "dynamic_dim_constraint_input_shapes = [\n" + "".join(shapes) + "]\n"
+    )  # fmt: skip
+
+
+def simple(size: int | str) -> bool:
+    """Whether sympy's symbols alone spell a size: no function of torch's own."""
+    return not any(name in FUNCTIONS for name in names_in(size))

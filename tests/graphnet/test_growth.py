@@ -1,0 +1,223 @@
+"""Samples of GraphNet's whose values would grow without end, or whose kernels trust them: each ends, and says at what.
+
+Every case runs in this process, so a limit that is gone is a test that hangs, fills the memory or ends the run.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from subjects.graphnet_samples import ROWS, Handmade, integers, write_sample
+
+from backprint import room
+from backprint.errors import RefusedError, ReplayError, SampleError
+from backprint.graphnet import isolation, read, uses
+from backprint.graphnet.build import build
+from backprint.graphnet.code import Program, callables, read_code
+from backprint.graphnet.emit import function_of
+from backprint.graphnet.isolation import needs_isolation, standings
+from backprint.graphnet.plan import plan_of
+
+LAST = "return (L_x_ * L_self_parameters_w_,)"
+
+
+def sample(tmp_path: Path, *lines: str, rows: Any = ROWS) -> Path:
+    """A sample of a few lines."""
+    return write_sample(Handmade(rows, "\n".join((*lines, LAST))), tmp_path / "made")
+
+
+def run(place: Path) -> Any:
+    """What the built module gives on its inputs."""
+    built = build(read(place))
+    return built.module(**built.inputs)
+
+
+DOUBLE = 40
+
+GROWS = {
+    "a tuple": (["t = (1, 2)", *["t = t + t"] * DOUBLE], "a list of more than 65,536 items"),
+    "a tuple in place": (["t = (1, 2)", *["t += t"] * DOUBLE], "a list of more than 65,536 items"),
+    "a list of lists": (["t = [1, 2]", *["t = [t, t]"] * DOUBLE], "with those of its lists"),
+    "a dictionary": (["t = {'a': 1}", *["t = {'a': t, 'b': t}"] * DOUBLE], "with those of its lists"),
+    "tensors": (["t = torch.split(L_x_, 1)", *["t = (t, t)"] * DOUBLE], "with those of its lists"),
+    "what several tensors are": (["t = torch.split(L_x_, 1)", *["t = t + t"] * DOUBLE], "a list of more than"),
+    "one line": (["t = (1, 2)", "t = (t * 60, t) * 60", "t = (t * 60, t) * 60"], "a list of"),
+    "a list by its method": (["t = [1]", "t = t.__mul__(1000000000000)"], "a list where a graph has a tensor"),
+    "a list in itself": (["t = [1, 2]", "t[0] = t", "u = torch.tensor(t)"], "a list where a graph has a tensor"),
+    "a text": (["s = L_x_.type()", *["s = s + s"] * DOUBLE], "a text is no operand of operator.add"),
+    "a text by a number": (["s = L_x_.type()", "s = s * 1000000000000"], "a text is no operand of operator.mul"),
+    "a text in place": (["s = L_x_.type()", *["s += s"] * DOUBLE], "a text is no operand of operator.add"),
+    "a text of a dictionary": (["(a,) = {'%2147483640d': 1}", "b = a % 1"], "a text is no operand of operator.mod"),
+    "powers of powers": (["n = 9 ** 60", *["n = n ** 60"] * 4], "a power of"),
+    "a power in place": (["n = 9", *["n **= 60"] * 5], "a power of"),
+    "a shift in place": (["n = 1", "n <<= 100000000000"], "a shift of"),
+    "a shift of True": (["n = True << 100000000000"], "a shift of"),
+    "products": (["n = 3", *["n = n * n"] * DOUBLE], "a product of"),
+    "what an index is": (["n = L_x_.type().index('F')", "n = 9", *["n = n * n"] * DOUBLE], "a product of"),
+    "a tensor as a list": (
+        ["y = torch.ones(1).expand(10000000000)", "t = y.tolist()"],
+        "a list of 10,000,000,000 items; a graph may make one of 65,536",
+    ),
+    "rounds": (["y = torch.svd_lowrank(L_x_, 2, 100000000)"], "niter=100000000: svd_lowrank may go round 1,000 times"),
+    "rounds of a kernel": (
+        ["y = torch.special.laguerre_polynomial_l(L_x_, 100000000000.0)"],
+        "a graph may ask for 65,536",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GROWS)
+def test_what_grows_without_end_is_refused_and_says_at_what(case: str, tmp_path: Path) -> None:
+    lines, words = GROWS[case]
+    with pytest.raises(ReplayError, match=words):
+        run(sample(tmp_path, *lines))
+
+
+UNSAFE = {
+    "targets": ("torch.ctc_loss(L_x_[:, None].log_softmax(2), torch.full((1, 2), 6), n, n)", "targets holds 6"),
+    "targets of nn": (
+        "torch.nn.functional.ctc_loss(L_x_[:, None].log_softmax(2), torch.full((1, 2), 6), n, n)",
+        "targets holds 6",
+    ),
+    "segments": ("torch.segment_reduce(L_x_, 'sum', lengths=torch.tensor([9]), unsafe=True)", "lengths holds 9"),
+    "a kernel": (
+        "torch._C._nn.slow_conv_transpose2d(L_x_[None, None], torch.ones(1, 1, 2, 2), (3000, 3000))",
+        "kernel_size=",
+    ),
+    "whole numbers": (
+        "torch.div(torch.tensor([-9223372036854775807]) - 1, torch.tensor([-1]), rounding_mode='trunc')",
+        "by -1 has no result",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNSAFE)
+def test_a_function_that_trusts_its_arguments_is_called_checked(case: str, tmp_path: Path) -> None:
+    call, words = UNSAFE[case]
+    with pytest.raises(ReplayError, match=words):
+        run(sample(tmp_path, "n = torch.tensor([2])", f"y = {call}"))
+
+
+def test_the_form_of_a_call_is_the_one_that_its_arguments_have(tmp_path: Path) -> None:
+    lines = (
+        "n = torch.full((2,), 4611686018427387904)",
+        "y = torch.repeat_interleave(n, 2)",
+        "y = n.repeat_interleave(2, 0)",
+        "y = torch.div(n, 2, rounding_mode='floor')",
+        "y = torch.div(input=n, other=-1, rounding_mode='floor')",
+        "y = torch.repeat_interleave(torch.tensor([3, 4]))",
+    )
+    run(sample(tmp_path, *lines))
+    for number, line in enumerate(("torch.repeat_interleave(n)", "n.bincount()", "torch.nn.functional.one_hot(n)")):
+        with pytest.raises(ReplayError, match="and there is room for"):
+            run(sample(tmp_path / str(number), lines[0], f"y = {line}"))
+
+
+def test_plain_lists_and_numbers_are_as_they_were(tmp_path: Path) -> None:
+    rows = [*ROWS, integers("n_1", data=[3])]
+    lines = (
+        "n = n_1.item()",
+        "s = L_x_.size()",
+        "t = s[:1] + s[1:]",
+        "u = [L_x_, [L_x_, L_x_]]",
+        "v = (n * 2 + 1) ** 2 % 5 << 1",
+        "w = L_x_.reshape(t)",
+        "w *= 2.0",
+        "w[0] = w[1] * v",
+        "a, b = w.chunk(2)",
+        "y = torch.cat([a, b] + [u[1][0]])",
+        "x = {'k': y}",
+        "L_x_ = x['k'].sum(0) + v",
+    )
+    assert run(sample(tmp_path, *lines, rows=rows))[0].shape == (3,)
+
+
+def program(*lines: str) -> Program:
+    """The Program of a few lines."""
+    head = "import torch\n\n\nclass GraphModule(torch.nn.Module):\n    def forward(self, x : torch.Tensor):\n"
+    return read_code(head + "".join(f"        {line}\n" for line in lines))
+
+
+def made_of(parsed: Program) -> set[str]:
+    """The names of what its function calls of ours and torch's."""
+    return set(function_of(parsed, {"x": "x"}, {}, "model.py", "cpu").__code__.co_names)
+
+
+def test_arithmetic_on_tensors_is_left_as_it_is() -> None:
+    lines = ("a, b = x.chunk(2)", "y = a + b * 2", "y = torch.relu(y) ** y", "y += b", "y[0] = 1")
+    assert made_of(program(*lines, "z = [x, y]", "return (y,)")) == {"chunk", "torch_relu"}
+    assert made_of(program("t = (1,)", "t = t + t", "return t")) == {"summed"}
+
+
+LARGE = {
+    "a factory": (
+        ["y = torch.zeros(3, 5000000000)"],
+        "model.py:10: aten.zeros.default would make a result of 55.9 GiB",
+    ),
+    "a product": (["y = torch.kron(L_x_, torch.ones(40000, 40000))"], "model.py:10: aten.ones.default would make"),
+    "a copy": (["y = L_x_[None].expand(5000000000, 2, 3)", "y = y + 1"], "model.py:11: aten.add.Tensor would make"),
+    "a list": (["y = torch.cat([L_x_] * 30000)", "y = torch.cat([y] * 30000)"], "model.py:11: aten.cat.default"),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_a_result_for_which_there_is_no_room_is_named_with_its_line(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, words = LARGE[case]
+    monkeypatch.setattr(room, "_allowed", room.held() + (1 << 30))
+    with pytest.raises(SampleError, match=words):
+        run(sample(tmp_path, *lines))
+
+
+def test_looking_for_room_draws_no_numbers_and_a_view_takes_none(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    built = build(read(sample(tmp_path, "y = torch.randn(3)", "z = torch.ones(1).expand(5000000000)")))
+    assert torch.equal(before, torch.get_rng_state())
+    assert built.module(**built.inputs)[0].shape == (2, 3)
+
+
+# ------------------------------------------------------------------ what is only read
+
+
+def test_a_value_that_is_joined_to_itself_is_read_at_once(tmp_path: Path) -> None:
+    place = sample(tmp_path, "y = L_x_", *["y = torch.cat([y, y])"] * 200)
+    start = time.monotonic()
+    plan_of(read(place))
+    assert time.monotonic() - start < 2
+
+
+def test_an_input_of_which_many_sums_are_joined_is_still_followed() -> None:
+    lines = [f"y = torch.cat([y + {2**n}.0, y])" for n in range(60)]
+    start = time.monotonic()
+    found = uses.uses_of(program("y = x", *lines, "z = y.sqrt()", "return (z,)"), {})
+    assert time.monotonic() - start < 5
+    assert found["x"].kinds == {"positive"}
+
+
+def test_following_inputs_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uses, "MOST_STEPS", 100)
+    with pytest.raises(RefusedError, match="following the inputs through the lines takes more than 100 steps"):
+        uses.uses_of(program("y = x", *["y = torch.cat([y, x])"] * 200, "return (y,)"), {})
+
+
+# ------------------------------------------------------------------ what wants a process of its own
+
+
+def test_a_program_says_what_it_is_isolated_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert needs_isolation(program("y = x.relu() + 1", "return (y,)")) == []
+    assert needs_isolation(program("y = x.remainder(2)", "y //= 2", "return (y,)")) == []
+    monkeypatch.setattr(isolation, "standings", lambda: {"torch.relu": ("isolated", "why")})
+    assert needs_isolation(program("y = torch.relu(x)", "return (y,)")) == ["torch.relu (why)"]
+
+
+def test_the_table_says_of_each_function_how_it_stands() -> None:
+    assert set(standings()) == callables()
+    for name, (standing, reason) in standings().items():
+        assert standing in ("safe", "checked", "isolated"), name
+        assert bool(reason) == (standing == "isolated"), name
+    assert standings()["torch.ctc_loss"] == standings()["Tensor.__floordiv__"] == ("checked", "")

@@ -1,0 +1,1 @@
+"""What tests run Backprint on: programs, modules, graphs, scripts, samples and corpora of samples."""

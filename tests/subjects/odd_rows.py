@@ -1,0 +1,40 @@
+"""Rows that no ledger can keep, each with what is said of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from backprint.corpus.rows import LONGEST
+
+ODD: dict[str, Any] = {
+    "text for a count": ({"inputs": "abc"}, "inputs 'abc', and inputs is a whole number of 64 bits"),
+    "a count of 71 bits": ({"inputs": 2**70}, "inputs 1180591620717411303424, and inputs is a whole number of 64 bits"),
+    "the least of 65 bits": ({"saved_bytes": 2**63}, "a whole number of 64 bits"),
+    "a count of 5,000 digits": ({"inputs": 10**5000}, "has inputs a int, and inputs is a whole number"),
+    "nan for a count": ({"inputs": math.nan}, "inputs nan"),
+    "half a count": ({"inputs": 1.5}, "inputs 1.5"),
+    "text for power": ({"power": "x"}, "power 'x', and power is a number, or infinity"),
+    "power of 400 digits": ({"power": 10**400}, "and power is a number, or infinity"),
+    "nan for power": ({"power": math.nan}, "power nan, and power is a number, or infinity: it is not finite"),
+    "endless seconds": ({"started": math.inf}, "and started is a finite number: it is not finite"),
+    "an object of notes": ({"notes": {"a": [1]}}, "notes {'a': [1]}, and notes is a list of texts"),
+    "numbers for notes": ({"notes": [1]}, "notes [1]"),
+    "a list of verdicts": (
+        {"verdict": ["bitwise"]},
+        "verdict ['bitwise'], which is none of bitwise, undifferentiable, close",
+    ),
+    "an object of detail": ({"detail": {"a": 1}}, "detail {'a': 1}, and detail is a text"),
+    "bytes": ({"detail": b"x"}, "detail b'x', and detail is a text"),
+    "text for a peak": ({"peak_bytes": "x"}, "peak_bytes 'x'"),
+    "a number of versions": ({"versions": 5}, "versions 5, and versions is an object of texts and numbers"),
+    "a number of ports": ({"vacuous": 3}, "vacuous 3"),
+    "asks that are no pairs": ({"asks": [["w"]]}, "asks [['w']], and asks is a list of pairs"),
+    "text for stages": ({"stages": {"read": "long"}}, "stages {'read': 'long'}, and stages is an object of numbers"),
+    "a key that is no text": ({1: 2}, "has 1, which is none of"),
+    "a key of the ledger's": ({"state": "done"}, "has 'state', which is none of"),
+    "a huge text": ({"detail": "x" * (LONGEST + 1)}, "65,537 characters, at most 65,536 are kept"),
+    "huge notes": ({"notes": ["x" * LONGEST] * 70}, "characters of JSON, at most 4,194,304 are kept"),
+    "a list in itself": ({"notes": (a := [])}, "notes"),
+}
+a.append(a)
