@@ -38,8 +38,8 @@ from backprint.graph.nouns import Capture
 from backprint.graphnet.plan import plan_of
 from backprint.graphnet.read import read
 from backprint.replay.power import Power, power_of
+from backprint.sample.fit import placed
 from backprint.sample.inputs import Inputs, held_exact
-from backprint.sample.recipes import placed
 
 Row = dict[str, Any]
 

@@ -4,7 +4,7 @@ function and method of `graphnet/callables.txt` stands.
 A row is `NAME FLAGS STANDING REASON`. Of the flags `r` draws random numbers, `m` changes an argument, `v` gives a view.
 Left out are operators that touch files, the process or Python objects. An operator is `isolated` where `ISOLATED` below
 says so, where a file of `--fuzz` has a call that ended the process, or where the table has said so before; `checked`
-where `checks.py` looks at its arguments; else `safe`. Run it when a new torch brings new operators, and after
+where `checks/` looks at its arguments; else `safe`. Run it when a new torch brings new operators, and after
 `tests/fuzz/operators.py`; rows are only ever added. `--forget PATTERN` takes the marks of earlier fuzzes away, where a
 check has made a call safe.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from backprint.checks import check_by_name
+from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
 from backprint.graph.table import Row, read, written
 from backprint.graphnet.emit import resolve

@@ -11,7 +11,7 @@ import torch
 
 import backprint as bp
 from backprint import room
-from backprint.checks import check_by_name
+from backprint.checks.table import check_by_name
 from backprint.errors import RefusedError, ReplayError
 from backprint.fx.operators import check_call, resolve
 from backprint.graph.isolation import needs_isolation

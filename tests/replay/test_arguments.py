@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.likeness import Describing, described
+from backprint.likeness.describe import Describing, described
 from backprint.memory import meetings, places
 
 X = torch.arange(12.0).reshape(3, 4)
@@ -471,7 +471,7 @@ def test_a_likeness_is_json_and_the_same_in_another_process() -> None:
     text = "[{'a': 1.5, 'b': ('x', None, {'c', 'd', 'e'})}, range(3), b'z', slice(1, None)]"
     here = described(eval(text), Describing(lambda index: index)).like
     code = (
-        "import json; from backprint.likeness import Describing, described; "
+        "import json; from backprint.likeness.describe import Describing, described; "
         f"print(json.dumps(described({text}, Describing(lambda index: index)).like))"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

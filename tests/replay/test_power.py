@@ -17,8 +17,8 @@ import backprint as bp
 from backprint.cli import main
 from backprint.graph.nouns import Capture
 from backprint.replay.power import Power, power_of
+from backprint.sample.fit import placed
 from backprint.sample.inputs import Inputs
-from backprint.sample.recipes import placed
 from backprint.sample.redraws import another, disturbed, units
 
 keep: list[Any] = []

@@ -18,20 +18,10 @@ import torch
 
 from backprint.errors import ReplayError, SampleError, UsageError
 from backprint.sample import generator
-from backprint.sample.recipe_json import PARTS_OF
-from backprint.sample.recipes import (
-    KINDS,
-    Recipe,
-    digest,
-    exact_data,
-    fit,
-    fit_all,
-    from_json,
-    make,
-    make_all,
-    redraw,
-    to_json,
-)
+from backprint.sample.fit import exact_data, fit, fit_all
+from backprint.sample.generator import Recipe, digest
+from backprint.sample.recipe_json import KINDS, PARTS_OF, from_json, to_json
+from backprint.sample.recipes import make, make_all, redraw
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
 

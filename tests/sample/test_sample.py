@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.sample import metadata, standalone
 from backprint.sample import save as save_module
-from backprint.sample.recipes import digest
+from backprint.sample.generator import digest
 
 # ------------------------------------------------------------------ what is captured
 

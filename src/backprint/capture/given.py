@@ -13,7 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from backprint.graph.nouns import Argument
-from backprint.likeness import Describing, Like, described, lives_in
+from backprint.likeness.describe import Describing, Like, described
+from backprint.likeness.differences import lives_in
 from backprint.memory import Place, places
 
 

@@ -60,8 +60,9 @@ from backprint.replay.linked import Play, Played, added
 from backprint.replay.run import perform, run, subgraphs
 from backprint.replay.strides import tangent_as
 from backprint.replay.verify import drawn
+from backprint.sample.fit import exact_data, fit_all
 from backprint.sample.inputs import Inputs, fit_inputs
-from backprint.sample.recipes import derive, exact_data, fit_all
+from backprint.sample.recipes import derive
 
 SLICED = "its backward is the whole's own steps"
 DERIVED = "its backward is captured again from its forward"

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from backprint.checks import divided, wrong
+from backprint.checks.counts import divided
+from backprint.checks.schema import wrong
 from backprint.errors import RefusedError, ReplayError
 from backprint.graph.isolation import SEEN
 from backprint.graph.nouns import HIGHER, MATHS, OPERATORS, PLAIN_TARGETS, SYMS, is_custom

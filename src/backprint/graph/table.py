@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STANDINGS = ("safe", "checked", "isolated")
-"""`safe`: no argument that fits its schema is known to end or hang a process. `checked`: `checks.py` looks at its
+"""`safe`: no argument that fits its schema is known to end or hang a process. `checked`: `checks/` looks at its
 arguments as well, because the kernel trusts them. `isolated`: neither is enough, so a graph of a stranger that calls it
 runs in a process of its own; the reason says why."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from backprint.checks import divided
+from backprint.checks.counts import divided
 from backprint.errors import ReplayError
 from backprint.graphnet.code import (
     Assign,

@@ -27,10 +27,11 @@ import torch
 from torch import Tensor
 
 from backprint.graphnet.meta import Known, Meta, Use
+from backprint.sample.fit import fit, placed
 from backprint.sample.generator import Recipe
 from backprint.sample.inputs import Inputs
 from backprint.sample.recipe_json import FLOATS, INTEGERS, reach
-from backprint.sample.recipes import derive, fit, placed
+from backprint.sample.recipes import derive
 
 Facts = dict[str, Any]
 

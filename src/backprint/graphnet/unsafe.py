@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from backprint.checks import Bound, check_by_name, rows_of
+from backprint.checks.looking import Bound
+from backprint.checks.schema import rows_of
+from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
 
 ROUNDS: Mapping[str, str] = {"svd_lowrank": "niter", "pca_lowrank": "niter", "tensordot": "dims"}

@@ -18,7 +18,8 @@ from torch.utils import _pytree as pytree
 from backprint.errors import GuardError, ReplayError, UsageError
 from backprint.graph.links import free_ports, mutated
 from backprint.graph.nouns import Argument, Capture, Port, TensorSpec
-from backprint.likeness import Describing, Like, described, differences, lives_in, said
+from backprint.likeness.describe import Describing, Like, described
+from backprint.likeness.differences import differences, lives_in, said
 from backprint.memory import meetings, places
 from backprint.replay.run import sizes_of
 from backprint.replay.strides import laid_as, lies, strides

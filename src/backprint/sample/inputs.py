@@ -15,8 +15,10 @@ from backprint.graph.nouns import Capture, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.room import too_large
 from backprint.sample.alike import livened
+from backprint.sample.fit import exact_data, fit_all, placed
+from backprint.sample.generator import Recipe
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
-from backprint.sample.recipes import RANKS, Recipe, bases_of, derive, exact_data, fit_all, make_all, placed, redraw
+from backprint.sample.recipes import DRAWN_KINDS, RANKS, bases_of, derive, make_all, redraw
 from backprint.tree import alias_groups
 
 MODES = ("seed", "exact", "none")
@@ -100,9 +102,6 @@ def makes(recipe: Recipe, tensor: Tensor) -> bool:
     return recipe.kind not in RANKS and placed(tensor, recipe.kind, {}, 0) == replace(recipe, facts=(), seed=0)
 
 
-RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
-"""Kinds of recipes that draw. A table that a fake capture knows (rotary frequencies, say) is kept as it is instead."""
-
 LOOK = 2**18
 """Up to how many elements of a tensor of a fake capture are looked at: nothing large is read for it."""
 
@@ -117,11 +116,12 @@ def fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | N
     small |= {right: small[left] for left, right in capture.signature.same if left in small}
     ports = {port.name: port for port in capture.pairs[0].forward.inputs if port.name not in same}
     known = fit_inputs(capture, small)
+    # a table that a fake capture knows (rotary frequencies, say) is kept, not drawn
     tables = [name for name, port in ports.items() if port.role in ("buffer", "constant") and name in small]
-    known = fit_inputs(capture, small, exact=[name for name in tables if known.recipes[name].kind in RANDOM])
+    known = fit_inputs(capture, small, exact=[name for name in tables if known.recipes[name].kind in DRAWN_KINDS])
     theirs = {} if made_by is None else {name: row for name, row in made_by.recipes.items() if name in ports}
     theirs = {
-        name: row for name, row in theirs.items() if row.kind in (*RANDOM, "constant") and name not in known.exact
+        name: row for name, row in theirs.items() if row.kind in (*DRAWN_KINDS, "constant") and name not in known.exact
     }
     recipes = {
         name: theirs.get(name) or known.recipes.get(name) or by_role(port.role, port.spec, derive(capture.seed, name))

@@ -266,7 +266,7 @@ class Stored:
     def inputs(self) -> Inputs:
         """The recipes and the exact data."""
         from backprint.sample.inputs import Inputs
-        from backprint.sample.recipes import from_json
+        from backprint.sample.recipe_json import from_json
 
         recipes = {}
         for name, row in self.rows.items():

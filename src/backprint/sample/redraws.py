@@ -17,7 +17,7 @@ from torch import Tensor
 from backprint.sample import generator
 from backprint.sample.generator import Recipe
 from backprint.sample.recipe_json import FLOATS, INTEGERS
-from backprint.sample.recipes import RANDOM, bases_of, derive, make, redraw
+from backprint.sample.recipes import DRAWN_KINDS, bases_of, derive, make, redraw
 from backprint.tree import parts
 
 SHARE = 0.05
@@ -58,7 +58,7 @@ def another(
         return sparse(name, recipes, made[name], seed, step)
     if step is not None and (moved := nudged(made[name], derive(seed, name), step)) is not None:
         return laid(unit, recipes, name, moved)
-    if fresh is None and recipe.kind in RANDOM:
+    if fresh is None and recipe.kind in DRAWN_KINDS:
         fresh = make(redraw(recipe, seed))
     if fresh is None or near(fresh, made[name]):
         fresh = disturbed(made[name], derive(seed, name))

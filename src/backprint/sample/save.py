@@ -20,7 +20,7 @@ from backprint.graph.text import emit
 from backprint.sample.inputs import MODES, Inputs
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.place import settle
-from backprint.sample.recipes import to_json
+from backprint.sample.recipe_json import to_json
 from backprint.sample.standalone import FOOTER
 
 Results = Mapping[str, Any]

@@ -1,0 +1,121 @@
+"""What a check may look at: the values of a tensor, its shape, its memory; and how it complains.
+
+A tensor without values (fake, meta) reaches no kernel, so its values are not looked at.
+
+Private torch APIs of this module, tried on torch 2.13: `torch.utils._python_dispatch._disable_current_modes`,
+`torch._C._functorch.is_functorch_wrapped_tensor`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+Bound: TypeAlias = Mapping[str, Any]
+"""A call's arguments by the schema's names, the defaults too."""
+
+Check: TypeAlias = Callable[[Bound], str]
+"""What is wrong with a call, in words; '' where nothing is."""
+
+MOST_ROUNDS = 2**16
+"""How often a kernel may go round a loop because a number among its arguments says so."""
+
+
+@contextlib.contextmanager
+def reading_values() -> Iterator[None]:
+    """While a check reads values, no mode sees it and autograd records nothing."""
+    with torch.no_grad(), _disable_current_modes():
+        yield
+
+
+def readable(value: Any) -> bool:
+    """Whether a tensor's values can be looked at."""
+    return (
+        type(value) in (Tensor, nn.Parameter)
+        and not value.is_meta
+        and value.layout is torch.strided
+        and not is_wrapped(value)
+    )
+
+
+def is_wrapped(value: Tensor) -> bool:
+    """Whether a function transform, as vmap, stands between a tensor and its values."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
+
+
+def beyond(name: str, value: Any, low: int, high: int, also: Iterable[int] = ()) -> str:
+    """What is said of a tensor that holds a number outside of [low, high)."""
+    if isinstance(value, Tensor) and value.layout is not torch.strided:
+        return f"{name} is a {value.layout} tensor, which holds no indices"
+    if not readable(value) or value.numel() == 0:
+        return ""
+    with reading_values():
+        odd = (value < low) | (value != value)
+        if high < 2**63:  # torch compares with what the dtype can hold
+            odd |= value >= high
+        for each in also:
+            odd &= value != each
+        if not bool(odd.any()):
+            return ""
+        found = value[odd].flatten()[0].item()
+    return f"{name} holds {found}, which is not in [{low}, {high})"
+
+
+def unlike(name: str, value: Any, shape: Sequence[int]) -> str:
+    """What is said of a tensor that has another shape."""
+    if not isinstance(value, Tensor) or tuple(value.shape) == tuple(shape):
+        return ""
+    return f"{name} has the shape {list(value.shape)}, which should be {list(shape)}"
+
+
+def counted(name: str, value: Any, count: int) -> str:
+    """What is said of a tensor that has another number of elements."""
+    if not isinstance(value, Tensor) or value.numel() == count:
+        return ""
+    return f"{name} has {value.numel()} elements, which should be {count}"
+
+
+def held(name: str, value: Any) -> str:
+    """What is said of a tensor that a kernel reads from end to end, and whose memory is shorter (an expanded one)."""
+    if not readable(value) or value.storage_offset() + value.numel() <= value.untyped_storage().nbytes() // max(
+        value.element_size(), 1
+    ):
+        return ""
+    return f"{name} has {value.numel()} elements, and memory for fewer"
+
+
+def first(complaints: Iterable[str]) -> str:
+    """The first complaint that says something."""
+    return next((each for each in complaints if each), "")
+
+
+def rising(value: Tensor) -> bool:
+    """Whether a tensor's numbers never fall along its last dimension."""
+    if not readable(value):
+        return True
+    with reading_values():
+        return bool((value[..., 1:] >= value[..., :-1]).all())
+
+
+def numbers(value: Any) -> list[int] | None:
+    """A list of numbers, or a tensor of them; None where it has no values."""
+    if isinstance(value, Tensor):
+        if not readable(value):
+            return None
+        with reading_values():
+            return [int(each) for each in value.flatten().tolist()]
+    return [int(each) for each in value]
+
+
+MOST_ELEMENTS = 2**40
+"""A number of elements that no machine holds."""
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor."""
+    return isinstance(value, Tensor)

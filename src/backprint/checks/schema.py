@@ -1,0 +1,132 @@
+"""A call against its operator's schema: what fits the type of each argument.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._C.FunctionSchema`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.checks.table import check_of
+
+
+def wrong(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Why an operator may not be called so: by its schema's types, then by its own check."""
+    rows = rows_of(function)
+    if len(args) > len(rows):
+        return f"{len(args)} arguments where {function} takes {len(rows)}"
+    given = dict(zip((name for name, *_ in rows), args, strict=False))
+    for key, value in kwargs.items():
+        if key in given:
+            return f"{key} is given twice"
+        given[key] = value
+    for name, kind, fits, default in rows:
+        if name not in given:
+            given[name] = default
+        elif not fits(given[name]):
+            return f"{name}={said(given[name])} where the schema wants {kind}"
+    check = check_of(function)
+    try:
+        return check(given) if check is not None else ""
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
+        return f"arguments that do not belong together ({type(error).__name__}: {str(error)[:120]})"
+
+
+@functools.cache
+def rows_of(function: Any) -> tuple[tuple[str, str, Callable[[Any], bool], Any], ...]:
+    """Of each argument: its name, its type in words, what fits it, its default."""
+    rows = []
+    for each in function._schema.arguments:
+        kind = CONSTANTS.get(each.name, str(each.real_type)) if "int" in str(each.real_type) else str(each.real_type)
+        default = each.default_value if each.has_default_value() else None
+        fits, count = fitting(kind), each.N or 0
+        if count > 1:
+            fits, kind = of_length(fits, lengths_of(each.name, count, default)), f"{kind} of {count}"
+        rows.append((each.name, kind, fits, default))
+    return tuple(rows)
+
+
+CONSTANTS: Mapping[str, str] = {
+    "dtype": "Optional[ScalarType]",
+    "out_dtype": "Optional[ScalarType]",
+    "output_dtype": "Optional[ScalarType]",
+    "layout": "Optional[Layout]",
+    "memory_format": "Optional[MemoryFormat]",
+}
+"""What an argument of this name is, where a schema calls it a plain int."""
+
+SPREAD = frozenset("kernel_size stride padding dilation output_size output_padding size".split())
+"""Arguments that may have one number for all dimensions."""
+
+
+def lengths_of(name: str, count: int, default: Any) -> frozenset[int]:
+    """How many items a list of fixed length may have."""
+    none = default == [] or name == "stride"  # the stride of a pool: as long as its kernel
+    return frozenset({count, *({1} if name in SPREAD else ()), *({0} if none else ())})
+
+
+def of_length(fits: Callable[[Any], bool], lengths: frozenset[int]) -> Callable[[Any], bool]:
+    """What says whether a value fits, and has one of these lengths if it is a list."""
+    return lambda value: fits(value) and (not isinstance(value, (list, tuple)) or len(value) in lengths)
+
+
+@functools.cache
+def fitting(kind: str) -> Callable[[Any], bool]:
+    """What says whether a value fits a type of a schema."""
+    if kind.startswith("Optional["):
+        inner = fitting(kind[9:-1])
+        return lambda value: value is None or inner(value)
+    if kind.startswith("List["):
+        item = fitting(kind[5:-1])
+        lone = kind[5:-1] in ("int", "float", "bool")  # int[2] takes a number for both
+        return lambda value: all(map(item, value)) if isinstance(value, (list, tuple)) else lone and item(value)
+    return FITS.get(kind, lambda value: True)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number of 64 bits, or stands for one."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, (torch.SymInt, torch.SymBool)) or is_single(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or a tensor of one."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    return isinstance(value, (float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)) or is_single(value)
+
+
+def is_single(value: Any) -> bool:
+    """Whether a value is a tensor of one element."""
+    return isinstance(value, Tensor) and value.numel() == 1
+
+
+FITS: Mapping[str, Callable[[Any], bool]] = {
+    "Tensor": lambda value: isinstance(value, Tensor) or is_number(value),  # add.Tensor(x, 1)
+    "ScalarType": lambda value: isinstance(value, torch.dtype),
+    "Layout": lambda value: isinstance(value, torch.layout),
+    "MemoryFormat": lambda value: isinstance(value, torch.memory_format),
+    "Device": lambda value: isinstance(value, (torch.device, str)),
+    "Generator": lambda value: isinstance(value, torch.Generator),
+    "int": is_whole,
+    "float": is_number,
+    "number": is_number,
+    "complex": is_number,
+    "bool": lambda value: isinstance(value, (bool, int, torch.SymBool)) or is_single(value),
+    "str": lambda value: isinstance(value, str),
+}
+
+
+def said(value: Any) -> str:
+    """A value in a message."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        return f"a {type(value).__name__} of {', '.join(sorted({type(item).__name__ for item in value})) or 'nothing'}"
+    return f"{value!r:.40} ({type(value).__name__})"

@@ -1,0 +1,198 @@
+"""Pairs and Captures: a forward and a backward tied by the saved ports, and all that one capture call gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    pass
+from backprint.graph.graphs import Graph, Port, Source
+
+T = TypeVar("T")
+
+
+class Later(Generic[T]):
+    """A value that is made when first asked for, once: a sample's graph is parsed only when someone looks at it."""
+
+    __slots__ = ("_make", "_value")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make: Callable[[], T] | None = make
+        self._value: T | None = None
+
+    def get(self) -> T:
+        if self._make is not None:
+            self._value = self._make()
+            self._make = None
+        return self._value  # type: ignore[return-value]  # set by the line above, and T may itself be optional
+
+
+class Pair:
+    """A forward Graph and its backward Graph (None where nothing is differentiable), tied by the saved ports."""
+
+    __slots__ = ("_backward", "_forward", "name")
+
+    def __init__(
+        self,
+        name: str,
+        forward: Graph | Later[Graph],
+        backward: Graph | Later[Graph] | Later[Graph | None] | None = None,
+    ) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "_forward", forward)
+        object.__setattr__(self, "_backward", backward)
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"a Pair is never edited in place (setting {key!r}): make a new one")
+
+    name: str
+    _forward: Graph | Later[Graph]
+    _backward: Graph | Later[Graph] | Later[Graph | None] | None
+
+    @property
+    def forward(self) -> Graph:
+        """What runs on the way in."""
+        side = self._forward
+        return side.get() if isinstance(side, Later) else side
+
+    @property
+    def backward(self) -> Graph | None:
+        """What runs on the way back; None where no output asks for a gradient."""
+        side = self._backward
+        return side.get() if isinstance(side, Later) else side
+
+    @property
+    def saved(self) -> tuple[Port, ...]:
+        """The ports that the forward keeps for the backward."""
+        return tuple(port for port in self.forward.outputs if port.role == "saved")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pair) and (self.name, self.forward, self.backward) == (
+            other.name,
+            other.forward,
+            other.backward,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.forward, self.backward))
+
+    def __repr__(self) -> str:
+        return f"Pair({self.name!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a capture took for granted.
+
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `pinned`; `inputs` are what
+    it depends on. The text of a `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay
+    checks it before it runs.
+    """
+
+    kind: str
+    text: str
+    inputs: tuple[str, ...] = ()
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueEdge:
+    """Where autograd of the plain forward would not give the program's gradient, and why."""
+
+    kind: str
+    text: str
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Which port of which Pair feeds which: Pairs by index, ports by key, as `output y`, `gradient w`, `mutation b`.
+
+    `target` None is the whole Capture's own result of that name; `source` None its own input, handed through.
+    Gradients go along an `output` link the other way, and add up where several start at one port.
+    """
+
+    source: int | None
+    port: str
+    target: int | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter of a call: its name (`*args`, `**kwargs` with their stars), and a likeness of what it was given.
+
+    A likeness is JSON in which `{"tensor": NAME}` stands for the port of that name. `optional`: leaving the argument
+    out gives the same value. `keyword`: it can be given by its name alone.
+    """
+
+    name: str
+    like: Any
+    optional: bool = False
+    keyword: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How a call's arguments and results map to ports.
+
+    `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that the capture took as constants,
+    as text; `call` what each parameter was given, by value (None where no call was read: a part, a recorded step, a
+    sample of format 1). `output` is a JSON-like tree whose leaves are `{"port": name}` or `{"value": repr}`;
+    `differentiable` are the outputs that take tangents; `same` the pairs of names that one tensor was passed under;
+    `aliases` the pairs that share memory, and how many bytes the second begins after the first.
+    """
+
+    arguments: tuple[str, ...] = ()
+    leaves: tuple[tuple[str, str], ...] = ()
+    output: Any = None
+    differentiable: tuple[str, ...] = ()
+    same: tuple[tuple[str, str], ...] = ()
+    loss: str = ""
+    call: tuple[Argument, ...] | None = None
+    aliases: tuple[tuple[str, str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What one capture call gives: Pairs in the order they ran, the engine, and the environment they were traced in."""
+
+    name: str
+    engine: str
+    pairs: tuple[Pair, ...]
+    signature: Signature = Signature()
+    links: tuple[Link, ...] = ()
+    breaks: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    opaque: tuple[OpaqueEdge, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    requires: tuple[str, ...] = ()
+    seed: int = 0
+    fake: bool = False
+    pins: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    claims: Any = field(default=None, compare=False, repr=False)
+    recipes: Any = field(default=None, compare=False, repr=False)
+    witness: Any = field(default=None, compare=False, repr=False)
+    verdict: Any = field(default=None, compare=False, repr=False)
+    origin: Any = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(graph) for pair in self.pairs for graph in (pair.forward, pair.backward) if graph)
+
+    if TYPE_CHECKING:  # bound in backprint.api, which joins the rooms
+
+        def save(self, path: Any, data: str = "seed", **options: Any) -> Any:
+            """Write the Capture as a sample."""
+
+        def release(self) -> None:
+            """Let go of the captured program and its arguments."""
+
+        def verify(self, **options: Any) -> list[Any]:
+            """Prove every Pair against the original program."""
+
+        def inputs(self) -> dict[str, Any]:
+            """The tensors that its recipes make, by the program's own names."""
