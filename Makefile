@@ -10,12 +10,14 @@ TORCH  ?= 2.13.0
 
 BIN     := .venv/bin
 STAMP   := .venv/.installed
+DOCS    := .venv/.docs
+SITE    := build/site
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # What needs arguments, or an extra, is run by hand.
 BY_HAND := $(addprefix benchmarks/,architectures.py graphnet.py graphnet_tools.py power.py)
 BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check tiny truth conformance fuzz bench architectures compat smoke clean
+.PHONY: venv demo test check docs tiny truth conformance fuzz bench architectures compat smoke clean
 
 venv: $(STAMP)
 
@@ -38,6 +40,15 @@ check: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+$(DOCS): $(STAMP)
+	@$(PIP) install --editable '.[docs]'
+	@touch $@
+
+# -E reads every page again, because only a page that is read warns; -W makes a warning an error.
+docs: $(DOCS)
+	@$(BIN)/python -m sphinx -q -E -W --keep-going docs $(SITE)
+	@$(BIN)/python scripts/site.py $(SITE)
 
 tiny: $(STAMP)
 	$(BIN)/python -m pytest tests/test_tiny.py

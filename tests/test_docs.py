@@ -1,81 +1,204 @@
-"""README and docs say what is there: every verb, every verdict, and code that runs as it stands."""
+"""README and docs say what is there: every verb, option, verdict and name, and code that runs as it stands."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from subjects import pages
 
-from backprint.cli import VERBS
+import backprint as bp
+from backprint.cli import VERBS, main
 from backprint.graph.verdicts import VERDICTS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
-COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-SNIPPETS = {
-    f"{page.stem} {index}": snippet
-    for page in PAGES
-    for index, snippet in enumerate(
-        re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+OF_THE_SITE = {"index.md", "api.md"}
+"""Pages that only the built site shows as they are meant."""
+
+TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+BLOCKS = [(page, block) for page, text in TEXTS.items() for block in pages.blocks(text)]
+RUNNABLE = sorted({page for page, block in BLOCKS if block.language in ("python", "console")})
+
+
+# ------------------------------------------------------------------ code blocks
+
+
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_every_block_of_a_page_runs_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
+    done = run_page(ROOT / page, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", pages.__file__, str(page)],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        **dict(capture_output=True, text=True, timeout=600, check=False),
     )
-}
+
+
+def test_every_page_with_code_is_run() -> None:
+    names = "README capturing commands corpora engines graphnet recording refusals regions samples verdicts"
+    assert {Path(page).stem for page in RUNNABLE} == set(names.split())
+
+
+@pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{Path(page).stem}-{block.line}" for page, block in BLOCKS])
+def test_a_block_says_how_it_is_checked(page: str, block: pages.Block) -> None:
+    assert block.language in ("python", "console", "text") or page in ("docs/index.md", "docs/api.md")
+    if block.language == "text" and not block.below:
+        assert not block.text.startswith("$")
+    if block.file:
+        folder = block.file.partition("/")[0]
+        assert any(folder in each.text for of, each in BLOCKS if of == page and each.language == "console")
+    elif block.language == "python":
+        assert block.printed.strip(" .\n") or "assert " in block.text, "it shows nothing that could be wrong"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "```python\nprint(1)  # -> 2\n```\n",
+        "```python\nprint(1)\n```\n",
+        "```python\nprint(1)\n```\n\n```text\n2\n```\n",
+        "```python\nimport backprint\nbackprint.absent()\n```\n",
+        "```python\nimport warnings\nwarnings.warn('x')\n```\n",
+        "```console\n$ echo 1\n2\n```\n",
+        "```console\n$ echo 1\n```\n",
+        "```console\n$ backprint absent\n...\n```\n",
+    ],
+)
+def test_a_block_that_shows_something_else_is_noticed(wrong: str, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(wrong, encoding="utf-8")
+    assert run_page(tmp_path / "page.md", tmp_path).returncode == 1
+
+
+def test_blocks_share_names_files_and_the_folder(tmp_path: Path) -> None:
+    right = (
+        "```python\n# one.py\nprint('one')\n```\n\n```python\nx = 1\n```\n\n```python\nprint(x)  # the x -> 1\n"
+        "print(x + 1)\n```\n\n```text\n2...\n```\n\n```console\n$ python one.py\no...e\n```\n"
+    )
+    (tmp_path / "page.md").write_text(right, encoding="utf-8")
+    done = run_page(tmp_path / "page.md", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ------------------------------------------------------------------ verbs, options, names
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_command_line_has_every_verb(verb: str) -> None:
-    assert re.search(rf"^\| `backprint {verb}\b", COMMANDS, re.MULTILINE)
+    assert re.search(rf"^\| `backprint {verb}\b", TEXTS["docs/commands.md"], re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_no_page_has_a_verb_that_is_not_there(page: Path) -> None:
-    assert set(re.findall(r"`backprint (\w+)", page.read_text(encoding="utf-8"))) <= set(VERBS)
+def command_calls(text: str) -> Iterator[list[str]]:
+    """The calls of `backprint` on a page, in its blocks and between backticks, as words."""
+    for line in re.findall(r"(?:^|\$ |`)backprint( [^`\n]*)", text, re.MULTILINE):
+        yield shlex.split(re.split(r" {2,}| \| ", line)[0], comments=True)
 
 
-@pytest.mark.parametrize("page", [README, ROOT / "docs" / "verdicts.md"], ids=lambda page: page.stem)
-def test_every_verdict_is_explained(page: Path) -> None:
-    assert set(re.findall(r"^\| `(\w+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE)) == set(VERDICTS)
+def options_of(command: click.Command) -> set[str]:
+    return {option for each in command.params for option in each.opts + each.secondary_opts} | {"--help"}
+
+
+def commands_below(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        with click.Context(command) as context:
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                yield from commands_below(below)
+
+
+def problems_of(call: list[str]) -> list[str]:
+    """The verbs and options of a call that the command line does not have."""
+    command: click.Command = main
+    words = list(call)
+    while isinstance(command, click.Group) and words and words[0].islower():
+        name = words.pop(0)
+        found = command.get_command(click.Context(command), name)
+        if found is None:
+            return [name]
+        command = found
+    known = {option for each in commands_below(command) for option in options_of(each)}
+    return [word for word in words if word.startswith("-") and word.partition("=")[0] not in known]
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_command_on_a_page_exists_with_its_options(page: str) -> None:
+    assert [wrong for call in command_calls(TEXTS[page]) for wrong in problems_of(call)] == []
+
+
+def test_a_command_or_an_option_that_is_not_there_is_noticed() -> None:
+    assert problems_of(["corpus", "absent", "SRC"]) == ["absent"]
+    assert problems_of(["verify", "samples", "--absent", "--json"]) == ["--absent"]
+    calls = list(command_calls("see `backprint show A --json`\n```text\nbackprint demo    shows --all\n```\n"))
+    assert calls == [["show", "A", "--json"], ["demo"]]
+
+
+EVERY_OPTION = {option for command in commands_below(main) for option in options_of(command)}
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_option_between_backticks_exists(page: str) -> None:
+    assert set(re.findall(r"`(--[a-z-]+)", TEXTS[page])) <= EVERY_OPTION
+
+
+def test_the_api_reference_has_every_public_name() -> None:
+    documented = re.findall(r"^\.\. auto\w+:: (\w+)$", TEXTS["docs/api.md"], re.MULTILINE)
+    assert sorted(documented) == sorted(set(bp.__all__) - {"__version__"})
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/verdicts.md"])
+def test_every_verdict_is_explained(page: str) -> None:
+    assert set(re.findall(r"^\| `(\w+)` \|", TEXTS[page], re.MULTILINE)) == set(VERDICTS)
+
+
+def test_the_table_of_engines_is_the_engines() -> None:
+    from backprint.capture.engines import ENGINES
+
+    words = {"functional=False": "updates", "sparse tensors": "sparse"}
+    table = TEXTS["docs/engines.md"].partition("| option or input |")[2].partition("\n\n")[0].splitlines()
+    heads = re.findall(r"`(\w+)`", table[0])
+    takes: dict[str, set[str]] = {head: set() for head in heads}
+    for row in table[2:]:
+        name, *cells = (cell.strip(" `") for cell in row.strip("|").split("|"))
+        request = words.get(name, name.partition("=")[0])
+        for head, cell in zip(heads, cells, strict=True):
+            takes[head] |= {request} if cell == "yes" else set()
+    assert takes == {name: set(engine.takes) for name, engine in ENGINES.items()}
+    assert heads == list(ENGINES)
+
+
+# ------------------------------------------------------------------ the README, and links
 
 
 def test_the_readme_fits_a_screen_or_two_and_leads_to_every_page() -> None:
-    text = README.read_text(encoding="utf-8")
+    text = TEXTS["README.md"]
     assert len(text.splitlines()) <= 120
-    assert {page.name for page in PAGES[1:]} <= set(re.findall(r"\(docs/(\w+\.md)\)", text))
+    assert {page.name for page in PAGES[1:]} - OF_THE_SITE == set(re.findall(r"\(docs/(\w+\.md)\)", text))
 
 
-def test_there_is_code() -> None:
-    assert {name.split()[0] for name in SNIPPETS} >= {"README", "capturing", "regions", "verdicts"}
-
-
-@pytest.mark.parametrize("name", SNIPPETS)
-def test_the_code_runs(name: str, tmp_path: Path) -> None:
-    run(SNIPPETS[name], tmp_path)
-
-
-def run(snippet: str, place: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet],
-        cwd=place,
-        **dict(capture_output=True, text=True, timeout=120, check=False),
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    if "verify()" in snippet:
-        assert "bitwise" in done.stdout
-
-
-def test_code_that_does_not_run_is_noticed(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError):
-        run("import backprint\nbackprint.absent()", tmp_path)
+def test_the_site_has_every_page() -> None:
+    listed = re.findall(r"^(\w+)$", TEXTS["docs/index.md"], re.MULTILINE)
+    assert {f"{name}.md" for name in listed} | {"index.md"} == {page.name for page in PAGES[1:]}
 
 
 LINKS = sorted(
     {
-        (page.relative_to(ROOT).as_posix(), link)
-        for page in PAGES
-        for link in re.findall(r"\]\((?!https?://)([^)]+)\)", page.read_text(encoding="utf-8"))
+        (page, link)
+        for page, text in TEXTS.items()
+        for link in re.findall(r"\]\((?!https?://)([^)]+)\)", pages.FENCE.sub("", text))
     }
 )
 

@@ -1,0 +1,14 @@
+"""The settings of `make docs`: Sphinx builds a site from the Markdown here and from the docstrings of `backprint`."""
+
+from backprint.version import __version__
+
+project = "Backprint"
+html_title = f"Backprint {__version__}"
+html_theme = "furo"  # loads no font, script or style from another host
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_heading_anchors = 3
+default_role = "code"  # docstrings write `name`, as Markdown does
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 88
