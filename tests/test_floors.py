@@ -54,14 +54,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "graphnet": (*GROUND, "graph", "fx", "sample"),
     "replay": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "capture.frames", "replay.compare"),
+    "parts": (*GROUND, "graph", "fx", "capture.entry", "capture.program", "sample", "replay"),
     "calls": ("errors", "graph"),
-    "api": (*ROOMS, "regions", "target", "calls"),  # bp.capture("folder") reads a TARGET, which captures by the face
+    "api": (
+        *ROOMS,
+        "regions",
+        "parts",
+        "target",
+        "calls",
+    ),  # bp.capture("folder") reads a TARGET
     "target": (*ROOMS, "api"),
-    "corpus": (*GROUND, "graph", "fx", "sample", "graphnet", "replay", "api", "target", "__init__"),
+    "corpus": (*GROUND, "graph", "fx", "sample", "graphnet", "replay", "parts", "api", "target", "__init__"),
     "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "api"),
-    "cli": (*ROOMS, "regions", "api", "target", "corpus", "report", "__init__"),
+    "cli": (*ROOMS, "regions", "parts", "api", "target", "corpus", "report", "__init__"),
     "__main__": ("cli",),
 }
 

@@ -48,11 +48,9 @@ def command(
     """
     from backprint.corpus.parts import all_parts, unify
     from backprint.errors import UsageError
-    from backprint.graph.cuts import KINDS
+    from backprint.parts.pieces import kind_of
 
-    kind = by.partition(":")[0]
-    if kind not in KINDS:
-        raise UsageError(f"--by {by!r:.80}: {kind!r:.40} is none of {', '.join(KINDS)}")
+    kind_of(by)
     if not any(source.glob("**/capture.json")):
         raise UsageError(f"{source}: no sample here or below: no folder holds capture.json")
     chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}

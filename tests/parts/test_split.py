@@ -15,14 +15,16 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.corpus import split as splitting
 from backprint.corpus.find import Job
 from backprint.corpus.ledger import NAME, Ledger
 from backprint.corpus.parts import all_parts, unify
-from backprint.corpus.split import DERIVED, SLICED, Split, split, split_sample
+from backprint.corpus.split import split_sample
 from backprint.errors import RefusedError
-from backprint.graph.cuts import weighty
-from backprint.graph.nouns import Capture, Pair, Step
+from backprint.graph.nouns import Capture, Pair, Ref, Step
+from backprint.parts import split as splitting
+from backprint.parts.nouns import Split
+from backprint.parts.pieces import weighty
+from backprint.parts.split import DERIVED, SLICED, split
 from backprint.replay.verify import drawn
 from backprint.replay.whole import replay_values
 
@@ -237,9 +239,7 @@ def test_a_wrong_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
             return pair
         result = backward.results[0]
         step = Step("twice", "aten.mul.Tensor", (result, 2))
-        wrong = replace(
-            backward, steps=(*backward.steps, step), results=(splitting.Ref("twice"), *backward.results[1:])
-        )
+        wrong = replace(backward, steps=(*backward.steps, step), results=(Ref("twice"), *backward.results[1:]))
         return Pair(pair.name, pair.forward, wrong)
 
     monkeypatch.setattr(splitting, "sliced", doubled)

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import GraphError, RefusedError, UsageError
-from backprint.graph.cuts import operator, plan, typical
 from backprint.graph.fixed import at_capture, tensors_alone
 from backprint.graph.nouns import Capture, Graph, Port, Ref, ScalarSpec, Step, TensorSpec
-from backprint.graph.split import forwards, homes, names_at_borders
 from backprint.graph.steps import live
 from backprint.graph.text import parse
+from backprint.parts.borders import names_at_borders
+from backprint.parts.forwards import forwards, homes
+from backprint.parts.pieces import plan
+from backprint.parts.sequences import operator, typical
 
 
 class Block(nn.Module):

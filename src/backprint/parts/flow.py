@@ -1,0 +1,217 @@
+"""Every part as the whole ran it, and which values of the whole's backward are the gradients at the part's borders.
+
+The whole runs once on its recipe's inputs. Each part's forward then runs under autograd, from leaves of its own. The
+gradients that autograd computes are looked up among the values of the whole's backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.fx.values import maker
+from backprint.graph.links import results
+from backprint.graph.nouns import Capture, Graph, Pair, Ref, refs
+from backprint.graph.table import operators
+from backprint.parts.backwards import BorderGradients
+from backprint.parts.borders import Borders
+from backprint.parts.forwards import ForwardPart
+from backprint.replay.compare import TOLERANCE, distance, same_bits
+from backprint.replay.linked import Play, Played, added
+from backprint.replay.run import perform, subgraphs
+from backprint.replay.verify import drawn
+
+
+@dataclass(frozen=True, slots=True)
+class PartRun:
+    """One part as the whole ran it: the values that it took and gave, and the gradients at its borders, by local names.
+
+    `random` is the generator's state before the part. `flow` has the gradients' names in the whole's backward; `why`
+    names a gradient that is not there.
+    """
+
+    values: dict[str, Any]
+    given: dict[str, Any]
+    random: Tensor
+    tangents: dict[str, Tensor] = field(default_factory=dict)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    flow: BorderGradients | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedPart:
+    """One part run under autograd: its leaves, and its results with their history."""
+
+    part: ForwardPart
+    run: PartRun
+    leaves: dict[str, Any]
+    results: dict[str, Any]
+
+
+def played_pairs(capture: Capture) -> list[Played]:
+    """The whole, run on its recipe's inputs: what each Pair took, returned and saved."""
+    draw = drawn(capture, "recipe", None)
+    torch.manual_seed(draw.seed)
+    play = Play(replace(capture, links=capture.links or results(capture)), draw.values, draw.tangents)
+    play.forward()
+    play.gradients()
+    return play.played
+
+
+def runs_of_parts(pair: Pair, borders: Borders, played: Played) -> list[PartRun]:
+    """Every part of a Pair as the whole ran it, with its gradients by autograd, named in the whole's backward."""
+    traced = traced_parts(pair, borders, played)
+    if pair.backward is None:
+        return [each.run for each in traced]
+    feed = {f"saved {name}": value for name, value in played.saved.items()}
+    feed |= {f"constant {name}": value for name, value in played.values.items()}
+    feed |= {f"tangent {name}": value for name, value in played.tangents.items()}
+    values = BackwardValues(pair.backward, feed)
+    later: list[PartRun] = []  # the last part first: what it returns is a tangent of those before
+    while traced:
+        each = traced.pop()
+        later.append(named_in(values, each, *border_gradients(each, played, later)))
+    return later[::-1]
+
+
+def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPart]:
+    """The parts of a Pair's forward, run one after the other under autograd on the values of the whole's run."""
+    forward, backward = pair.forward, pair.backward
+    asking = set() if backward is None else differentiated(backward)
+    given = {port.local: played.values[port.name] for port in forward.inputs}
+    flags = {port.local: port.name in asking for port in forward.inputs}
+    torch.set_rng_state(played.random)
+    make_subs = subgraphs(forward)
+    return [traced_part(part, given, flags, make_subs) for part in borders.parts]
+
+
+def differentiated(backward: Graph) -> set[str]:
+    """The names of the inputs for which a backward returns a gradient."""
+    return {port.name for port, value in zip(backward.outputs, backward.results, strict=True) if value is not None}
+
+
+def traced_part(
+    part: ForwardPart, given: dict[str, Any], flags: dict[str, bool], subs: Mapping[str, Any]
+) -> TracedPart:
+    """One part's forward under autograd. Its results, and whether they require grad, go into `given` and `flags`."""
+    writes = any("m" in operators().get(step.target, "") for step in part.steps)
+    leaves = {local: leaf_of(given[local], flags.get(local, False)) for local in part.takes}
+    scope = {name: value.clone() if writes and isinstance(value, Tensor) else value for name, value in leaves.items()}
+    values, random = {local: given[local] for local in part.takes}, torch.get_rng_state()
+    make = maker(scope, dict(subs))
+    with torch.enable_grad():
+        for step in part.steps:
+            perform(step, scope, make)
+    returned = {local: scope[local] for local in results_of(part)}
+    gave = {local: value.detach() if isinstance(value, Tensor) else value for local, value in returned.items()}
+    given.update(gave)
+    flags.update({name: isinstance(value, Tensor) and value.requires_grad for name, value in returned.items()})
+    return TracedPart(part, PartRun(values, gave, random), leaves, returned)
+
+
+def leaf_of(value: Any, requires_grad: bool) -> Any:
+    """A value as a leaf of its own, where it can have a gradient."""
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return value
+    return value.detach().requires_grad_(requires_grad)
+
+
+def results_of(part: ForwardPart) -> tuple[str, ...]:
+    """The values that a part gives to later parts or returns, each once."""
+    return tuple(dict.fromkeys((*part.gives, *(name for _, value in part.results for name in refs(value)))))
+
+
+def border_gradients(
+    traced: TracedPart, played: Played, later: Sequence[PartRun]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tangents of a part's results, and by autograd its shares in the gradients of what it takes.
+
+    `later` are the parts after this one, the last first: the order in which autograd adds gradients up.
+    """
+    differentiable = {name: v for name, v in traced.results.items() if isinstance(v, Tensor) and v.requires_grad}
+    totals = {local: total_tangent(traced.part, local, played, later) for local in differentiable}
+    tangents = {local: total for local, total in totals.items() if total is not None}
+    leaves = {name: v for name, v in traced.leaves.items() if isinstance(v, Tensor) and v.requires_grad}
+    if not tangents or not leaves:
+        return tangents, {}
+    outputs = [differentiable[local] for local in tangents]
+    shaped = [total.reshape(output.shape) for total, output in zip(tangents.values(), outputs, strict=True)]
+    found = torch.autograd.grad(outputs, list(leaves.values()), shaped, allow_unused=True)
+    return tangents, {name: each for name, each in zip(leaves, found, strict=True) if each is not None}
+
+
+def total_tangent(part: ForwardPart, local: str, played: Played, later: Sequence[PartRun]) -> Tensor | None:
+    """The gradient of a part's result: the tangent that the whole got for it, and the shares of later parts."""
+    asked = [
+        played.tangents[port.name]
+        for port, value in part.results
+        if port.role == "output" and value == Ref(local) and port.name in played.tangents
+    ]
+    return added([*asked, *(run.gradients[local] for run in later if local in run.gradients)])
+
+
+class BackwardValues:
+    """Every value of a backward on the whole's inputs, found by its content."""
+
+    def __init__(self, backward: Graph, feed: Mapping[str, Any]) -> None:
+        self.values: dict[str, Tensor] = {}
+        self.kinds: dict[Any, list[str]] = {}
+        self.echoes = {step.name: step.echo.names if step.echo else () for step in backward.steps}
+        env = {port.local: feed[f"{port.role} {port.name}"] for port in backward.inputs}
+        for port in backward.by_role("tangent"):
+            self.keep(port.local, env[port.local])
+        make = maker(env, subgraphs(backward))
+        with torch.no_grad():
+            for step in backward.steps:
+                perform(step, env, make)
+                if not step.is_guard:
+                    self.keep(step.name, env[step.name])
+
+    def keep(self, local: str, value: Any) -> None:
+        """Keep a value if it is a strided tensor."""
+        if isinstance(value, Tensor) and value.layout is torch.strided:
+            self.values[local] = value = value.resolve_conj().resolve_neg()
+            self.kinds.setdefault((value.dtype, tuple(value.shape)), []).append(local)
+
+    def like(self, wanted: Tensor) -> list[str]:
+        """The names of the values that are equal to a tensor; without any, of the nearest one if it counts as close."""
+        if wanted.layout is not torch.strided:
+            return []
+        wanted = wanted.resolve_conj().resolve_neg()
+        names = self.kinds.get((wanted.dtype, tuple(wanted.shape)), [])
+        equal = [local for local in names if same_bits(self.values[local], wanted)]
+        if equal:
+            return equal
+        near = [(distance(self.values[local], wanted), local) for local in names]
+        error, local = min(near, default=(float("inf"), ""))
+        return [local] if error <= TOLERANCE.get(str(wanted.dtype)[6:], 0.0) else []
+
+
+def named_in(
+    values: BackwardValues, traced: TracedPart, tangents: dict[str, Tensor], gradients: dict[str, Tensor]
+) -> PartRun:
+    """A part's run with its gradients named in the whole's backward, and the whole's own values for them."""
+    steps = {step.name for step in traced.part.steps}
+    names: dict[str, str] = {}
+    shares: dict[str, str] = {}
+    missing: list[str] = []
+    for local, total in tangents.items():
+        alike = values.like(total)
+        if not alike:
+            missing.append(f"the gradient of {local!r} is not a value of the whole's backward")
+        names |= {each: local for each in alike if each not in names}
+    for local, gradient in gradients.items():
+        alike = values.like(gradient)
+        if not alike:
+            missing.append(f"its share in the gradient of {local!r} is not a value of the whole's backward")
+            continue
+        echoing = [each for each in alike if set(values.echoes.get(each, ())) & steps]
+        shares[local] = (echoing or alike)[0]
+    own = gradients | {local: values.values[name] for local, name in shares.items()}
+    flow = BorderGradients(names, shares)
+    return replace(traced.run, tangents=tangents, gradients=own, flow=flow, why=next(iter(missing), ""))

@@ -1,0 +1,137 @@
+"""A forward cut before given steps: the parts, and what each takes and makes. No values are needed.
+
+Left out: symbolic sizes (`graph.fixed.at_capture` replaces them first), and cuts through an update in place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from backprint.errors import GraphError, RefusedError
+from backprint.graph.nouns import Graph, Port, Step, TensorSpec, Value, refs
+from backprint.graph.steps import live, used
+from backprint.graph.table import operators
+
+FOLLOWS = ("operator.getitem", "aten.detach.default", "aten.alias.default")
+"""Steps that stay in the part of their argument: an item of a result, and an alias of a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPart:
+    """One part of a forward: its steps, and the values that it takes, by local name.
+
+    `gives` are the values that later parts take. `results` are the outputs and mutations of the whole that are complete
+    with this part.
+    """
+
+    index: int
+    start: int
+    stop: int
+    steps: tuple[Step, ...]
+    takes: tuple[str, ...]
+    gives: tuple[str, ...]
+    results: tuple[tuple[Port, Value], ...]
+
+    @property
+    def holds(self) -> frozenset[str]:
+        """The values that this part takes or makes."""
+        return frozenset((*self.takes, *(step.name for step in self.steps if not step.is_guard)))
+
+
+def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
+    """The parts of a forward that is cut before the steps with these numbers."""
+    if graph.symbols:
+        raise GraphError("a graph with symbolic sizes has no parts of its own: take it at its sizes first")
+    places = sorted({0, len(graph.steps), *(cut for cut in cuts if 0 < cut < len(graph.steps))})
+    home = homes(graph, places)
+    kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in home]
+    stands = [home_of(number, step, home, places) for number, step in kept]
+    taken: dict[int, dict[str, None]] = {index: {} for index in range(len(places) - 1)}
+    for (_, step), index in zip(kept, stands, strict=True):
+        for name in used(step):
+            if home.get(name, -1) != index:
+                taken[index][name] = None
+    check_updates(kept, home, stands)
+    check_numbers(graph, home, taken)
+    owner = dict(home)
+    for index, names in taken.items():
+        for name in names:
+            owner.setdefault(name, index)
+    parts = []
+    for index, (start, stop) in enumerate(pairwise(places)):
+        steps = tuple(step for (_, step), there in zip(kept, stands, strict=True) if there == index)
+        results = tuple(
+            (port, result)
+            for port, result in zip(graph.outputs, graph.results, strict=True)
+            if port.role != "saved" and max((owner.get(name, 0) for name in refs(result)), default=0) == index
+        )
+        takes = dict(taken[index])
+        for _, result in results:
+            takes |= {name: None for name in refs(result) if home.get(name, -1) != index}
+        parts.append(ForwardPart(index, start, stop, steps, tuple(takes), (), results))
+    return with_gives(parts)
+
+
+def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
+    """The number of the part that makes each value: its step's, but an item of a result belongs to the result's.
+
+    A value that is made for the backward alone is left out: the part whose backward needs it makes it.
+    """
+    needed = {step.name for step in ahead(graph).steps}
+    home: dict[str, int] = {}
+    for number, step in enumerate(graph.steps):
+        if not step.is_guard and step.name in needed:
+            names = used(step)
+            follows = step.target in FOLLOWS and len(names) == 1 and names[0] in home
+            home[step.name] = home[names[0]] if follows else bisect(places, number) - 1
+    return home
+
+
+def ahead(graph: Graph) -> Graph:
+    """The forward without the values that it saves for the backward, and without the steps that only those need."""
+    kept = [(port, result) for port, result in zip(graph.outputs, graph.results, strict=True) if port.role != "saved"]
+    return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
+
+
+def home_of(number: int, step: Step, home: Mapping[str, int], places: Sequence[int]) -> int:
+    """The number of a step's part. A guard stays where it stands."""
+    return bisect(places, number) - 1 if step.is_guard else home[step.name]
+
+
+def with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
+    """The parts, each with the values that it makes and later parts take."""
+    made = {step.name: part.index for part in parts for step in part.steps if not step.is_guard}
+    gives: dict[int, dict[str, None]] = {part.index: {} for part in parts}
+    for part in parts:
+        for name in part.takes:
+            if name in made:
+                gives[made[name]][name] = None
+    return tuple(replace(part, gives=tuple(gives[part.index])) for part in parts)
+
+
+def check_numbers(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Mapping[str, None]]) -> None:
+    """Refuse a cut between a number that is read from a tensor and the steps that take it: parts take tensors."""
+    specs = {step.name: step.spec for step in graph.steps}
+    for names in taken.values():
+        for name in names:
+            if name in home and not isinstance(specs[name], TensorSpec):
+                raise RefusedError(
+                    f"{name!r} is not a tensor, and a cut parts it from the steps that take it: cut before it or after "
+                    "them"
+                )
+
+
+def check_updates(steps: Sequence[tuple[int, Step]], home: Mapping[str, int], stands: Sequence[int]) -> None:
+    """Refuse a cut between a value and the step that updates it in place."""
+    for (_, step), index in zip(steps, stands, strict=True):
+        if "m" not in operators().get(step.target, ""):
+            continue
+        changed = next(iter(used(step)), "")
+        if home.get(changed, index) != index:
+            raise RefusedError(
+                f"a cut between {changed!r} and step {step.name!r} ({step.target}), which changes it in place: "
+                "cut before both or after both"
+            )

@@ -1,0 +1,34 @@
+"""The parts of a Capture, as `bp.split` returns them. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backprint.graph.nouns import Capture
+
+if TYPE_CHECKING:
+    from backprint.replay.compare import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPart:
+    """One part of a Capture, proven against the whole.
+
+    It is part `index` of Pair `pair`. `wanted` is False for a part between those that `by` asked for.
+    """
+
+    pair: int
+    index: int
+    label: str
+    wanted: bool
+    capture: Capture
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """All parts of a Capture in order, and `joined`: the Capture that they are when linked again."""
+
+    parts: tuple[SplitPart, ...]
+    joined: Capture

@@ -1,0 +1,68 @@
+"""A part's verdict: on the values that it had in the whole, then against autograd on values made again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import BackprintError
+from backprint.graph.nouns import Capture, Pair
+from backprint.parts.borders import local_of
+from backprint.parts.captures import PartOfWhole
+from backprint.replay.compare import PortVerdict, Verdict, compare
+from backprint.replay.run import run
+from backprint.replay.strides import tangent_as
+from backprint.replay.verify import verify
+
+
+def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
+    """The verdict on a part's Capture: against the whole's own values first, then against autograd on fresh inputs."""
+    try:
+        first = against_whole(of, made)
+        if not first.good:
+            return first
+        last = verify(made, ("recipe", "fresh"))[-1]
+    except BackprintError as error:
+        return Verdict("failed", made.name, f"{type(error).__name__}: {error}")
+    return first if first.verdict == "close" and last.verdict == "bitwise" else last
+
+
+def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
+    """A part on the whole's own values: its results and shares in the gradients, against those that the whole had."""
+    [pair] = made.pairs
+    torch.set_rng_state(of.ran.random)
+    results = dict(zip(pair.forward.outputs, run(pair.forward, of.values), strict=True))
+    ports = [
+        compare(port.name, port.role, value, of.ran.given[local])
+        for port, value in results.items()
+        if port.role != "saved" and isinstance(value, Tensor)
+        for local in [local_of(of.part, of.borders.names, port)]
+        if local in of.ran.given
+    ]
+    ports += gradients_against_whole(of, made, pair, results)
+    bad = [port for port in ports if port.verdict != "bitwise"]
+    worst = max((port.verdict for port in bad), key=("bitwise", "close", "wrong").index, default="bitwise")
+    detail = "; ".join(f"on the whole's own values {port.role} {port.name}: {port.detail}" for port in bad[:3])
+    if not ports:
+        return Verdict("unproven", made.name, "nothing was compared")
+    return Verdict(worst, made.name, detail, tuple(ports))
+
+
+def gradients_against_whole(of: PartOfWhole, made: Capture, pair: Pair, results: dict[Any, Any]) -> list[PortVerdict]:
+    """The gradients of a part's backward on what its forward saved, against its shares in the whole."""
+    if pair.backward is None:
+        return []
+    feed: dict[str, Any] = {f"saved {port.name}": value for port, value in results.items() if port.role == "saved"}
+    feed |= {f"constant {name}": value for name, value in made.origin.values().items()}
+    outputs = {port.name: value for port, value in results.items() if port.role == "output"}
+    tangents = of.tangents
+    for port in pair.backward.by_role("tangent"):
+        feed[f"tangent {port.name}"] = tangent_as(tangents[port.name], outputs[port.name], port.spec, {})
+    found = run(pair.backward, feed, strict=False)
+    wanted = {of.borders.names.of(local): gradient for local, gradient in of.ran.gradients.items()}
+    return [
+        compare(port.name, "gradient", value, wanted.get(port.name))
+        for port, value in zip(pair.backward.outputs, found, strict=True)
+    ]
