@@ -21,7 +21,7 @@ from typing import Any
 from backprint.corpus.ledger import NAME
 from backprint.corpus.limits import GIB, Limits, cores
 from backprint.corpus.processes import status
-from backprint.corpus.run import Begun, Plan, Written, run
+from backprint.corpus.run import Begun, RunPlan, Written, run_plan
 
 VERB = """
 def verb(task, options, staging):
@@ -57,10 +57,10 @@ def main(count: int, jobs: int, executor: str) -> None:
                     print(f"| {done:,} | {rate:.0f} | {memory:.1f} | {size / 2**20:.1f} |", flush=True)
                     last = now
 
-        plan = Plan(f"{folder / 'verb.py'}:verb", folder / "samples", out)
+        plan = RunPlan(f"{folder / 'verb.py'}:verb", folder / "samples", out)
         with EXECUTORS[executor](plan.verb) as elsewhere:
             started = time.perf_counter()
-            run(plan, LIMITS, jobs, watcher=watch, executor=elsewhere)
+            run_plan(plan, LIMITS, jobs, watcher=watch, executor=elsewhere)
         print(f"{count:,} samples, {jobs} workers: {time.perf_counter() - started:.1f} s with the search")
 
 

@@ -24,7 +24,7 @@ from subjects.graphnet_samples import write
 
 import backprint as bp
 from backprint.cli import main, say
-from backprint.corpus.progress import Lines
+from backprint.corpus.progress import ProgressLines
 from backprint.corpus.run import Begun, Written
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.graph.nouns import TensorSpec
@@ -118,7 +118,7 @@ def test_a_folders_name_and_a_verbs_words_are_printed_as_text(tmp_path: Path) ->
     assert "\\u001b" in (said := call("verify", tmp_path / ESCAPES).output)
     assert "\x1b" not in said
     file = io.StringIO()
-    with Lines(file) as show:
+    with ProgressLines(file) as show:
         show(Begun(2, 0))
         show(Written({"id": "a", "verdict": "failed", "cause": ESCAPES, "detail": ESCAPES}))
     assert "\x1b" not in file.getvalue()

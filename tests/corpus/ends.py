@@ -36,7 +36,7 @@ from subjects.corpora import compared, corpus, files, rows
 from backprint.cli import main as backprint
 from backprint.corpus.ledger import NAME, Ledger
 from backprint.corpus.limits import FREE
-from backprint.corpus.run import WORK
+from backprint.corpus.places import WORK
 from backprint.errors import SampleError, UsageError
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}

@@ -19,7 +19,7 @@ import backprint as bp
 from backprint.cli.corpus_dedup import command
 from backprint.corpus import dedup as module
 from backprint.corpus.dedup import Dedup, dedup
-from backprint.corpus.run import RESULT
+from backprint.corpus.places import RESULT
 from backprint.errors import SampleError, UsageError
 
 

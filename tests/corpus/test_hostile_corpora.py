@@ -13,8 +13,10 @@ from subjects.corpora import SMALL, VERBS, at_work, corpus, left_behind, plan, r
 from subjects.hostile import DEEDS, PRINTED
 
 from backprint.corpus import worker
+from backprint.corpus.places import WORK, log_of
 from backprint.corpus.pool import Event, Pool, Stage
-from backprint.corpus.run import WORK, Stopped, log_of, run
+from backprint.corpus.run import run_plan
+from backprint.corpus.stopping import Stopped
 
 FATES = {
     "hang": ("failed", "timeout", "still at work after 3 s"),
@@ -138,7 +140,7 @@ def test_what_waits_to_be_alone_is_not_said_to_be_at_work(tmp_path: Path) -> Non
             seen.append((event.id, at_work(tmp_path / "out")))
 
     source = corpus(tmp_path / "samples", ["allocate", "exhaust"])
-    run(plan(source, tmp_path / "out", "act"), replace(SMALL, shares=8, timeout=20.0), 2, watcher=watcher)
+    run_plan(plan(source, tmp_path / "out", "act"), replace(SMALL, shares=8, timeout=20.0), 2, watcher=watcher)
     assert len(seen) == 4  # each beside the other, then each alone
     assert dict(seen) == {"allocate": {"allocate"}, "exhaust": {"exhaust"}}
 
@@ -151,7 +153,7 @@ def test_a_signal_that_other_code_swallows_ends_the_run_all_the_same(tmp_path: P
 
     source = corpus(tmp_path / "samples", ["good"])
     with pytest.raises(Stopped, match="SIGTERM"):
-        run(plan(source, tmp_path / "out", "act"), SMALL, 1, watcher=watcher)
+        run_plan(plan(source, tmp_path / "out", "act"), SMALL, 1, watcher=watcher)
     assert rows(tmp_path / "out")["good"]["state"] == "todo"
 
 
@@ -169,7 +171,7 @@ def test_a_signal_does_not_break_into_another_librarys_executor(tmp_path: Path, 
             return []
 
     with pytest.raises(Stopped, match="SIGTERM"):
-        run(
+        run_plan(
             plan(source, tmp_path / "out", "act"),
             SMALL,
             1,

@@ -14,7 +14,8 @@ import backprint as bp
 from backprint.capture.engines import ENGINES
 from backprint.corpus.ledger import GOOD
 from backprint.corpus.limits import GIB, Limits
-from backprint.corpus.run import WORK, Plan, log_of, run
+from backprint.corpus.places import WORK, log_of
+from backprint.corpus.run import RunPlan, run_plan
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import backward, settled
 from backprint.graph.nouns import Pair, Ref, Step
@@ -67,7 +68,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (source / "dangling/model.py").symlink_to("nowhere")
     (source / "folder/model.py").mkdir()
     verb, options = settled("backward", {"trust": True})
-    run(Plan(verb, source, folder / "out", options), LIMITS, 2)
+    run_plan(RunPlan(verb, source, folder / "out", options), LIMITS, 2)
     return folder / "out"
 
 
@@ -97,7 +98,7 @@ def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> No
         graphnet(tmp_path / "samples" / name, rows=count)
     verb, options = settled("backward", {})
     limits = Limits(timeout=60.0, memory=5 * GIB // 8, disk=GIB, shares=5)
-    run(Plan(verb, tmp_path / "samples", tmp_path / "out", options), limits, 2)
+    run_plan(RunPlan(verb, tmp_path / "samples", tmp_path / "out", options), limits, 2)
     found = rows(tmp_path / "out")
     assert [(found[name]["verdict"], found[name]["attempts"]) for name in sorted(found)] == [
         ("bitwise", 2), ("bitwise", 1), ("bitwise", 1), ("unproven", 1),
@@ -113,7 +114,7 @@ def test_what_is_too_slow_is_captured_without_values(tmp_path: Path) -> None:
     lines = ["slow = torch.ones(4000, 4000)", *["slow = torch.matmul(slow, slow)"] * 60, "l_x_ = l_x_ + slow[0, 0]"]
     graphnet(tmp_path / "samples/slow", within="\n        ".join(lines))
     verb, options = settled("backward", {})
-    run(Plan(verb, tmp_path / "samples", tmp_path / "out", options), Limits(timeout=8.0, memory=4 * GIB), 1)
+    run_plan(RunPlan(verb, tmp_path / "samples", tmp_path / "out", options), Limits(timeout=8.0, memory=4 * GIB), 1)
     row = rows(tmp_path / "out")["slow"]
     assert (row["verdict"], row["cause"], row["attempts"]) == ("unproven", "timeout", 2)
     assert row["detail"] == "still at work after 8 s (--timeout)"
@@ -134,7 +135,7 @@ def test_each_is_there_once_and_nothing_is_left_behind(out: Path) -> None:
 @pytest.mark.slow
 def test_what_was_made_is_proven_again_by_fresh_processes(out: Path, tmp_path: Path) -> None:
     verb, options = settled("verify", {})
-    run(Plan(verb, out, tmp_path / "out", options), LIMITS, 2)
+    run_plan(RunPlan(verb, out, tmp_path / "out", options), LIMITS, 2)
     verdicts = {row["verdict"] for row in rows(tmp_path / "out").values()}
     assert verdicts == {"bitwise", "unproven"}
     assert len(rows(tmp_path / "out")) == sum(verdict != "failed" for _, verdict, *_ in HOSTILE.values())
@@ -146,7 +147,7 @@ def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> N
     graphnet(source / "a/one")
     graphnet(source / "two\nlines")
     verb, options = settled("backward", {"layout": "graphnet"})
-    run(Plan(verb, source, place, options), LIMITS, 1)
+    run_plan(RunPlan(verb, source, place, options), LIMITS, 1)
     assert {row["verdict"] for row in rows(place).values()} == {"bitwise"}
     for tree in ("train_forward", "train_backward", "eval_forward"):
         found = sorted(mark.parent.relative_to(place / tree) for mark in (place / tree).rglob("graph_net.json"))
@@ -155,7 +156,7 @@ def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> N
         assert {file.name for file in (place / tree / "a/one").iterdir()} >= {"model.py", "graph_hash.txt"}
     assert (place / "eval_forward/a/one/model.py").read_bytes() == (source / "a/one/model.py").read_bytes()
     again = tmp_path / "again"
-    run(Plan("verify", place, again, {"allow": []}), LIMITS, 1)  # which passes over what is GraphNet's
+    run_plan(RunPlan("verify", place, again, {"allow": []}), LIMITS, 1)  # which passes over what is GraphNet's
     assert {name: row["verdict"] for name, row in rows(again).items()} == {"a/one": "bitwise", r"two\nlines": "bitwise"}
 
 

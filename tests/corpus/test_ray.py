@@ -25,8 +25,9 @@ from backprint.corpus import ray as module
 from backprint.corpus.files import packed, unpacked
 from backprint.corpus.ledger import Ledger
 from backprint.corpus.limits import GIB, Limits
+from backprint.corpus.places import RESULT, WORK
 from backprint.corpus.ray import Cluster, connected, ends_at_once, limits_on
-from backprint.corpus.run import RESULT, WORK, Plan, Written, run
+from backprint.corpus.run import RunPlan, Written, run_plan
 from backprint.corpus.task import Task
 from backprint.errors import BackprintError, SampleError, UsageError
 
@@ -74,14 +75,14 @@ def source(tmp_path: Path) -> Path:
 
 def on_cluster(
     nodes: Any,
-    plan: Plan,
+    plan: RunPlan,
     watcher: Callable[[Any], None] = lambda event: None,
     kind: type[Cluster] = Cluster,
     **more: Any,
 ) -> dict[str, dict[str, Any]]:
     """A run on the cluster; gives the rows by id."""
     ray = connected(nodes.address)
-    run(
+    run_plan(
         plan,
         SMALL,
         3,
@@ -107,7 +108,7 @@ def written(out: Path) -> dict[str, bytes]:
 
 
 def test_a_node_is_killed_and_the_result_is_the_pools(cluster: Any, source: Path, tmp_path: Path) -> None:
-    plan = Plan(VERB, source, tmp_path / "ray", {"seconds": 0.5})
+    plan = RunPlan(VERB, source, tmp_path / "ray", {"seconds": 0.5})
     done: list[Any] = []
     killed: list[Any] = []
     ended = threading.Event()
@@ -127,7 +128,7 @@ def test_a_node_is_killed_and_the_result_is_the_pools(cluster: Any, source: Path
         killer.join()
     cluster.remove_node(killed[0], allow_graceful=False)
     cluster.add_node(**cluster.template)
-    run(Plan(VERB, source, tmp_path / "pool", {"seconds": 0.0}), SMALL, 2)
+    run_plan(RunPlan(VERB, source, tmp_path / "pool", {"seconds": 0.0}), SMALL, 2)
     assert {name: row["verdict"] for name, row in found.items()} == WANTED
     assert told(found) == told(rows(tmp_path / "pool"))
     assert written(tmp_path / "ray") == written(tmp_path / "pool")
@@ -172,7 +173,7 @@ class Apart(Cluster):
         return super().described(task) | {"folder": f"/nowhere/{task.path.name}"}
 
 
-def apart(nodes: Any, plan: Plan, monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[str, dict[str, Any]]:
+def apart(nodes: Any, plan: RunPlan, monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[str, dict[str, Any]]:
     """A run on it."""
     monkeypatch.setattr(module, "TOKEN", "elsewhere")  # here alone: nodes look for another name
     return on_cluster(nodes, plan, kind=Apart, **more)
@@ -181,8 +182,8 @@ def apart(nodes: Any, plan: Plan, monkeypatch: pytest.MonkeyPatch, **more: Any) 
 def test_where_nothing_is_shared_samples_travel(
     cluster: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = apart(cluster, Plan(VERB, source, tmp_path / "ray"), monkeypatch)
-    run(Plan(VERB, source, tmp_path / "pool"), SMALL, 2)
+    found = apart(cluster, RunPlan(VERB, source, tmp_path / "ray"), monkeypatch)
+    run_plan(RunPlan(VERB, source, tmp_path / "pool"), SMALL, 2)
     assert told(found) == told(rows(tmp_path / "pool"))
     assert written(tmp_path / "ray") == written(tmp_path / "pool")
     assert {row["attempts"] for row in found.values()} == {1}
@@ -200,13 +201,13 @@ def test_what_is_too_large_to_travel_says_so(
     cluster: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (source / "family_1" / "sample_01" / "data.bin").write_bytes(b"x" * (3 << 20))
-    plan = Plan(VERB, source, tmp_path / "out", {"bytes": 100}, only=("family_1/*",))
+    plan = RunPlan(VERB, source, tmp_path / "out", {"bytes": 100}, only=("family_1/*",))
     found = apart(cluster, plan, monkeypatch, travels=1 << 20)
     row = found.pop("family_1/sample_01")
     assert (row["verdict"], row["cause"], row["stage"]) == ("failed", "not sent", "read")
     assert "more than the 1 MiB that a sample may have to travel" in row["detail"]
     assert {row["verdict"] for row in found.values()} == {"bitwise"}
-    plan = Plan(VERB, source, tmp_path / "back", {"bytes": 3 << 20}, only="family_2/sample_02")
+    plan = RunPlan(VERB, source, tmp_path / "back", {"bytes": 3 << 20}, only="family_2/sample_02")
     [row] = apart(cluster, plan, monkeypatch, travels=1 << 20).values()
     assert (row["verdict"], row["cause"], row["stage"]) == ("failed", "too large to send", "save")
 
@@ -218,13 +219,13 @@ def test_a_node_with_another_version_cannot_work(
     with pytest.raises(
         BackprintError, match=r"no node of the Ray cluster can work: .* the driver 99\.0: install the same"
     ):
-        on_cluster(cluster, Plan(VERB, source, tmp_path / "out"))
+        on_cluster(cluster, RunPlan(VERB, source, tmp_path / "out"))
     assert {row["state"] for row in rows(tmp_path / "out").values()} <= {"todo", "done"}
 
 
 def test_a_verb_that_nodes_do_not_have_is_named(cluster: Any, source: Path, tmp_path: Path) -> None:
     with pytest.raises(BackprintError, match=r"no worker can start: .*absent"):
-        on_cluster(cluster, Plan(f"{tmp_path}/absent.py:act", source, tmp_path / "out"))
+        on_cluster(cluster, RunPlan(f"{tmp_path}/absent.py:act", source, tmp_path / "out"))
 
 
 def test_killed_or_stopped_the_command_goes_on(cluster: Any, source: Path, tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from subjects.corpora import (
 )
 
 from backprint.corpus.ledger import NAME, Ledger
-from backprint.corpus.run import RESULT, WORK, run
+from backprint.corpus.places import RESULT, WORK
+from backprint.corpus.run import run_plan
 from backprint.errors import UsageError
 
 
@@ -115,7 +116,7 @@ def test_a_folder_of_another_run_is_not_taken_for_this_ones(tmp_path: Path) -> N
     source, log = corpus(tmp_path / "src", ["s1", "s2"]), tmp_path / "log"
     worked(source, tmp_path / "out", "logged", log=str(log))
     (tmp_path / "out/s1/stale.txt").write_text("of the first run")
-    run(plan(source, tmp_path / "out", "logged", log=str(log)), SMALL, 1, restart=True)
+    run_plan(plan(source, tmp_path / "out", "logged", log=str(log)), SMALL, 1, restart=True)
     assert Counter(lines(log))["begin s1"] == 2
     assert not (tmp_path / "out/s1/stale.txt").exists()
     assert (tmp_path / "out/ledger.1.sqlite").exists()
@@ -216,19 +217,19 @@ def test_out_has_to_be_a_folder_of_its_own(tmp_path: Path) -> None:
         (tmp_path / "file", "is no folder"),
     ]:
         with pytest.raises(UsageError, match=said):
-            run(plan(source, out), SMALL, 1)
+            run_plan(plan(source, out), SMALL, 1)
     with pytest.raises(UsageError, match="no samples here"):
-        run(plan(tmp_path / "full", tmp_path / "out"), SMALL, 1)
+        run_plan(plan(tmp_path / "full", tmp_path / "out"), SMALL, 1)
 
 
 def test_samples_with_a_verdict_or_cause_are_done_again(tmp_path: Path) -> None:
     source, out = corpus(tmp_path / "src", ["good", "exit", "raise", "abort"]), tmp_path / "out"
     first = worked(source, out)
-    run(plan(source, out), SMALL, 2, retry=("exit 3", "bitwise"))
+    run_plan(plan(source, out), SMALL, 2, retry=("exit 3", "bitwise"))
     second = rows(out)
     again = {name for name in first if second[name]["started"] > first[name]["started"]}
     assert again == {"good", "exit"}
     assert [second[name]["verdict"] for name in ("good", "exit")] == ["bitwise", "failed"]
     assert (second["good"]["attempts"], (out / "good/written.txt").read_text()) == (1, "good")
-    run(plan(source, out), SMALL, 2, retry=("no such cause",))
+    run_plan(plan(source, out), SMALL, 2, retry=("no such cause",))
     assert rows(out) == second

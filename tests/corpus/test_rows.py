@@ -22,12 +22,12 @@ from backprint.corpus.find import find, source_hash
 from backprint.corpus.ledger import Ledger
 from backprint.corpus.places import RESULT, WORK
 from backprint.corpus.rows import LARGEST, LONGEST, checked, kept
-from backprint.corpus.run import Plan, run
+from backprint.corpus.run import RunPlan, run_plan
 from backprint.corpus.task import TREE_FILES, TREE_NAMES, TREES
 from backprint.corpus.worker import MESSAGE
 from backprint.errors import PlaceError, UsageError
 from backprint.report.files import render_csv
-from backprint.report.rows import Run as Reading
+from backprint.report.rows import RunView as Reading
 from backprint.report.tables import report
 
 
@@ -181,14 +181,14 @@ def trees(out: Path) -> dict[str, str]:
 def test_trees_of_samples_below_samples_are_all_there(tmp_path: Path) -> None:
     source, out = corpus(tmp_path / "src", NESTED), tmp_path / "out"
     wanted = {f"{tree}/{name}": name for tree in TREE_NAMES for name in NESTED}
-    run(plan(source, out, "planted"), SMALL, 2)
+    run_plan(plan(source, out, "planted"), SMALL, 2)
     assert trees(out) == wanted
     for again in (("bitwise",), ("close",)):
-        run(plan(source, out, "planted"), SMALL, 1, retry=again)
+        run_plan(plan(source, out, "planted"), SMALL, 1, retry=again)
         assert trees(out) == wanted
         assert {name for name in NESTED if (out / name / RESULT).is_file()} == set(NESTED)
     (source / "train_forward/a" / "model.py").write_text("changed")  # it lies where a tree of `a` is, too
-    run(plan(source, out, "planted"), SMALL, 1)
+    run_plan(plan(source, out, "planted"), SMALL, 1)
     assert trees(out) == wanted
     for name in NESTED:
         assert json.loads((out / name / RESULT).read_text())["id"] == name
@@ -196,11 +196,11 @@ def test_trees_of_samples_below_samples_are_all_there(tmp_path: Path) -> None:
 
 def test_subgraphs_that_are_no_more_go_and_samples_below_stay(tmp_path: Path) -> None:
     source, out = corpus(tmp_path / "src", ["several", "several/subgraph_7"]), tmp_path / "out"
-    run(plan(source, out, "planted"), SMALL, 1)
+    run_plan(plan(source, out, "planted"), SMALL, 1)
     first = set(trees(out))
     assert {f"train_forward/several/subgraph_{number}" for number in (0, 1, 7)} <= first
     (source / "several" / "model.py").write_text("one")
-    run(plan(source, out, "planted"), SMALL, 1)
+    run_plan(plan(source, out, "planted"), SMALL, 1)
     assert set(trees(out)) == {f"{tree}/several{end}" for tree in TREE_NAMES for end in ("", "/subgraph_7")}
 
 
@@ -280,7 +280,7 @@ def test_only_given_twice_keeps_both(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, arguments)
     assert (done.exit_code, set(rows(out))) == (0, {"a/x", "c/z"}), done.output
     assert CliRunner().invoke(main, arguments[:-2]).exit_code == 2, "another choice is another run"
-    assert Plan("v", source, out, only="a/*").facts() == Plan("v", source, out, only=("a/*",)).facts()
+    assert RunPlan("v", source, out, only="a/*").facts() == RunPlan("v", source, out, only=("a/*",)).facts()
 
 
 def test_a_tree_of_a_sample_holds_no_samples_below_it(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from subjects.ledgers import ledger, many
 from backprint.cli.corpus_report import command
 from backprint.errors import SampleError, UsageError
 from backprint.report.nouns import Column, Report, spell
-from backprint.report.rows import Run
+from backprint.report.rows import RunView
 from backprint.report.tables import report
 
 EVIL = "<script>alert('x')</script>"
@@ -77,7 +77,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_verdicts_are_counted_and_a_vacuous_one_apart(out: Path) -> None:
-    rows = table(report(Run(out)), "Verdicts")
+    rows = table(report(RunView(out)), "Verdicts")
     assert {row["verdict"]: row["samples"] for row in rows} == {
         "bitwise": 1,
         "bitwise, vacuous": 1,
@@ -92,7 +92,7 @@ def test_verdicts_are_counted_and_a_vacuous_one_apart(out: Path) -> None:
 
 
 def test_a_vacuous_sample_is_no_proof(out: Path) -> None:
-    made = report(Run(out))
+    made = report(RunView(out))
     [vision] = [row for row in table(made, "By family") if row["family"] == "vision"]
     assert (vision["samples"], vision["proved"], vision["vacuous"]) == (3, 2, 1)
     assert vision["proved share"] == pytest.approx(2 / 3)
@@ -102,7 +102,7 @@ def test_a_vacuous_sample_is_no_proof(out: Path) -> None:
 
 
 def test_what_cannot_be_differentiated_is_no_failure(out: Path) -> None:
-    made = report(Run(out))
+    made = report(RunView(out))
     [text] = [row for row in table(made, "By family") if row["family"] == "text"]
     assert (text["undifferentiable"], text["not done"], text["proved share"]) == (1, 1, 0)
     assert table(made, "Undifferentiable") == [{"sample": "text/d", "why": "no output asks for a gradient"}]
@@ -110,7 +110,7 @@ def test_what_cannot_be_differentiated_is_no_failure(out: Path) -> None:
 
 
 def test_every_sample_that_is_not_good_has_a_line_and_a_reason(out: Path) -> None:
-    rows = table(report(Run(out)), "Not good")
+    rows = table(report(RunView(out)), "Not good")
     assert [(row["sample"], row["verdict"], row["cause"], row["what was said"]) for row in rows] == [
         ("text/e", "failed", "timeout", "300 s passed"),
         ("text/g", "wrong", "", "gradient w: relative error 0.5, tolerance 0.0001"),
@@ -126,13 +126,13 @@ def test_a_sample_about_which_nothing_was_said_says_so(tmp_path: Path) -> None:
             {"id": "b", "verdict": "unproven"},
         ],
     )
-    said = {row["sample"]: row["what was said"] for row in table(report(Run(out)), "Not good")}
+    said = {row["sample"]: row["what was said"] for row in table(report(RunView(out)), "Not good")}
     assert said == {"a": "killed by SIGSEGV at stage capture", "b": "nothing was said"}
 
 
 def test_times_and_sizes_have_their_median_tail_and_largest(tmp_path: Path) -> None:
     out = ledger(tmp_path / "out", [{"id": f"s{n:02}", "seconds": float(n), "peak_bytes": n} for n in range(1, 21)])
-    made = report(Run(out))
+    made = report(RunView(out))
     whole, *stages = table(made, "Times")
     assert (whole["median"], whole["nine tenths within"], whole["slowest"], whole["which"]) == (10.5, 18.0, 20.0, "s20")
     assert [row["what"] for row in stages] == ["stage capture", "stage verify"]
@@ -141,7 +141,7 @@ def test_times_and_sizes_have_their_median_tail_and_largest(tmp_path: Path) -> N
 
 
 def test_which_inputs_ask_is_summed_up_by_reason(out: Path) -> None:
-    rows = table(report(Run(out)), "Which inputs ask for a gradient")
+    rows = table(report(RunView(out)), "Which inputs ask for a gradient")
     assert [(row["because"], row["inputs"], row["samples"]) for row in rows] == [
         ("a parameter", 2, 2),
         ("an input", 1, 1),
@@ -159,7 +159,7 @@ def test_which_inputs_ask_is_summed_up_by_reason(out: Path) -> None:
 )
 def test_notes_that_differ_in_numbers_and_names_are_one_line(tmp_path: Path, left: str, right: str) -> None:
     rows = [{"id": "a", "notes": [left, "batch_norm is in training"]}, {"id": "b", "notes": [right]}]
-    found = table(report(Run(ledger(tmp_path / "out", rows))), "Notes")
+    found = table(report(RunView(ledger(tmp_path / "out", rows))), "Notes")
     assert [(row["samples"], row["for example"], row["which said"]) for row in found] == [
         (2, "a", left),
         (1, "a", "batch_norm is in training"),
@@ -176,11 +176,11 @@ def test_duplicates_are_told_and_count_once_by_their_worst(tmp_path: Path) -> No
     ]
     rows += [{"id": f"e{n}", "verdict": "failed", "forward_hash": "", "source_hash": "text"} for n in range(2)]
     out = ledger(tmp_path / "out", rows)
-    made = report(Run(out))
+    made = report(RunView(out))
     found = {row["first"]: (row["same"], row["samples"], row["the others"]) for row in table(made, "Duplicates")}
     assert found == {"a": ("graphs", 2, "b"), "e0": ("source", 2, "e1")}
     assert dict(made.facts)["distinct"] == "4"
-    once = report(Run(out), unique=True)
+    once = report(RunView(out), unique=True)
     assert {row["verdict"]: row["samples"] for row in table(once, "Verdicts")} == {
         "bitwise": 2,
         "wrong": 1,
@@ -191,7 +191,7 @@ def test_duplicates_are_told_and_count_once_by_their_worst(tmp_path: Path) -> No
 
 
 def test_an_empty_ledger_is_an_empty_report(tmp_path: Path) -> None:
-    made = report(Run(ledger(tmp_path / "out", [])))
+    made = report(RunView(ledger(tmp_path / "out", [])))
     assert titles(made) == []
     assert dict(made.facts)["samples"] == "0, of which 0 are not done"
     for format in ("markdown", "html", "csv"):
@@ -379,7 +379,7 @@ def test_a_report_changes_nothing_and_may_be_made_while_a_run_goes_on(out: Path)
 def compared(tmp_path: Path, before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Report:
     from backprint.report.against import against
 
-    old, new = Run(ledger(tmp_path / "old", before)), Run(ledger(tmp_path / "new", after))
+    old, new = RunView(ledger(tmp_path / "old", before)), RunView(ledger(tmp_path / "new", after))
     return against(report(new), old, new)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from backprint.corpus import processes
 from backprint.corpus.ledger import NAME, Ledger
 from backprint.corpus.limits import GIB, Limits
-from backprint.corpus.run import RESULT, WORK, Plan, run
+from backprint.corpus.places import RESULT, WORK
+from backprint.corpus.run import RunPlan, run_plan
 from backprint.errors import SampleError, UsageError
 
 VERBS = Path(__file__).with_name("hostile.py")
@@ -30,14 +31,14 @@ def corpus(folder: Path, names: Iterable[str]) -> Path:
     return folder
 
 
-def plan(source: Path, out: Path, verb: str = "act", **options: Any) -> Plan:
+def plan(source: Path, out: Path, verb: str = "act", **options: Any) -> RunPlan:
     """A run of one of this folder's verbs."""
-    return Plan(f"{VERBS}:{verb}", source, out, options)
+    return RunPlan(f"{VERBS}:{verb}", source, out, options)
 
 
 def worked(source: Path, out: Path, verb: str = "act", limits: Limits = SMALL, jobs: int = 2, **options: Any) -> Any:
     """Carry it out, here; gives the rows by id."""
-    run(plan(source, out, verb, **options), limits, jobs)
+    run_plan(plan(source, out, verb, **options), limits, jobs)
     return rows(out)
 
 

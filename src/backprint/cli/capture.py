@@ -109,7 +109,7 @@ def kept(output: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CaptureReport:
     """What came of a capture: the lines to print, the exit code, and where the trees of `--layout graphnet` lie."""
 
     lines: tuple[str, ...]
@@ -122,7 +122,7 @@ class Report:
 
 def of_sample(
     target: Path, output: Path, asked: Mapping[str, Any], allowed: tuple[float, float | None], at: Callable[[str], None]
-) -> Report:
+) -> CaptureReport:
     """The same of a sample, which may be a stranger's; what its process wrote is put in its place when that is over."""
     near = next(folder for folder in output.absolute().parents if folder.is_dir())
     given = {**asked, "loss": absolute(asked["loss"]), "output": os.fspath(output), "here": os.getcwd()}
@@ -138,7 +138,7 @@ def of_sample(
                 raise CaptureError(f"{target}: {answer.ended}; nothing was written")
             if "error" in answer.content:
                 raise getattr(errors, answer.content["error"])(answer.content["said"])
-            report = Report(**answer.content)
+            report = CaptureReport(**answer.content)
             settled(report, answer.folder, output, asked["overwrite"])
     except OSError as error:
         raise SampleError(f"{output}: the sample could not be written: {error}") from error
@@ -151,7 +151,7 @@ def absolute(loss: str | None) -> str | None:
     return f"{Path(place).absolute()}:{name}" if colon and place.endswith(".py") else loss
 
 
-def settled(report: Report, folder: Path, output: Path, overwrite: bool) -> None:
+def settled(report: CaptureReport, folder: Path, output: Path, overwrite: bool) -> None:
     """Put what was written in its place, whole or not at all."""
     if not report.trees and (folder / MADE).is_dir():
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +194,9 @@ apart_from_us.warm = loaded  # type: ignore[attr-defined]  # what its worker loa
 STAGES = {"read": "reading", "capture": "capturing", "save": "proving and saving"}
 
 
-def captured(target: str, place: Path, output: Path, asked: Mapping[str, Any], entered: Callable[[str], Any]) -> Report:
+def captured(
+    target: str, place: Path, output: Path, asked: Mapping[str, Any], entered: Callable[[str], Any]
+) -> CaptureReport:
     """Read, capture, save to a place, which is that of `output` or becomes it."""
     from backprint.target import capture_target, read_target
 
@@ -217,11 +219,11 @@ def captured(target: str, place: Path, output: Path, asked: Mapping[str, Any], e
     answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet" or made.notes:
         answer |= {"asks": found.asks, "notes": made.notes}
-    lines = (json.dumps(answer),) if as_json else tuple(said(answer, made))
-    return Report(lines, 1 if answer["verdict"] in ("wrong", "failed") else 0)
+    lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, made))
+    return CaptureReport(lines, 1 if answer["verdict"] in ("wrong", "failed") else 0)
 
 
-def said(answer: dict[str, Any], made: Any) -> Iterator[str]:
+def answer_lines(answer: dict[str, Any], made: Any) -> Iterator[str]:
     """The answer in words."""
     for pair in made.pairs:
         back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
@@ -243,7 +245,7 @@ def said(answer: dict[str, Any], made: Any) -> Iterator[str]:
 def trees(
     made: Any, place: Path, output: Path, found: Any, target: str, options: dict[str, Any], overwrite: bool,
     as_json: bool,
-) -> Report:  # fmt: skip
+) -> CaptureReport:  # fmt: skip
     """Write GraphNet's trees, with the program's verdict; nothing that is wrong is written."""
     import backprint as bp
     from backprint.api import write_layout
@@ -262,7 +264,7 @@ def trees(
     else:
         lines = [f"{made.name}: {verdict.verdict} {verdict.detail}".rstrip()]
         lines += [f"{tree:14} {folder}" for tree, folder in places.items()]
-    return Report(tuple(lines), 0 if folders else 1, below)
+    return CaptureReport(tuple(lines), 0 if folders else 1, below)
 
 
 def in_eval(found: Any, options: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ import click
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.corpus.run import Plan
+    from backprint.corpus.run import RunPlan
 
 NAMED = 5
 """How many samples without power are named at the end."""
@@ -179,7 +179,7 @@ def carry_out(
     resumable: bool = True,
     show: Callable[[bool], Any] | None = None,
     finish: Callable[[], bool] = lambda: False,
-    close: Callable[[Plan, dict[str, int], bool], None] | None = None,
+    close: Callable[[RunPlan, dict[str, int], bool], None] | None = None,
 ) -> None:
     """The run that a verb asks for, shown as it goes; exit 1 unless all is good.
 
@@ -188,12 +188,13 @@ def carry_out(
     from backprint.corpus.ledger import GOOD
     from backprint.corpus.limits import default_jobs, limits_of
     from backprint.corpus.progress import shown
-    from backprint.corpus.run import Plan, Stopped, run
+    from backprint.corpus.run import RunPlan, run_plan
+    from backprint.corpus.stopping import Stopped
     from backprint.corpus.verbs import settled
     from backprint.errors import UsageError
 
     verb, chosen = settled(verb, chosen)
-    plan = Plan(verb, source, out, chosen, names, only, limit)
+    plan = RunPlan(verb, source, out, chosen, names, only, limit)
     count = jobs or default_jobs()
     elsewhere = None
     if executor == "ray":
@@ -206,7 +207,7 @@ def carry_out(
         limits = limits_of(count, out, timeout, memory, disk)
     try:
         with (show or shown)(as_json) as watcher:
-            go_on = partial(run, plan, limits, count, watcher=watcher, executor=elsewhere)
+            go_on = partial(run_plan, plan, limits, count, watcher=watcher, executor=elsewhere)
             verdicts = go_on(restart=restart, retry=retry)
             if finish():
                 verdicts = go_on()
@@ -228,13 +229,13 @@ def end_at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
-def told(plan: Plan, verdicts: dict[str, int], as_json: bool) -> None:
+def told(plan: RunPlan, verdicts: dict[str, int], as_json: bool) -> None:
     """Say for people what came of a run."""
     for text in () if as_json else closing(plan, verdicts):
         echo(text)
 
 
-def closing(plan: Plan, verdicts: dict[str, int]) -> Iterator[str]:
+def closing(plan: RunPlan, verdicts: dict[str, int]) -> Iterator[str]:
     """What is said at the end."""
     from backprint.corpus.ledger import NAME, Ledger
     from backprint.corpus.progress import powerless
@@ -264,5 +265,5 @@ def status(out: Path, as_json: bool) -> None:
     if as_json:
         echo(json.dumps(answer))
         return
-    for text in reading.told(answer):
+    for text in reading.report_lines(answer):
         echo(text)

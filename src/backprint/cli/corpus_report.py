@@ -32,16 +32,16 @@ def command(
     from backprint.errors import UsageError
     from backprint.report.against import against as compared
     from backprint.report.files import json_lines
-    from backprint.report.rows import Run
+    from backprint.report.rows import RunView
     from backprint.report.tables import report
     from backprint.report.write import FORMATS, format_of, write_report
 
     if as_json and (format or output):
         raise UsageError("--json prints to the terminal: pass either it, or --format and -o")
     chosen = format_of(format, output)
-    made = report(Run(out), unique)
+    made = report(RunView(out), unique)
     if against is not None:
-        made = compared(made, Run(against), Run(out))
+        made = compared(made, RunView(against), RunView(out))
     if as_json:
         for line in json_lines(made):
             echo(line.rstrip("\n"))

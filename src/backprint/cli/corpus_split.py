@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.corpus import carry_out, options, told
-from backprint.cli.say import console, echo, plain
+from backprint.cli.say import console, echo, table_text
 
 if TYPE_CHECKING:
     from backprint.corpus.progress import Show
-    from backprint.corpus.run import Plan
+    from backprint.corpus.run import RunPlan
 
 
 @click.command("split")
@@ -58,7 +58,7 @@ def command(
     if as_json:
         show = Later if unique else partial(Objects, out)
 
-    def close(plan: Plan, verdicts: dict[str, int], as_json: bool) -> None:
+    def close(plan: RunPlan, verdicts: dict[str, int], as_json: bool) -> None:
         rows = list(all_parts(out))
         if as_json and unique:  # which parts are equal is known at the end
             for row in rows:
@@ -112,7 +112,7 @@ def table(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         where = row["part"] or (f"= {row['of']}" if row["of"] else "(not written)")
         steps = f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}"
-        shown.add_row(*map(plain, (where, row["label"], steps, row["backward"], row["verdict"], row["detail"])))
+        shown.add_row(*map(table_text, (where, row["label"], steps, row["backward"], row["verdict"], row["detail"])))
     console().print(shown)
     copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
     echo(f"{len(rows)} parts: {written} written, {copies} equal to another")

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from backprint.cli.say import console, echo, plain
+from backprint.cli.say import console, echo, table_text
 
 
 def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
@@ -82,7 +82,7 @@ def tell(row: dict[str, Any]) -> None:
     for each in row["inputs"]:
         spec = f"{each['dtype']}{each['shape'] or ''}"
         cells = (each["name"], each["role"], spec, "asks" if each["asks"] else "", each["why"])
-        shown.add_row(*map(plain, cells))
+        shown.add_row(*map(table_text, cells))
     console().print(shown)
     calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])
     echo(f"calls: {calls}{' …' if len(row['calls']) > 16 else ''}")

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from backprint.cli.say import console, echo, ending, limits, plain, working
+from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.cli.verify import listed, numbered
 from backprint.corpus.apart import apart, write
-from backprint.corpus.find import absent, found
+from backprint.corpus.find import absent, samples_in
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import UsageError
@@ -55,7 +55,7 @@ def command(
     each has a proof, and a check sees everything that results depend on.
     """
     rows: list[dict[str, Any]] = []
-    places = list(found(samples))
+    places = list(samples_in(samples))
     wrong = absent(samples)
     with ending(lambda: f"{len(rows)} of {len(places)} samples were measured, as above"), working() as at:
         options = {"inputs": inputs, "seconds": seconds, "mode": mode, "trust": trust, "allow": list(allow)}
@@ -117,15 +117,15 @@ def tell(row: dict[str, Any]) -> None:
     from rich.table import Table
 
     out = console()
-    out.print(plain(f"{row['sample']} · {row['name']}", "bold"))
+    out.print(table_text(f"{row['sample']} · {row['name']}", "bold"))
     if "error" in row:
-        out.print(plain(row["error"], "red"))
+        out.print(table_text(row["error"], "red"))
         return
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("drawn again", "ports", "least", "of", "most", ""):
         shown.add_column(heading, overflow="fold")
     for name, one in row["redrawn"].items():
-        shown.add_row(plain(name), *map(plain, cells(one)))
+        shown.add_row(table_text(name), *map(table_text, cells(one)))
     out.print(shown)
     echo(f"{row['tried']} of {row['of']} inputs drawn again alone; {verdict(row)}")
 

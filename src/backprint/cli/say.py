@@ -51,7 +51,7 @@ def console(**options: Any) -> Console:
     return Console(highlight=False, **options)
 
 
-def plain(text: str, style: str = "") -> Text:
+def table_text(text: str, style: str = "") -> Text:
     """A text of strangers for a table."""
     from rich.text import Text
 

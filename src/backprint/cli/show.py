@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from backprint.cli.say import console, echo, plain
+from backprint.cli.say import console, echo, table_text
 from backprint.graph.verdicts import has_proof, standing, told
 from backprint.plain import printable
 
@@ -116,7 +116,7 @@ def tell(capture: Any, index: int, pair: Any) -> None:
 
     summary = summarise(pair)
     out = console()
-    head = plain(f"{capture.name} · {pair.name}", "bold")
+    head = table_text(f"{capture.name} · {pair.name}", "bold")
     out.print(head.append(printable(f" · engine {capture.engine} · verdict {told(capture.verdict)}"), "not bold"))
     facts = Table(box=None, show_header=False, pad_edge=False)
     steps = f"{len(pair.forward.steps)} forward" + (
@@ -134,16 +134,16 @@ def tell(capture: Any, index: int, pair: Any) -> None:
         f"{pair.forward.hash()[:16]} forward" + (f", {pair.backward.hash()[:16]} backward" if pair.backward else ""),
     )
     for link in [link for link in capture.links if link.target == index]:
-        facts.add_row("takes", plain(f"{pair.name} takes {link.name} from pair_{link.source}, {link.port}"))
+        facts.add_row("takes", table_text(f"{pair.name} takes {link.name} from pair_{link.source}, {link.port}"))
     for guard in capture.guards if index == 0 else ():
-        facts.add_row("guard", plain(guard.text))
+        facts.add_row("guard", table_text(guard.text))
     for edge in capture.opaque if index == 0 else ():
-        facts.add_row("opaque", plain(edge.text))
+        facts.add_row("opaque", table_text(edge.text))
     out.print(facts)
     out.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")
     rows = Table(box=None, show_header=False, pad_edge=False)
     for line in summary.saved[:12]:
-        rows.add_row(amount(line.bytes), plain(line.line))
+        rows.add_row(amount(line.bytes), table_text(line.line))
     out.print(rows)
     if len(summary.saved) > 12:
         out.print(f"… and {len(summary.saved) - 12} lines more")

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from backprint.cli.say import console, echo, ending, limits, plain, working
+from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.corpus.apart import Answer, apart, write
-from backprint.corpus.find import absent, found
+from backprint.corpus.find import absent, samples_in
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import UsageError
@@ -49,7 +49,7 @@ def command(
     GraphNet sample is captured first, in memory.
     """
     rows: list[dict[str, Any]] = []
-    places = list(found(samples))
+    places = list(samples_in(samples))
     wrong = absent(samples)
     with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
         try:
@@ -165,8 +165,8 @@ def table(rows: list[dict[str, Any]]) -> None:
         shown.add_column(heading, overflow="fold")
     for row in rows:
         power = "" if row["power"] is None else f"{float(row['power']):.3g}"
-        verdict = plain(row["verdict"], WORDS[row["verdict"]].colour if row["verdict"] in WORDS else "")
-        shown.add_row(plain(row["sample"]), plain(row["name"]), verdict, power, plain(row["detail"]))
+        verdict = table_text(row["verdict"], WORDS[row["verdict"]].colour if row["verdict"] in WORDS else "")
+        shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power, table_text(row["detail"]))
     console().print(shown)
     counts: dict[str, int] = {}
     for row in rows:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.limits import limits_of
-from backprint.corpus.pool import Outcome, Pool
+from backprint.corpus.pool import Pool, TaskOutcome
 from backprint.corpus.task import Task
 
 ANSWER = "answer.json"
@@ -70,7 +70,7 @@ def apart(
             pool.close()
 
 
-def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> Outcome:
+def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOutcome:
     """What came of one sample; one whose worker was lost is tried once more."""
     tries = 0
     while True:
@@ -78,10 +78,10 @@ def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> Outcom
             pool.events(0.5)
         pool.submit(task, {})
         tries += 1
-        found: Outcome | None = None
+        found: TaskOutcome | None = None
         while found is None:
             for event in pool.events(0.5):
-                if isinstance(event, Outcome):
+                if isinstance(event, TaskOutcome):
                     found = event
                 else:
                     entered(event.stage)
@@ -90,7 +90,7 @@ def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> Outcom
         time.sleep(0.1)
 
 
-def answer_of(place: Path, outcome: Outcome) -> Answer:
+def answer_of(place: Path, outcome: TaskOutcome) -> Answer:
     """What the sample's process wrote, or why it did not."""
     file = outcome.place / ANSWER if outcome.place is not None else None
     if outcome.row.get("cause") or file is None or not file.is_file():

@@ -24,10 +24,11 @@ from typing import Any
 from backprint.corpus.files import own_files
 from backprint.corpus.find import MAIN, Job, find, unescape
 from backprint.corpus.find import digest as sha256
+from backprint.corpus.folder import locked
 from backprint.corpus.groups import BY, Key, grouped, several
 from backprint.corpus.ledger import NAME, Ledger, place_of
+from backprint.corpus.places import RESULT, WORK
 from backprint.corpus.pool import remove
-from backprint.corpus.run import RESULT, WORK, locked
 from backprint.corpus.task import one_line
 from backprint.corpus.verbs import nbytes, together
 from backprint.errors import BackprintError, SampleError, UsageError

@@ -229,7 +229,7 @@ def once(paths: Iterator[str]) -> Iterator[str]:
             yield path
 
 
-def found(places: Collection[Path]) -> Iterator[Path]:
+def samples_in(places: Collection[Path]) -> Iterator[Path]:
     """The samples that these paths name: themselves, or all below them; what is no folder, and has none, as it is."""
     for place in places:
         paths = [place / path for path in searched(place, "")] if place.is_dir() else []

@@ -11,7 +11,7 @@ BY = {"exact": ("forward_hash", "backward_hash"), "shape": ("forward_shape", "ba
 """Which hashes make two samples one: of both graphs as they are, or without their sizes."""
 
 
-class Known(Protocol):
+class Keyed(Protocol):
     """What a sample is known by; '' where there is nothing."""
 
     @property
@@ -34,7 +34,7 @@ class Known(Protocol):
 Item = TypeVar("Item")
 
 
-def key_of(item: Known) -> Key:
+def key_of(item: Keyed) -> Key:
     """By its graphs; where there are none, by the text that they were to come from; else it is like no other."""
     if item.forward_hash:
         return ("graphs", item.forward_hash, item.backward_hash)

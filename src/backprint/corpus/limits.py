@@ -36,7 +36,7 @@ class Limits:
             if getattr(self, name) <= 0:
                 raise UsageError(f"--{name} {getattr(self, name)}: must be more than 0")
 
-    def whole(self) -> Limits:
+    def undivided(self) -> Limits:
         """What a sample may take that is at work alone."""
         return replace(self, memory=self.memory * self.shares, threads=self.threads * self.shares, shares=1)
 

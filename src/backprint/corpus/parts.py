@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from backprint.corpus.folder import locked, writable
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.corpus.places import RESULT
 from backprint.corpus.pool import remove
-from backprint.corpus.run import locked, writable
 from backprint.corpus.verbs import PARTS
 
 
@@ -20,12 +20,12 @@ def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The parts of one sample of a run, with their places; a sample that came to nothing is a row too."""
     place = place_of(out, row)
     with contextlib.suppress(OSError, ValueError):
-        return [told(out, place, part) for part in json.loads((place / PARTS).read_bytes())]
+        return [shown_part(out, place, part) for part in json.loads((place / PARTS).read_bytes())]
     said = ": ".join(filter(None, (row["cause"], row["detail"])))
     return [dict(sample=row["id"], part="", label="", verdict=row["verdict"], detail=said, of="", backward="")]
 
 
-def told(out: Path, place: Path, part: Mapping[str, Any]) -> dict[str, Any]:
+def shown_part(out: Path, place: Path, part: Mapping[str, Any]) -> dict[str, Any]:
     """A part's row as it is shown."""
     shown = {name: value for name, value in part.items() if name != "key"}
     shown["part"] = os.fspath(place / part["part"]) if part["part"] else ""

@@ -46,7 +46,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """A sample has ended: its row, the folder it wrote (if any), what it printed.
 
     `again` says whether another try is fair, and `alone` whether nothing else may then be at work.
@@ -61,11 +61,11 @@ class Outcome:
     alone: bool = True
 
 
-Event = Stage | Outcome
+Event = Stage | TaskOutcome
 
 
 class Executor(Protocol):
-    """Where samples are worked on. What is submitted comes back as one Outcome, whatever happens.
+    """Where samples are worked on. What is submitted comes back as one TaskOutcome, whatever happens.
 
     `shares` is how many times as much memory a sample may take that is at work alone.
     """
@@ -84,8 +84,8 @@ class Executor(Protocol):
     def events(self, seconds: float) -> list[Event]:
         """What has happened; waits no longer than this where nothing has."""
 
-    def done(self, outcome: Outcome) -> None:
-        """The Outcome is written down, and what it left may go."""
+    def done(self, outcome: TaskOutcome) -> None:
+        """The TaskOutcome is written down, and what it left may go."""
 
     def abandon(self) -> None:
         """This process is about to end: `close` may leave to that what it would race with."""
@@ -162,7 +162,7 @@ class Pool:
                 found += self.lost(worker, f"no sign of life for {now - worker.heard:.0f} s")
         return found
 
-    def done(self, outcome: Outcome) -> None:
+    def done(self, outcome: TaskOutcome) -> None:
         """Remove what a sample left in its staging folder."""
         if outcome.place is not None:
             remove(outcome.place.parent)
@@ -223,10 +223,10 @@ class Pool:
         while (end := worker.buffer.find(b"\n")) >= 0:
             line = bytes(worker.buffer[:end])
             del worker.buffer[: end + 1]
-            found += self.told(worker, json.loads(line))
+            found += self.events_of(worker, json.loads(line))
         return found
 
-    def told(self, worker: Worker, message: Any) -> list[Event]:
+    def events_of(self, worker: Worker, message: Any) -> list[Event]:
         """One message of a worker's."""
         task, staging = worker.task, worker.staging
         match message:
@@ -237,7 +237,7 @@ class Pool:
             case {"row": dict(row), "again": bool(again), "log": str(log)} if task and staging:
                 worker.task = worker.staging = None
                 row["versions"] = self.versions
-                return [Outcome(task, worker.name, row, staging / "sample", log, again)]
+                return [TaskOutcome(task, worker.name, row, staging / "sample", log, again)]
         return []
 
     def lost(self, worker: Worker, why: str) -> list[Event]:
@@ -254,7 +254,7 @@ class Pool:
         code = worker.process.returncode
         said = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
         row = failure("worker lost", f"{why} ({said})", "read")
-        return [Outcome(worker.task, worker.name, row, worker.staging / "sample", "", again=True)]
+        return [TaskOutcome(worker.task, worker.name, row, worker.staging / "sample", "", again=True)]
 
     def end(self, worker: Worker) -> None:
         """Kill a worker; its sample's process dies with it, and what that started is known by its mark."""

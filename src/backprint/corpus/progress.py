@@ -31,7 +31,7 @@ SHOWN = ("verdict", "cause", "detail", "stage", "seconds", "power", "vacuous", "
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTally:
     """What has happened so far in this process. It does not grow with the corpus."""
 
     total: int = 0
@@ -74,7 +74,7 @@ class Tally:
         return (self.total - self.done) / self.rate if self.rate else None
 
 
-def line(tally: Tally) -> str:
+def line(tally: RunTally) -> str:
     """A run in one line."""
     counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
     left = f", {duration(tally.left)} left" if tally.left is not None and tally.done < tally.total else ""
@@ -98,7 +98,7 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {whole % 60:02} s"
 
 
-def said(row: Mapping[str, Any]) -> str:
+def why_not_good(row: Mapping[str, Any]) -> str:
     """What is wrong with a sample, in one line."""
     why = ": ".join(filter(None, (row.get("cause"), row.get("detail"))))
     return f"{row.get('sample') or row['id']}: {row['verdict']}" + (f" ({why})" if why else "")
@@ -115,11 +115,11 @@ def powerless(id: str, ports: Sequence[str]) -> str:
 Show = Callable[["Begun | Written | Stage"], None]
 
 
-class Lines:
+class ProgressLines:
     """A line for each sample that is not good or has no power, and one about all of them every so often."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
-        self.tally, self.file, self.last = Tally(), file or sys.stderr, 0.0
+        self.tally, self.file, self.last = RunTally(), file or sys.stderr, 0.0
 
     def __enter__(self) -> Show:
         return self.show
@@ -132,7 +132,7 @@ class Lines:
         """Take an event in."""
         self.tally.take(event)
         if isinstance(event, Written) and event.row["verdict"] not in GOOD:
-            print(printable(said(event.row)), file=self.file, flush=True)
+            print(printable(why_not_good(event.row)), file=self.file, flush=True)
         elif isinstance(event, Written) and event.row.get("vacuous"):
             print(printable(powerless(event.row["id"], event.row["vacuous"])), file=self.file, flush=True)
         if time.monotonic() - self.last >= EVERY and not isinstance(event, Stage):
@@ -140,7 +140,7 @@ class Lines:
             print(printable(line(self.tally)), file=self.file, flush=True)
 
 
-class Objects:
+class JsonLines:
     """One JSON object a sample, as it finishes, on standard output."""
 
     def __enter__(self) -> Show:
@@ -169,7 +169,7 @@ class Bars:
         from rich.console import Console
         from rich.live import Live
 
-        self.tally = Tally()
+        self.tally = RunTally()
         self.live = Live(get_renderable=self.picture, console=Console(stderr=True), refresh_per_second=4)
 
     def __enter__(self) -> Show:
@@ -194,12 +194,15 @@ class Bars:
             working.add_row(
                 Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(printable(id))
             )
-        bad = [Text(printable(said(row)[:300]), WORDS[row["verdict"]].colour, no_wrap=True) for row in list(tally.bad)]
+        bad = [
+            Text(printable(why_not_good(row)[:300]), WORDS[row["verdict"]].colour, no_wrap=True)
+            for row in list(tally.bad)
+        ]
         return Group(bar, working, *bad)
 
 
-def shown(as_json: bool) -> Lines | Objects | Bars:
+def shown(as_json: bool) -> ProgressLines | JsonLines | Bars:
     """The way that fits where the output goes."""
     if as_json:
-        return Objects()
-    return Bars() if sys.stderr.isatty() else Lines()
+        return JsonLines()
+    return Bars() if sys.stderr.isatty() else ProgressLines()

@@ -27,7 +27,7 @@ from backprint.corpus import processes
 from backprint.corpus.files import all_files, own_files, packed, unpacked
 from backprint.corpus.find import MAIN, source_hash
 from backprint.corpus.limits import GIB, Limits
-from backprint.corpus.pool import FALSE_STARTS, Event, Outcome, Pool, remove
+from backprint.corpus.pool import FALSE_STARTS, Event, Pool, TaskOutcome, remove
 from backprint.corpus.task import Task, failure
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.version import __version__
@@ -237,7 +237,7 @@ class Cluster:
         self.apart = self.apart or "place" not in answer
         return [self.outcome(sent, **answer)]
 
-    def lost(self, sent: Sent, error: Any) -> Outcome:
+    def lost(self, sent: Sent, error: Any) -> TaskOutcome:
         """A sample that ended without an answer is tried once more; where nothing ever works, the run ends."""
         gone = isinstance(error, tuple(getattr(self.ray.exceptions, name) for name in GONE))
         lines = str(getattr(error, "cause", None) or error).strip().splitlines() or [type(error).__name__]
@@ -257,16 +257,16 @@ class Cluster:
         log: str = "",
         again: bool = False,
         alone: bool = True,
-    ) -> Outcome:
+    ) -> TaskOutcome:
         """An answer, its folder where `run` can rename it."""
         self.names.append(sent.worker)
         folder = Path(place) if place else None
         if content is not None:
             self.count += 1
             folder = unpacked(content, self.work / f"travelled_{self.count}" / "sample")
-        return Outcome(sent.task, sent.worker, row, folder, log, again, alone)
+        return TaskOutcome(sent.task, sent.worker, row, folder, log, again, alone)
 
-    def done(self, outcome: Outcome) -> None:
+    def done(self, outcome: TaskOutcome) -> None:
         """Remove what is left of a sample's staging folder."""
         if outcome.place is not None and outcome.place.parent.is_dir():
             remove(outcome.place.parent)
@@ -302,7 +302,7 @@ class Cluster:
 
 
 @dataclass(slots=True)
-class Place:
+class NodeWorker:
     """What a process of Ray's keeps from one task to the next: a Pool of one worker, and where it writes."""
 
     run: str
@@ -310,7 +310,7 @@ class Place:
     shared: bool
 
 
-_place: Place | None = None
+_place: NodeWorker | None = None
 
 
 def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], content: list[Any]) -> Any:
@@ -347,7 +347,7 @@ def seen(task: Task) -> bool:
     return False
 
 
-def placed(setup: Mapping[str, Any]) -> Place:
+def placed(setup: Mapping[str, Any]) -> NodeWorker:
     """This process's worker, begun with its first task of a run."""
     global _place
     name = setup["run"] + setup["token"]
@@ -357,7 +357,7 @@ def placed(setup: Mapping[str, Any]) -> Place:
         pool = Pool(
             setup["verb"], setup["options"], Limits(**setup["limits"]), 1, work, mark(setup["run"], os.getpid())
         )
-        _place = Place(name, pool, shared)
+        _place = NodeWorker(name, pool, shared)
     return _place
 
 
@@ -406,7 +406,7 @@ def swept(run: str) -> None:
         remove(base)
 
 
-def worked(place: Place, task: Task, options: Mapping[str, Any]) -> Outcome:
+def worked(place: NodeWorker, task: Task, options: Mapping[str, Any]) -> TaskOutcome:
     """Have the worker do it."""
     try:
         while not place.pool.free():
@@ -414,15 +414,15 @@ def worked(place: Place, task: Task, options: Mapping[str, Any]) -> Outcome:
         place.pool.submit(task, options)
         while True:
             for event in place.pool.events(0.5):
-                if isinstance(event, Outcome):
+                if isinstance(event, TaskOutcome):
                     return event
     except BackprintError:
         left()
         raise
 
 
-def answered(place: Place, outcome: Outcome, travels: int) -> dict[str, Any]:
-    """An Outcome as it travels."""
+def answered(place: NodeWorker, outcome: TaskOutcome, travels: int) -> dict[str, Any]:
+    """An TaskOutcome as it travels."""
     row = outcome.row
     row["versions"] = {**(row.get("versions") or {}), "node": socket.gethostname()}
     answer: dict[str, Any] = {"row": row, "log": outcome.log, "again": outcome.again}

@@ -127,7 +127,7 @@ def text(value: Any) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-def whole(value: Any) -> int:
+def whole_number(value: Any) -> int:
     """A whole number of 64 bits."""
     number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     if not -(2**63) <= number < 2**63:
@@ -188,7 +188,7 @@ Keeper = tuple[str, Callable[[Any], Any]]
 
 KINDS: Mapping[str, Keeper] = {
     "text": ("a text", text),
-    "integer": ("a whole number of 64 bits", whole),
+    "integer": ("a whole number of 64 bits", whole_number),
     "real": ("a finite number", finite),
 }
 

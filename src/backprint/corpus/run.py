@@ -9,34 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
-import signal
-import socket
-import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from backprint.corpus import processes
 from backprint.corpus.find import find, patterns
+from backprint.corpus.folder import check_places, locked, writable
 from backprint.corpus.ledger import FORMAT, NAME, Ledger, finite, place_of, source_of, take_up
 from backprint.corpus.limits import FREE, Limits
-from backprint.corpus.places import RESULT as RESULT
-from backprint.corpus.places import WORK as WORK
-from backprint.corpus.places import keep_log, plant, settle
-from backprint.corpus.places import log_of as log_of
-from backprint.corpus.pool import Event, Executor, Outcome, Pool, Stage, remove
+from backprint.corpus.places import RESULT, WORK, keep_log, plant, settle
+from backprint.corpus.pool import Event, Executor, Pool, Stage, TaskOutcome, remove
 from backprint.corpus.rows import checked, kept
+from backprint.corpus.stopping import Stopped, signals
 from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
-from backprint.errors import PlaceError, SampleError, UsageError
+from backprint.errors import UsageError
 
 SHORT = ("out of memory", "too large")
 """Causes of failure that are other ones where there is more memory."""
@@ -48,7 +43,7 @@ ITS_OWN = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """What a run is asked for: a verb with its options, on the samples below a folder."""
 
     verb: str
@@ -66,14 +61,6 @@ class Plan:
         chosen = {"list": os.fspath(self.names) if self.names else None, "only": only, "limit": self.limit}
         options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
         return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
-
-
-class Stopped(BaseException):
-    """The run was asked to end, by a signal."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +81,8 @@ class Written:
 Watcher = Callable[["Begun | Written | Stage"], None]
 
 
-def run(
-    plan: Plan,
+def run_plan(
+    plan: RunPlan,
     limits: Limits,
     jobs: int,
     *,
@@ -112,7 +99,7 @@ def run(
     name of the run.
     """
     processes.check_platform()
-    check_places(plan)
+    check_places(plan.source, plan.out)
     with (
         writable(plan.out),
         locked(plan.out),
@@ -139,41 +126,12 @@ def run(
             at_work = make(work, name)
             last.callback(at_work.close)
             try:
-                Run(plan, ledger, name, at_work, watcher, work).all(asked.go_on)
+                RunAtWork(plan, ledger, name, at_work, watcher, work).all(asked.go_on)
             except Stopped:
                 at_work.abandon()
                 raise
             ledger.note(finished=time.time())
         return ledger.counts("verdict")
-
-
-@contextlib.contextmanager
-def writable(out: Path) -> Iterator[None]:
-    """OUT made; where it cannot be written to, or is removed meanwhile, that is said with what to do."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        yield
-    except BrokenPipeError:  # of who reads what is printed
-        raise
-    except (OSError, sqlite3.Error) as error:
-        raise unwritable(out, error) from error
-    except SampleError as error:
-        if isinstance(error.__cause__, sqlite3.OperationalError):
-            raise unwritable(out, error.__cause__) from error
-        raise
-
-
-def unwritable(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
-    """What is wrong with OUT, and the next step."""
-    if not out.is_dir():
-        return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
-    if isinstance(error, FileNotFoundError) and (out / NAME).exists():
-        return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
-    if not (out / NAME).exists():
-        return PlaceError(f"{out / NAME} was removed while the run went on: begin anew in another OUT")
-    said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
-    return PlaceError(f"{out} cannot be written to: {said}{where}; once it can be, the same command goes on from here")
 
 
 def tidy(work: Path) -> None:
@@ -192,81 +150,6 @@ def new_facts() -> dict[str, Any]:
 # ------------------------------------------------------------------ beginning
 
 
-def check_places(plan: Plan) -> None:
-    """Refuse an OUT that holds what is no run's, or the corpus itself."""
-    source, out = plan.source.resolve(), plan.out.resolve()
-    if source == out or out in source.parents:
-        raise UsageError(f"OUT {plan.out} is or holds the corpus {plan.source}: choose a folder beside it")
-    if plan.out.exists() and not plan.out.is_dir():
-        raise UsageError(f"{plan.out} is no folder: choose another OUT")
-    if plan.out.is_dir() and not (plan.out / NAME).exists() and {entry.name for entry in plan.out.iterdir()} - {WORK}:
-        raise UsageError(f"{plan.out} is there, and holds no corpus run: choose another OUT")
-
-
-@contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """One run at a time in a folder. The lock goes with the process, however that ends."""
-    place = out / WORK / "lock"
-    place.parent.mkdir(exist_ok=True)
-    with open(place, "a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"{out} is being worked on by {holder(file)}: wait for it, or end it") from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
-
-
-def holder(file: IO[str]) -> str:
-    """Who holds the lock."""
-    file.seek(0)
-    return file.read(200).strip() or "another run"
-
-
-IMPATIENT = 3
-"""How many signals end a run whatever it is doing."""
-
-
-class Asked:
-    """The signals that asked the run to end.
-
-    One raises where it comes, or with `waits` at the next `go_on`: what runs in Ray's own C code must not be broken
-    into, because it then ends in a SystemError of its own.
-    """
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.waits = False
-
-    def stop(self, number: int, _: object) -> None:
-        """A signal has come."""
-        self.numbers.append(number)
-        if not self.waits or len(self.numbers) >= IMPATIENT:
-            raise Stopped(number)
-
-    def go_on(self) -> None:
-        """Raise where one has come; other code may have swallowed what was raised then."""
-        if self.numbers:
-            raise Stopped(self.numbers[0])
-
-
-@contextlib.contextmanager
-def signals() -> Iterator[Asked]:
-    """Ctrl-C and SIGTERM end the run in order."""
-    asked = Asked()
-    before = {}
-    with contextlib.suppress(ValueError):  # only the main thread may
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, asked.stop)
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def clear(out: Path, name: str) -> None:
     """End and remove what a killed run has left; its samples were not whole."""
     processes.end_marked(name)
@@ -275,7 +158,7 @@ def clear(out: Path, name: str) -> None:
             remove(place)
 
 
-def search(plan: Plan, ledger: Ledger) -> None:
+def search(plan: RunPlan, ledger: Ledger) -> None:
     """Every sample into the ledger; one that cannot be is done with that."""
     broken = []
     kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
@@ -317,10 +200,12 @@ def give_up(ledger: Ledger) -> None:
 # ------------------------------------------------------------------ the run itself
 
 
-class Run:
+class RunAtWork:
     """A run at work: what is to do, what is with the executor, what is tried again alone, with all the memory."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher, work: Path) -> None:
+    def __init__(
+        self, plan: RunPlan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher, work: Path
+    ) -> None:
         self.plan, self.ledger, self.name, self.work = plan, ledger, name, work
         self.executor, self.watcher = executor, watcher
         verb = VERBS.get(plan.verb)
@@ -335,7 +220,7 @@ class Run:
         self.alone: deque[tuple[Task, Mapping[str, Any]]] = deque()
         self.lost: set[str] = set()
         self.grown: set[str] = set()
-        self.first: dict[str, Outcome] = {}
+        self.first: dict[str, TaskOutcome] = {}
         self.inode = (plan.out / NAME).stat().st_ino
 
     def all(self, go_on: Callable[[], None]) -> None:
@@ -354,7 +239,7 @@ class Run:
         if not there or not self.work.is_dir():
             raise FileNotFoundError(errno.ENOENT, "removed while the run went on", os.fspath(self.work))
 
-    def check_room(self, event: Outcome) -> None:
+    def check_room(self, event: TaskOutcome) -> None:
         """Raise where the disk is full, and not with what this sample wrote."""
         self.executor.done(event)
         room = os.statvfs(self.plan.out)
@@ -419,19 +304,21 @@ class Run:
             self.write(self.judged(event))
         self.executor.done(event)
 
-    def put_off(self, event: Outcome, options: Mapping[str, Any], queue: deque[tuple[Task, Mapping[str, Any]]]) -> None:
+    def put_off(
+        self, event: TaskOutcome, options: Mapping[str, Any], queue: deque[tuple[Task, Mapping[str, Any]]]
+    ) -> None:
         """Have a sample tried once more, when its turn comes; all its tries are its time."""
         self.ledger.put_off(event.task.id)
         self.spent[event.task.id] = event.row["seconds"]
         queue.append((event.task, options))
 
-    def cramped(self, event: Outcome) -> bool:
+    def cramped(self, event: TaskOutcome) -> bool:
         """Whether a sample had too little memory, and would have more alone."""
         short = event.row["verdict"] == "failed" and event.row["cause"] in SHORT
         return short and self.executor.shares > 1 and event.task.id not in self.grown
 
-    def judged(self, event: Outcome) -> Outcome:
-        """The Outcome that counts: of a second try, what it gave, with the cause that the first had."""
+    def judged(self, event: TaskOutcome) -> TaskOutcome:
+        """The TaskOutcome that counts: of a second try, what it gave, with the cause that the first had."""
         first = self.first.pop(event.task.id, None)
         if first is None:
             return event
@@ -441,7 +328,7 @@ class Run:
             return replace(event, row=event.row | {"cause": first.row["cause"], "detail": first.row["detail"]})
         return event
 
-    def write(self, event: Outcome) -> None:
+    def write(self, event: TaskOutcome) -> None:
         """Into its place, then into the ledger."""
         task = event.task
         row = checked({**event.row, "worker": event.worker, "finished": time.time()})

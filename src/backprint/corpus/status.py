@@ -10,7 +10,7 @@ from typing import Any
 
 from backprint.corpus.ledger import Ledger, finite
 from backprint.corpus.places import WORK, log_of
-from backprint.corpus.progress import as_object, duration, powerless, said, speed
+from backprint.corpus.progress import as_object, duration, powerless, speed, why_not_good
 from backprint.graph.verdicts import GOOD
 
 FIRST = 10
@@ -94,7 +94,7 @@ def rate(ledger: Ledger) -> float:
     return (count - 1) / (last - first) if count > 1 and last > first else 0.0
 
 
-def told(answer: Mapping[str, Any]) -> Iterator[str]:
+def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     """The same for people."""
     states = answer["states"]
     total, done = sum(states.values()), states.get("done", 0)
@@ -114,4 +114,4 @@ def told(answer: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"running: {row['sample']}, {duration(row['seconds'])}" for row in answer["running"])
     yield from (f"slowest: {row['sample']}, {duration(row['seconds'])}" for row in answer["slowest"] if row["seconds"])
     for row in answer["failures"]:
-        yield said(row) + (f" [{row['log']}]" if row["log"] else "")
+        yield why_not_good(row) + (f" [{row['log']}]" if row["log"] else "")

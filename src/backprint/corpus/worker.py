@@ -61,9 +61,9 @@ def main(arguments: list[str]) -> None:
     limits = Limits(**setup["limits"])
     while line := line_of(parent):
         said = json.loads(line)
-        given = limits.whole() if said["alone"] else limits
-        task = replace(Task(**said["task"]), memory=given.memory, most=limits.whole().memory)
-        answer = Watch(task, Path(said["staging"]), given, sink).work(verb, setup["options"] | said["options"])
+        given = limits.undivided() if said["alone"] else limits
+        task = replace(Task(**said["task"]), memory=given.memory, most=limits.undivided().memory)
+        answer = SampleWatch(task, Path(said["staging"]), given, sink).work(verb, setup["options"] | said["options"])
         send(sink, answer)
 
 
@@ -102,7 +102,7 @@ def warmed(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class Watch:
+class SampleWatch:
     """One sample at work in its process, and what is seen of it."""
 
     task: Task

@@ -10,14 +10,14 @@ from typing import Any
 
 from backprint.graph.verdicts import VERDICTS, rank
 from backprint.report.nouns import Cell, Report, Table
-from backprint.report.rows import Run, Sample
+from backprint.report.rows import RunView, Sample
 from backprint.report.tables import columns, filled
 
 CHANGES = ("worse", "better", "new", "gone", "other graphs", "other cause", "same")
 """What can have become of a sample, in the order in which it is told."""
 
 
-def against(report: Report, before: Run, after: Run) -> Report:
+def against(report: Report, before: RunView, after: RunView) -> Report:
     """The report of `after`, with what it changed over `before` in front."""
     left = {sample.id: sample for sample in before.samples if sample.done}
     right = {sample.id: sample for sample in after.samples if sample.done}

@@ -16,7 +16,7 @@ from backprint.report.nouns import Report
 BATCH = 1000
 
 
-def plain(value: Any) -> Any:
+def finite_or_word(value: Any) -> Any:
     """A value that JSON has: numbers that are not finite are words."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
 def json_lines(report: Report) -> Iterator[str]:
     """One object a sample."""
     for row in report.rows():
-        yield json.dumps({name: plain(row[name]) for name, _ in report.fields}) + "\n"
+        yield json.dumps({name: finite_or_word(row[name]) for name, _ in report.fields}) + "\n"
 
 
 def render_csv(report: Report) -> Iterator[str]:

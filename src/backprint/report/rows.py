@@ -98,7 +98,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunView:
     """A corpus run that is finished or still goes on, looked at; `place` is its folder or its ledger."""
 
     place: Path
@@ -149,10 +149,10 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "text": str,
     "count": int,
     "number": float,
-    "numbers": lambda value: {whole(key): float(item) for key, item in parsed(value, dict).items()},
-    "words": lambda value: {whole(key): item for key, item in parsed(value, dict).items()},
-    "texts": lambda value: tuple(map(whole, parsed(value, list))),
-    "pairs": lambda value: tuple((whole(name), whole(why)) for name, why in parsed(value, list)),
+    "numbers": lambda value: {encodable(key): float(item) for key, item in parsed(value, dict).items()},
+    "words": lambda value: {encodable(key): item for key, item in parsed(value, dict).items()},
+    "texts": lambda value: tuple(map(encodable, parsed(value, list))),
+    "pairs": lambda value: tuple((encodable(name), encodable(why)) for name, why in parsed(value, list)),
 }
 
 
@@ -175,7 +175,7 @@ def parsed(text: str, kind: type) -> Any:
     return found
 
 
-def whole(text: object) -> str:
+def encodable(text: object) -> str:
     """A text that can be encoded: JSON can hold halves of characters."""
     return str(text).encode("utf-8", "backslashreplace").decode()
 

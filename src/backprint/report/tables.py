@@ -15,12 +15,12 @@ from typing import Any
 from backprint.corpus.groups import grouped, key_of, several
 from backprint.graph.verdicts import PROVED, VERDICTS, WORDS, Proofs, proofs
 from backprint.report.nouns import Cell, Column, Report, Table, share
-from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, Run, Sample, one_line, some
+from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, RunView, Sample, one_line, some
 
 SLOWEST = 10
 
 
-def report(run: Run, unique: bool = False) -> Report:
+def report(run: RunView, unique: bool = False) -> Report:
     """What one run came to."""
     groups = grouped(run.samples, key_of, lambda sample: sample.id)
     counted = tuple(worst(group) for group in groups) if unique else run.samples
@@ -75,7 +75,7 @@ def columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(name.replace("_", " "), kind or "text") for name, _, kind in found)
 
 
-def facts(run: Run, counted: Sequence[Sample], groups: int, unique: bool) -> tuple[tuple[str, str], ...]:
+def facts(run: RunView, counted: Sequence[Sample], groups: int, unique: bool) -> tuple[tuple[str, str], ...]:
     """What stands above the tables."""
     done = [sample for sample in run.samples if sample.done]
     found = proofs_of(counted)
@@ -165,7 +165,7 @@ def spread(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, ...]:
     return (name, len(numbers), statistics.median(numbers), ninth, largest, which, sum(numbers))
 
 
-def times(run: Run, done: Sequence[Sample], ids: Collection[str]) -> Table:
+def times(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
     """Where the time went: a sample from its start to its end, and each stage."""
     stages: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for key, spent in run.column("stages"):
@@ -278,7 +278,7 @@ def kind_of(note: str) -> str:
     return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
 
 
-def notes(run: Run, ids: Collection[str]) -> Table:
+def notes(run: RunView, ids: Collection[str]) -> Table:
     """What has to be said of samples: rewritten calls, constants that were printed too short, assigned sizes."""
     return tally(
         ((kind_of(note), key, note) for key, found in run.column("notes") if key in ids for note in found),
@@ -290,7 +290,7 @@ def notes(run: Run, ids: Collection[str]) -> Table:
     )
 
 
-def asks(run: Run, ids: Collection[str]) -> Table:
+def asks(run: RunView, ids: Collection[str]) -> Table:
     """Which inputs ask for a gradient, by the reason."""
     return tally(
         ((kind_of(why), key, name) for key, found in run.column("asks") if key in ids for name, why in found),
@@ -332,12 +332,12 @@ def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
     return Table("Duplicates", note, columns("first:name same samples:count verdicts the_others"), tuple(rows))
 
 
-def everything(run: Run, samples: Sequence[Sample]) -> Table:
+def everything(run: RunView, samples: Sequence[Sample]) -> Table:
     """All samples, a line each, with their notes."""
     heads = "sample:name family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
     known = {sample.id: sample for sample in samples}
 
-    class Lines:
+    class SampleLines:
         """Made anew each time they are gone through."""
 
         def __iter__(self) -> Iterator[tuple[Cell, ...]]:
@@ -347,4 +347,4 @@ def everything(run: Run, samples: Sequence[Sample]) -> Table:
                     said = "; ".join(map(one_line, filter(None, (s.detail, *told))))
                     yield (s.id, s.family, s.standing, s.cause, s.seconds, s.peak_bytes, s.power, steps, said)
 
-    return Table("All samples", "", columns(heads), Lines())
+    return Table("All samples", "", columns(heads), SampleLines())

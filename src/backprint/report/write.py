@@ -26,7 +26,7 @@ def encoded(render: Callable[[Report], Iterator[str]]) -> Callable[[Report, Bina
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ReportFormat:
     """How a report is written, the endings of file names that mean it, and whether a terminal can show it."""
 
     write: Callable[[Report, BinaryIO], None]
@@ -35,10 +35,10 @@ class Format:
 
 
 FORMATS = {
-    "markdown": Format(encoded(markdown.render), (".md", ".markdown")),
-    "html": Format(encoded(html.render), (".html", ".htm")),
-    "csv": Format(encoded(render_csv), (".csv",)),
-    "parquet": Format(write_parquet, (".parquet", ".pq"), text=False),
+    "markdown": ReportFormat(encoded(markdown.render), (".md", ".markdown")),
+    "html": ReportFormat(encoded(html.render), (".html", ".htm")),
+    "csv": ReportFormat(encoded(render_csv), (".csv",)),
+    "parquet": ReportFormat(write_parquet, (".parquet", ".pq"), text=False),
 }
 
 

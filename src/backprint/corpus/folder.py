@@ -1,0 +1,78 @@
+"""OUT, the folder of a run: whether it may be written to, and by one run at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from backprint.corpus.ledger import NAME
+from backprint.corpus.places import WORK
+from backprint.errors import PlaceError, SampleError, UsageError
+
+
+def check_places(given: Path, out: Path) -> None:
+    """Refuse an OUT that holds what is no run's, or the corpus itself."""
+    source, there = given.resolve(), out.resolve()
+    if source == there or there in source.parents:
+        raise UsageError(f"OUT {out} is or holds the corpus {given}: choose a folder beside it")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is no folder: choose another OUT")
+    if out.is_dir() and not (out / NAME).exists() and {entry.name for entry in out.iterdir()} - {WORK}:
+        raise UsageError(f"{out} is there, and holds no corpus run: choose another OUT")
+
+
+@contextlib.contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """One run at a time in a folder. The lock goes with the process, however that ends."""
+    place = out / WORK / "lock"
+    place.parent.mkdir(exist_ok=True)
+    with open(place, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{out} is being worked on by {holder(file)}: wait for it, or end it") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
+def holder(file: IO[str]) -> str:
+    """Who holds the lock."""
+    file.seek(0)
+    return file.read(200).strip() or "another run"
+
+
+@contextlib.contextmanager
+def writable(out: Path) -> Iterator[None]:
+    """OUT made; where it cannot be written to, or is removed meanwhile, that is said with what to do."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        yield
+    except BrokenPipeError:  # of who reads what is printed
+        raise
+    except (OSError, sqlite3.Error) as error:
+        raise unwritable(out, error) from error
+    except SampleError as error:
+        if isinstance(error.__cause__, sqlite3.OperationalError):
+            raise unwritable(out, error.__cause__) from error
+        raise
+
+
+def unwritable(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
+    """What is wrong with OUT, and the next step."""
+    if not out.is_dir():
+        return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
+    if isinstance(error, FileNotFoundError) and (out / NAME).exists():
+        return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
+    if not (out / NAME).exists():
+        return PlaceError(f"{out / NAME} was removed while the run went on: begin anew in another OUT")
+    said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    return PlaceError(f"{out} cannot be written to: {said}{where}; once it can be, the same command goes on from here")
