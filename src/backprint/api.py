@@ -124,7 +124,7 @@ def record(
     cannot be captured costs a warning with its cause, which `tell` is given where there is one. With `stay` the
     script's `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
     """
-    from backprint.capture import script as home
+    from backprint.capture.record import script as home
 
     home.check_script(script)
     home.check_steps(steps)
@@ -141,7 +141,7 @@ def record(
             done(number, whole)
 
     def begin() -> None:
-        from backprint.capture.recording import Recording
+        from backprint.capture.record.recording import Recording
 
         open_.append(Recording(steps, keep, telling))
         open_[0].open()

@@ -26,8 +26,8 @@ def backend(
 ) -> Callable[..., Any]:
     """Save a sample of a graph of Dynamo's, and give back the graph itself. What cannot be captured is warned of."""
     settings = checked(options or {}, mode)
-    from backprint.capture.backend import Uncompiled, as_eager
-    from backprint.capture.sources import function_of
+    from backprint.capture.dynamo.backend import Uncompiled, as_eager
+    from backprint.capture.dynamo.sources import function_of
 
     name = function_of(module.graph)
     try:
@@ -65,7 +65,7 @@ def checked(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
 def keep(module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
     """Capture one graph and save it in a folder of its own."""
     from backprint.api import finished, save
-    from backprint.capture.backend import apart, capture_graph, compile_name
+    from backprint.capture.dynamo.backend import apart, capture_graph, compile_name
 
     name = compile_name(module)
     asked = {key: settings[key] for key in ("specialise", "partition", "dynamic", "allow") if key in settings}

@@ -18,7 +18,7 @@ import backprint as bp
 from backprint.capture.assembly import Joint, Note, assemble
 from backprint.capture.engines import ENGINES, Engine
 from backprint.capture.made import Made, Options
-from backprint.capture.program import Program
+from backprint.capture.program import CalledProgram
 from backprint.graph.nouns import Port, Ref, Step, TensorSpec
 
 F32 = TensorSpec("float32", (3,))
@@ -29,7 +29,7 @@ def times_sine(x: Tensor, w: Tensor) -> Tensor:
     return x.sin() * w
 
 
-def by_hand(program: Program, options: Options) -> Made:
+def by_hand(program: CalledProgram, options: Options) -> Made:
     """An engine that knows one program: `times_sine`."""
     joint = Joint(
         inputs=(Port("x", "input", F32, "x"), Port("w", "input", F32, "w")),

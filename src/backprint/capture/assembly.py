@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from backprint.capture.scout import RANDOM, SIZED
+from backprint.capture.facts import RANDOM, SIZED
 from backprint.fx.convert import Names, tensor_spec
 from backprint.graph.nouns import Graph, Guard, Pair, Port, Ref, Spec, Step, Sub, Symbol, Value, leaves, refs
 from backprint.graph.sizes import with_symbols
-from backprint.graph.steps import READING, mapped, needed, used, with_names
+from backprint.graph.steps import READING, behind, mapped, needed, used, with_names
 
 Result = tuple[Port, Value]
 """One output of a direction, and the value that stands there; None where there is no gradient."""
@@ -162,20 +162,12 @@ class Chain:
 
     def depends(self, step: Step) -> tuple[str, ...]:
         """The inputs that a guarded value depends on, the random seed among them; a size, on those that decide it."""
-        queue, visited, found = list(refs(self.decider(step))), set(), set()
-        while queue:
-            name = queue.pop()
-            if name in visited:
-                continue
-            visited.add(name)
-            maker = self.makers.get(name)
-            if maker is None:
-                if name in self.ports:
-                    found.add(self.ports[name])
-                continue
-            if self.joint.notes.get(name, PLAIN).draws:
+        found = set()
+        for name in behind(refs(self.decider(step)), self.makers):
+            if name not in self.makers:
+                found |= {self.ports[name]} if name in self.ports else set()
+            elif self.joint.notes.get(name, PLAIN).draws:
                 found.add(RANDOM)
-            queue += used(maker)
         return tuple(sorted(found))
 
     def decider(self, step: Step) -> Value:

@@ -16,8 +16,9 @@ import torch
 
 from backprint.capture import frames
 from backprint.capture.custom import closed
-from backprint.capture.program import Program
-from backprint.capture.scout import Watch, run_watched
+from backprint.capture.program import CalledProgram
+from backprint.capture.scout import run_watched
+from backprint.capture.watch import Watch
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Source
 
@@ -43,7 +44,7 @@ SECOND = "ask for order=1"
 
 
 @contextlib.contextmanager
-def named(program: Callable[[], Program]) -> Iterator[None]:
+def named(program: Callable[[], CalledProgram]) -> Iterator[None]:
     """Where autograd has no derivative inside, the error says of which operator, on which line, and what to do."""
     try:
         yield
@@ -56,7 +57,7 @@ def named(program: Callable[[], Program]) -> Iterator[None]:
         raise refusal(program(), found["plain"] or found["custom"]) from error
 
 
-def refusal(program: Program, operator: str) -> CaptureError:
+def refusal(program: CalledProgram, operator: str) -> CaptureError:
     """The error for a program that is differentiated through an operator without a derivative."""
     place = frames.place(line_of(program, operator))
     hint = next((said for pattern, said in HINTS if pattern.search(operator)), OTHERWISE)
@@ -67,7 +68,7 @@ def refusal(program: Program, operator: str) -> CaptureError:
     )
 
 
-def line_of(program: Program, operator: str) -> Source | None:
+def line_of(program: CalledProgram, operator: str) -> Source | None:
     """The line of the program that runs an operator, or the one whose backward does; None where that cannot be seen."""
     seeker: list[Seeker] = []
 

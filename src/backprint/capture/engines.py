@@ -9,14 +9,16 @@ from dataclasses import dataclass
 import torch
 
 from backprint import settings
-from backprint.capture import aot
+from backprint.capture.aot.from_fx import read_fx
+from backprint.capture.aot.trace import trace
 from backprint.capture.assembly import assemble
-from backprint.capture.dynamo import by_dynamo
-from backprint.capture.eager import by_eager
-from backprint.capture.from_fx import read_fx
+from backprint.capture.dynamo.engine import by_dynamo
+from backprint.capture.eager.engine import by_eager
 from backprint.capture.made import Made, Options
-from backprint.capture.program import Program
-from backprint.capture.scout import flag_guards, scout, unheld
+from backprint.capture.program import CalledProgram
+from backprint.capture.refusals import unheld
+from backprint.capture.scout import scout
+from backprint.capture.unseen import flag_guards
 from backprint.errors import UsageError
 
 
@@ -25,7 +27,7 @@ class Engine:
     """One way to trace a program. `takes` are the requests, by name, that it can honour beside a plain call."""
 
     name: str
-    make: Callable[[Program, Options], Made]
+    make: Callable[[CalledProgram, Options], Made]
     takes: frozenset[str]
 
     def lacks(self, asked: Mapping[str, str]) -> str:
@@ -37,26 +39,26 @@ class Engine:
         return f"engine {self.name!r} does not take {words}: {able(asked)}"
 
 
-def by_aot(program: Program, options: Options) -> Made:
+def by_aot(program: CalledProgram, options: Options) -> Made:
     """Engine `aot`: AOTAutograd's joint graph, cut in two."""
     with settings.uncollected() if options.fake else contextlib.nullcontext():
-        program, seen = scout(program)
+        scouted, seen = scout(program)
     specialise = bool(options.specialise)
     with settings.uncollected():
-        traced = aot.trace(program, seen, specialise, options.partition, options.decompose, options.dynamic)
-        assembled = assemble(read_fx(program, traced).joint)
+        traced = trace(scouted, seen, specialise, options.partition, options.decompose, options.dynamic)
+        assembled = assemble(read_fx(scouted, traced).joint)
     return Made(
-        program=program,
+        program=scouted,
         pairs=(assembled.pair,),
         outputs=tuple(name for name, role in traced.outputs if role == "output"),
         differentiable=traced.tangents,
         tree=traced.tree,
         leaves=traced.leaves,
         constants=assembled.constants,
-        guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen)),
+        guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen.flags)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
-        unheld=() if options.fake else unheld(seen, traced.unforeseen),
+        unheld=() if options.fake else unheld(seen.unseen, traced.unforeseen),
     )
 
 
@@ -74,7 +76,7 @@ TOGETHER = (("fake", "dynamic"),)
 """Requests that no engine takes together, whatever the table says of each."""
 
 
-def requests(program: Program, options: Options, order: int) -> dict[str, str]:
+def requests(program: CalledProgram, options: Options, order: int) -> dict[str, str]:
     """What a call asks for beside a plain capture, by name, each in the words of the call."""
     sparse = {name: tensor for name, tensor in program.current().items() if tensor.layout is not torch.strided}
     found = {

@@ -14,13 +14,17 @@ from torch.utils import _pytree as pytree
 
 from backprint import settings
 from backprint.capture import derivatives
+from backprint.capture.call import read_call
 from backprint.capture.custom import with_bodies
 from backprint.capture.cut import PARTITIONS
 from backprint.capture.engines import ENGINES, check_engine, requests
+from backprint.capture.facts import SEED
 from backprint.capture.made import Made, Options
-from backprint.capture.program import Held, Outcome, Program, is_slot, protected, read_call
-from backprint.capture.scout import SEED, plain_own
-from backprint.capture.witness import is_only_given, second_order, step
+from backprint.capture.program import CalledProgram, Held, Outcome, ScoutedProgram, Slot
+from backprint.capture.protection import protected
+from backprint.capture.refusals import plain_own
+from backprint.capture.stage import is_only_given
+from backprint.capture.witness import second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.memory import Meeting, meetings, places
@@ -35,7 +39,7 @@ Check = Callable[[Capture], Any]
 
 
 def by_auto(
-    program: Program, options: Options, asked: Mapping[str, str], check: Check, named: Callable[..., Capture]
+    program: CalledProgram, options: Options, asked: Mapping[str, str], check: Check, named: Callable[..., Capture]
 ) -> Capture:
     """The first engine that captures the whole program, and why those before it would not do.
 
@@ -344,7 +348,7 @@ class Origin:
         return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
 
 
-def undefaulted(program: Program) -> Program:
+def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
     """The program without the gradients that nobody asked for: those of its arguments where nothing asks for any."""
     if not program.defaulted:
         return program
@@ -362,14 +366,14 @@ def _nothing() -> None:
     """The target of a program that is gone."""
 
 
-def joint(program: Program) -> dict[str, Tensor]:
+def joint(program: ScoutedProgram) -> dict[str, Tensor]:
     """Copies of the tensors that share memory with an argument and are no arguments themselves, sharing it again."""
     own = plain_own(program)
     groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]
     return copy_values({name: own[name] for group in groups for name in group})
 
 
-def aliases_of(program: Program, same: Sequence[tuple[str, str]]) -> tuple[Meeting, ...] | None:
+def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Meeting, ...] | None:
     """The tensors of a call that share memory with others, or with what the program takes from outside."""
     if program.given is None:
         return None
@@ -377,12 +381,12 @@ def aliases_of(program: Program, same: Sequence[tuple[str, str]]) -> tuple[Meeti
     return tuple(each for each in found if each[:2] not in same)
 
 
-def constant_leaves(program: Program) -> tuple[tuple[str, str], ...]:
+def constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
     """The non-tensor leaves of the call, by name: the capture took them as they are."""
     return tuple(
         (name, repr(leaf)[:200])
         for name, leaf in zip(program.leaf_names, program.leaves, strict=True)
-        if not is_slot(leaf)
+        if not isinstance(leaf, Slot)
     )
 
 

@@ -165,12 +165,13 @@ TOLD = "backprint_source"
 def told(where: Source | None) -> Iterator[None]:
     """What runs in this block comes from this line, where no frame of the user's says so."""
     meta = fx_traceback.current_meta
-    before = meta.get(TOLD)
+    before = {TOLD: meta[TOLD]} if TOLD in meta else {}
     meta[TOLD] = where
     try:
         yield
     finally:
-        meta[TOLD] = before
+        meta.pop(TOLD, None)
+        meta.update(before)
 
 
 def raised(error: BaseException, paths: Mapping[int, str]) -> Source | None:

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.capture import aot
+from backprint.capture.aot.from_fx import read_fx
+from backprint.capture.aot.joint import Traced
+from backprint.capture.aot.trace import trace
 from backprint.capture.assembly import gradient_names, names_of
+from backprint.capture.call import read_call
 from backprint.capture.entry import outside_modes
-from backprint.capture.from_fx import read_fx
-from backprint.capture.program import Program, read_call
+from backprint.capture.program import ScoutedProgram
 from backprint.capture.scout import scout
 from backprint.errors import UsageError
 from backprint.settings import quiet_random
@@ -58,7 +60,7 @@ def forward_backward_graphs(
     return forward, finished(traced.backward, titles)
 
 
-def saved_nodes(traced: aot.Traced) -> list[fx.Node]:
+def saved_nodes(traced: Traced) -> list[fx.Node]:
     """What the forward returns for the backward, in order."""
     return list(traced.forward.graph.output_node().args[0][len(traced.outputs) :])
 
@@ -84,14 +86,14 @@ def tie(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> Non
         taken.add(names[name])
 
 
-def traced_call(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any) -> tuple[Program, aot.Traced]:
+def traced_call(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any) -> tuple[ScoutedProgram, Traced]:
     """Trace a call; the caller's tensors and random state stay as they are."""
     if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
         raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
-    program = read_call(fn, tuple(inputs), {}, mask(inputs, requires_grad))
+    called = read_call(fn, tuple(inputs), {}, mask(inputs, requires_grad))
     with quiet_random(), outside_modes():
-        program, seen = scout(program)
-        traced = aot.trace(program, seen)
+        program, seen = scout(called)
+        traced = trace(program, seen)
     if not any(role == "output" for _, role in traced.outputs):
         raise UsageError(f"{program.title} returns no tensor, so it has no graph to give")
     return program, traced
@@ -129,7 +131,7 @@ def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]]) -> None:
     node.args = ((*kept, *saved),)
 
 
-def keep_gradients(traced: aot.Traced) -> None:
+def keep_gradients(traced: Traced) -> None:
     """Gradients of the inputs that ask for one, and no others."""
     assert traced.backward is not None
     node = traced.backward.graph.output_node()

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from backprint.capture.program import Outcome, Program
+from backprint.capture.program import Outcome, ScoutedProgram
 from backprint.capture.witness import step
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 
@@ -28,14 +28,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What an engine made of a Program.
+    """What an engine made of a program.
 
     `outputs` are the names of the result's tensors in order, `differentiable` those that take tangents; `tree` and
     `leaves` are the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each
     sparse output that takes one: where its values are, no spec says. `unheld` are reads of values that no guard holds.
     """
 
-    program: Program
+    program: ScoutedProgram
     pairs: tuple[Pair, ...]
     outputs: tuple[str, ...]
     differentiable: tuple[str, ...]
@@ -56,7 +56,7 @@ class Made:
 class Part:
     """The program behind one Pair of several, the oracle of that Pair alone; `outputs` are its results' port names."""
 
-    program: Program
+    program: ScoutedProgram
     outputs: tuple[str, ...]
 
     def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor]) -> Outcome:

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch import Tensor, nn
 
-from backprint.capture.keep import PLAIN, class_of, is_library, left_alone, names_in, slots_of
+from backprint.capture.kinds import PLAIN, class_of, is_library, left_alone, names_in, slots_of
 
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
@@ -154,3 +155,23 @@ def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
                     yield ".".join(part for part in (name, path, key) if part), item
     elif hasattr(value, "__dict__") and not isinstance(value, (*KEEPERS, type, types.ModuleType, types.FunctionType)):
         yield from ((f"{name}.{key}" if name else key, item) for key, item in list(vars(value).items()))
+
+
+def module_paths(target: Any) -> dict[int, str]:
+    """The path of every submodule that a callable can run, by identity."""
+    found: dict[int, str] = {}
+    for root, value in roots(target):
+        if isinstance(value, nn.Module):
+            for path, module in value.named_modules():
+                found.setdefault(id(module), ".".join(part for part in (root, path) if part))
+    return found
+
+
+def compiled_parts(target: Any, title: str) -> Iterator[str]:
+    """The names of what a callable runs through a torch.compile of the user's; `title` is its own."""
+    for root, value in roots(target):
+        if hasattr(value, "_torchdynamo_inline"):
+            yield root
+        for path, module in value.named_modules() if isinstance(value, nn.Module) else ():
+            if isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None:
+                yield ".".join(part for part in (root, path) if part) or title

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
@@ -18,6 +18,24 @@ SAVING = "torch.ops.higher_order.run_and_save_rng_state"
 def used(step: Step) -> tuple[str, ...]:
     """The names of the values that a step uses, in order."""
     return tuple(name for value in (*step.args, *(value for _, value in step.kwargs)) for name in refs(value))
+
+
+def behind(
+    names: Iterable[str], makers: Mapping[str, Step], stops: Callable[[str], bool] = lambda name: False
+) -> Iterator[str]:
+    """The values that these are made of, themselves first, each once: back through the steps that make them.
+
+    A value at which the walk `stops` is given, and what it is made of is not.
+    """
+    waiting, seen = list(names), set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        yield name
+        if name in makers and not stops(name):
+            waiting += used(makers[name])
 
 
 def needed(steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, Collection[str]], bool]) -> list[Step]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from torch import fx, nn
@@ -64,6 +65,22 @@ def line_of(node: fx.Node) -> Source | None:
         return _line(trace, module_of(node))
     found = frames.of_module(list(stack.values())[-1][1], node.target) if stack else None
     return frames.source(*found, module_of(node)) if found else None
+
+
+def line_with_path(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
+    """The user's line of a node, with the module it ran in by its path among `paths`, by identity."""
+    stack = node.meta.get("nn_module_stack") or {}
+    found = frames.parsed(node.meta.get("stack_trace") or "")
+    if found is None and stack:
+        found = frames.of_module(list(stack.values())[-1][1], node.target)
+    if found is None:
+        return None
+    file, line, function = found
+    module = ""
+    for key, (spelled, _) in stack.items():
+        number = str(key).partition("@")[0]
+        module = paths.get(int(number), module) if number.isdigit() else spelled
+    return frames.source(file, line, function, module)
 
 
 @functools.lru_cache(maxsize=65536)

@@ -39,7 +39,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.capture import frames
 from backprint.capture.custom import closed
-from backprint.capture.scout import SILENT_WRITERS
+from backprint.capture.facts import SILENT_WRITERS
 from backprint.errors import BackprintError, CaptureError
 from backprint.graph.nouns import Source
 from backprint.tree import copy_values
@@ -76,7 +76,7 @@ def ambient() -> Ambient:
 
 
 @dataclass(slots=True, eq=False)
-class Ran:
+class GraphRun:
     """One run of one graph: what it took (`values` are copies from before) and what it gave.
 
     `asked` and `asking` say which inputs ask for a gradient, before and after; `written` is memory that kernels change
@@ -94,7 +94,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Read:
+class ValueRead:
     """A value that the program read between graphs, after the first `after` of them."""
 
     tensor: Tensor
@@ -103,13 +103,13 @@ class Read:
 
 
 @dataclass(slots=True, eq=False)
-class Record:
+class DynamoRun:
     """What a run under Dynamo showed."""
 
     result: Any = None
     loss: Any = None
-    ran: list[Ran] = field(default_factory=list)
-    reads: list[Read] = field(default_factory=list)
+    ran: list[GraphRun] = field(default_factory=list)
+    reads: list[ValueRead] = field(default_factory=list)
     breaks: tuple[str, ...] = ()
 
 
@@ -122,7 +122,7 @@ class Outside(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def __init__(self, record: Record, paths: Mapping[int, str]) -> None:
+    def __init__(self, record: DynamoRun, paths: Mapping[int, str]) -> None:
         super().__init__()
         self.record, self.paths = record, paths
         self.inside = False
@@ -136,7 +136,7 @@ class Outside(TorchDispatchMode):
             return result
         source = frames.here(self.paths)
         if func is torch.ops.aten._local_scalar_dense.default:
-            self.record.reads.append(Read(args[0], len(self.record.ran), source))
+            self.record.reads.append(ValueRead(args[0], len(self.record.ran), source))
             return result
         place = f" at {source.file}:{source.line} in {source.function}: {source.code!r}" if source else ""
         self.refused = CaptureError(
@@ -164,15 +164,15 @@ def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     return frames.printing() and not isinstance(func, HigherOrderOperator) and not func._schema.is_mutable
 
 
-def run(
+def run_under_dynamo(
     target: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     loss: Callable[[Any], Any] | None,
     paths: Mapping[int, str],
-) -> Record:
+) -> DynamoRun:
     """Run `target(*args, **kwargs)`, and a loss of its result, through Dynamo's front end."""
-    record = Record()
+    record = DynamoRun()
     outside = Outside(record, paths)
 
     def backend(module: fx.GraphModule, examples: Any) -> Callable[..., Any]:
@@ -210,13 +210,13 @@ def plain_callable(target: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: target(*args, **kwargs)
 
 
-def ran_once(record: Record, outside: Outside, module: fx.GraphModule, given: tuple[Any, ...]) -> Any:
+def ran_once(record: DynamoRun, outside: Outside, module: fx.GraphModule, given: tuple[Any, ...]) -> Any:
     """Run one graph eagerly, and note what it took and gave."""
     outer, outside.inside = outside.inside, True
     try:
         tensors = {str(index): each for index, each in enumerate(given) if isinstance(each, Tensor)}
         values = {int(index): copied for index, copied in copy_values(tensors).items()}
-        ran = Ran(module, given, values, ambient(), asking(given))
+        ran = GraphRun(module, given, values, ambient(), asking(given))
         record.ran.append(ran)
         result = module(*given)
         ran.outputs = tuple(result)

@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from backprint.capture import frames
-from backprint.capture.program import Program
+from backprint.capture.program import ScoutedProgram
 from backprint.errors import CaptureError, GraphError, RefusedError, UsageError
 from backprint.graph.nouns import Guard, Source, Symbol, check_local
 from backprint.graph.sizes import FUNCTIONS, evaluate
@@ -49,7 +49,7 @@ class Found:
 # ------------------------------------------------------------------ which dimensions
 
 
-def dimensions(program: Program, dynamic: Any) -> Dims:
+def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
     """The dimensions that `dynamic` asks for: all of every input, or the ones named."""
     if not dynamic:
         return {}
@@ -169,7 +169,7 @@ class Sizes(ShapeEnv):
         return self.dims[place[0]][place[1]]
 
 
-def sizes(program: Program, dynamic: Any, paths: Mapping[int, str]) -> Sizes | None:
+def sizes(program: ScoutedProgram, dynamic: Any, paths: Mapping[int, str]) -> Sizes | None:
     """The environment of the symbols that `dynamic` asks for; None where no size is symbolic."""
     if not dynamic:
         return None

@@ -1,10 +1,9 @@
 """A graph that `torch.compile` cut out of a program, captured while the program waits for it.
 
-Dynamo's graph is run node by node, so that each operator has the line that Dynamo noted for it, and engine `aot` makes
-of it what it makes of any program. The program itself goes on with `as_eager` of the graph. Private torch APIs of this
-module, tried on torch 2.13: `torch._guards.tracing`, `torch._guards.CompileContext`, `torch.fx.Interpreter`,
-`torch._higher_order_ops.wrap`, `torch._dynamo.exc.SkipFrame`, `torch._dynamo.symbolic_convert`, and the metadata of
-Dynamo's placeholders (see `sources`).
+Engine `aot` makes of it what it makes of any program; each operator has the line that Dynamo noted for it. The program
+itself goes on with `as_eager` of the graph. Private torch APIs of this module, tried on torch 2.13:
+`torch._guards.tracing`, `torch._guards.CompileContext`, `torch._higher_order_ops.wrap`, `torch._dynamo.exc.SkipFrame`,
+`torch._dynamo.symbolic_convert`, and the metadata of Dynamo's placeholders (see `sources`).
 """
 
 from __future__ import annotations
@@ -25,30 +24,27 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from backprint.capture import frames
+from backprint.capture.call import check_tensor, free_name
 from backprint.capture.custom import with_bodies
+from backprint.capture.dynamo.runner import GraphRunner, tell_lines
+from backprint.capture.dynamo.sources import function_of, line_of, name_of_source, role_of_source, source_of_placeholder
 from backprint.capture.engines import by_aot
 from backprint.capture.entry import capture_of, outside_modes
 from backprint.capture.made import Options
-from backprint.capture.program import Named, Program, Slot, check_tensor, free_name
-from backprint.capture.sources import function_of, line_of, name_of_source, role_of_source, source_of_placeholder
+from backprint.capture.program import CalledProgram, Held, NamedTensor, Slot
 from backprint.graph.nouns import Capture
 from backprint.settings import quiet_random
 from backprint.tree import copy_values
 
 
-class Lined(fx.Interpreter):
-    """Runs a graph of Dynamo's with the user's line of each node in force, and what it checkpoints once."""
+class OpenRunner(GraphRunner):
+    """Runs what a graph checkpoints once: computed again it is the same, and what to keep is the partition's task."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is tag_activation_checkpoint:
-            body, *given = args  # a recomputation gives the same values, and which ones to keep is the partition's task
-            return Lined(body).run(*given)
+            body, *given = args
+            return OpenRunner(body).run(*given)
         return super().call_function(target, args, kwargs)
-
-    def run_node(self, n: fx.Node) -> Any:
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        with frames.at(line_of(n)):
-            return getattr(self, n.op)(n.target, args, kwargs)
 
 
 Uncompiled = SkipFrame
@@ -75,9 +71,9 @@ def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | Non
         return capture_of(made, "dynamo", (), name or program.title)
 
 
-def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> Program:
-    """The Program that a graph of Dynamo's is, with each input under the name that its source gives it."""
-    tensors: list[Named] = []
+def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
+    """The CalledProgram that a graph of Dynamo's is, with each input under the name that its source gives it."""
+    tensors: list[NamedTensor] = []
     values: dict[str, Tensor] = {}
     leaves: list[Any] = []
     for node, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
@@ -87,15 +83,16 @@ def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) ->
         source = source_of_placeholder(node)
         name = free_name(name_of_source(source), tensors)
         check_tensor(name, value)
-        tensors.append(Named(name, role_of_source(source, value), training and value.requires_grad))
+        tensors.append(NamedTensor(name, role_of_source(source, value), training and value.requires_grad))
         values[name] = value
         leaves.append(Slot(name))
     own = {named.name for named in tensors if named.role == "parameter"}
     copies = copy_values({name: value for name, value in values.items() if name not in own})
     _, structure = pytree.tree_flatten((tuple(leaves), {}))
+    tell_lines(module, line_of)
     target = runner(module)
-    return Program(
-        target=lambda: target,
+    return CalledProgram(
+        target=Held(target),
         arguments=tuple(named.name for named in tensors if named.role == "input"),
         structure=structure,
         leaves=tuple(leaves),
@@ -123,11 +120,11 @@ def runner(module: fx.GraphModule) -> Callable[..., Any]:
                     if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
                         places.setdefault(index, (other, dim))
 
-    def run(*inputs: Any) -> Any:
+    def graph(*inputs: Any) -> Any:
         sizes = {index: inputs[other].shape[dim] for index, (other, dim) in places.items()}
-        return Lined(module).run(*(sizes.get(index, value) for index, value in enumerate(inputs)))
+        return OpenRunner(module).results(*(sizes.get(index, value) for index, value in enumerate(inputs)))
 
-    return run
+    return graph
 
 
 # ------------------------------------------------------------------ what the program goes on with

@@ -1,8 +1,4 @@
-"""What one real step ran, operator by operator: calls in order, each tensor known by where it lies in memory.
-
-A tensor is a Place: its storage, and how it lies in it. Python's identity would not do, because autograd gives a saved
-tensor back as a new object; its memory is the same. No tensor is kept alive, only the names of its storage. A sparse
-tensor lies where its parts lie, indices and values, which are strided tensors each.
+"""A watch that also writes every operator of a step on a tape, forward and backward.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
 `torch._C._autograd._get_sequence_nr`, `torch._C.DisableTorchFunction`, `torch.utils._python_dispatch`, `torch._ops`.
@@ -13,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -22,80 +17,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
 from backprint.capture.custom import is_composite, taken_apart
-from backprint.capture.scout import (
-    SILENT_WRITERS,
-    Watch,
-    count_writes,
-    is_number_read,
-    refuse_nested,
-    storages,
-)
+from backprint.capture.eager.placement import Placement, flat
+from backprint.capture.eager.tape import Tape, TapedCall, TapeRoot
+from backprint.capture.facts import SILENT_WRITERS, count_writes, is_number_read
+from backprint.capture.watch import Watch, refuse_nested, storages
 from backprint.errors import CaptureError
-from backprint.graph.nouns import Source
 from backprint.tree import parts, plain_leaves
 
-
-class Place(NamedTuple):
-    """Where a tensor lies: in which storage, and how. Two tensors of one Place have the same elements.
-
-    A sparse tensor's `memory` is that of its values as a negative number: no strided tensor lies there. `parts` are the
-    Places of its indices and values.
-    """
-
-    memory: int
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    stride: tuple[int, ...] | None
-    offset: int
-    device: torch.device
-    layout: torch.layout
-    lazy: tuple[bool, bool]
-    parts: tuple[Any, ...] = ()
-    coalesced: bool = False
-
-
 STRIDED, EAGER = torch.strided, (False, False)
-
-
-class Call(NamedTuple):
-    """One operator that ran. Tensors stand as Places; `node` is the autograd node whose backward it is part of.
-
-    `sums` says that autograd adds to a leaf's gradient, `grad` that autograd follows the call.
-    `state` is the generator's state before a random draw, `after` the one after it; `own` says that the generator was
-    the program's own. `seq` numbers the autograd node that this call makes, where it makes one.
-    """
-
-    func: Any
-    args: Any
-    kwargs: Any
-    result: Any
-    source: Source | None
-    seq: int
-    node: int | None
-    state: bytes | None = None
-    after: bytes | None = None
-    own: bool = False
-    sums: bool = False
-    grad: bool = False
-
-
-@dataclass(slots=True)
-class Root:
-    """A tensor that no recorded call made: a port of the graph."""
-
-    place: Place
-    key: str
-
-
-@dataclass(slots=True)
-class Tape:
-    """Every call of a step in order. Those from `boundary` on are its backward."""
-
-    calls: list[Call] = field(default_factory=list)
-    roots: dict[int, list[Root]] = field(default_factory=dict)
-    constants: dict[str, Tensor] = field(default_factory=dict)
-    boundary: int | None = None
-    start: bytes = b""
 
 
 class Recorder(Watch):
@@ -125,7 +54,7 @@ class Recorder(Watch):
     def root(self, key: str, tensor: Tensor) -> None:
         """This tensor is a port of the graph."""
         place = self.place(tensor)
-        self.tape.roots.setdefault(place.memory, []).append(Root(place, key))
+        self.tape.roots.setdefault(place.memory, []).append(TapeRoot(place, key))
 
     def forget(self, keys: Collection[str]) -> None:
         """These tensors are no ports after all."""
@@ -141,24 +70,24 @@ class Recorder(Watch):
                 self.alive.append(StorageWeakRef(storage))  # its identity, not its bytes: no other can get the same one
                 self.memories[key] = len(self.memories)
 
-    def place(self, tensor: Tensor) -> Place:
+    def place(self, tensor: Tensor) -> Placement:
         """Where a tensor of known memory lies."""
         lies = tensor.dtype, tuple(tensor.shape)
         if tensor.layout is not torch.strided:
             places = tuple([self.place(part) for part in parts(tensor)])
             memory = -1 - places[-1].memory
             coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
-            return Place(memory, *lies, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced)
+            return Placement(memory, *lies, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced)
         key = tensor.untyped_storage()._cdata
         if key not in self.memories:
             self.learn(tensor, frozenset())
         if not tensor.is_complex() and not tensor.is_neg():
-            return Place(
+            return Placement(
                 self.memories[key], *lies, tensor.stride(), tensor.storage_offset(), tensor.device, STRIDED, EAGER
             )
         lazy = tensor.is_conj(), tensor.is_neg()
         stride, offset = tensor.stride(), tensor.storage_offset()
-        return Place(self.memories[key], *lies, stride, offset, tensor.device, tensor.layout, lazy)
+        return Placement(self.memories[key], *lies, stride, offset, tensor.device, tensor.layout, lazy)
 
     # -------------------------------------------------------------- writing down
 
@@ -184,7 +113,7 @@ class Recorder(Watch):
             self.after(about, args, kwargs, result)
         return result
 
-    def before(self, func: Any, args: Any, kwargs: Any) -> Call | None:
+    def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
         """What is known of a call before it runs, its result open; None where it counts for nothing."""
         facts = facts_of(func)
         if not facts.counts:
@@ -192,11 +121,11 @@ class Recorder(Watch):
         taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes))
         generator = generator_of(args, kwargs) if facts.draws else None
         state = state_of_generator(generator) if facts.draws else None
-        if self.tape.boundary is None and (facts.silent or not torch.is_grad_enabled()):
+        if self.tape.boundary is None and not torch.is_grad_enabled():
             self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
         node = torch._C._current_autograd_node()
         source = frames.here(self.paths)
-        return Call(
+        return TapedCall(
             func,
             taken,
             named,
@@ -211,7 +140,7 @@ class Recorder(Watch):
             torch.is_grad_enabled(),
         )
 
-    def after(self, about: Call, args: Any, kwargs: Any, result: Any) -> None:
+    def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
         """Put a call that has run on the tape."""
         for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor):
@@ -230,8 +159,8 @@ class Recorder(Watch):
                 self.constant(read)
                 self.written_down(torch.ops.aten.equal.default, (), (tensor, read), {})
 
-    def taken(self, func: Any, tensor: Tensor, writes: bool) -> Place:
-        """The Place of an argument; one of unknown memory comes from outside."""
+    def taken(self, func: Any, tensor: Tensor, writes: bool) -> Placement:
+        """The Placement of an argument; one of unknown memory comes from outside."""
         keys = [storage._cdata for storage in storages(tensor)]
         if keys[-1] not in self.taint or self.beyond(tensor):
             self.encounter(func, tensor, writes)
@@ -297,11 +226,10 @@ class Recorder(Watch):
 
 
 class Facts(NamedTuple):
-    """What recording has to know of an operator: whether it counts, changes arguments, says so, and draws."""
+    """What recording has to know of an operator: whether it counts, changes arguments, and draws."""
 
     counts: bool
     writes: bool
-    silent: bool
     draws: bool
 
 
@@ -313,7 +241,7 @@ def facts_of(func: Any) -> Facts:
     silent = func._schema.name in SILENT_WRITERS
     draws = torch.Tag.nondeterministic_seeded in func.tags
     counts = func.namespace not in ("profiler", "_profiler")
-    return Facts(counts, func._schema.is_mutable or silent, silent, draws)
+    return Facts(counts, bool(func._schema.is_mutable or silent), draws)
 
 
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
@@ -334,8 +262,8 @@ LEAVES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, tor
 """Kinds of arguments that hold no tensors."""
 
 
-def packed(value: Any, place: Callable[[Tensor], Place]) -> Any:
-    """Arguments or results with Places for tensors."""
+def packed(value: Any, place: Callable[[Tensor], Placement]) -> Any:
+    """Arguments or results with Placements for tensors."""
     kind = type(value)
     if kind in LEAVES:
         return value
@@ -350,17 +278,3 @@ def packed(value: Any, place: Callable[[Tensor], Place]) -> Any:
     if isinstance(value, tuple):
         return tuple([packed(item, place) for item in value])
     return value
-
-
-def flat(*values: Any) -> Iterator[Any]:
-    """The leaves of nested arguments."""
-    for value in values:
-        if type(value) is not Place and isinstance(value, (tuple, list)):
-            yield from flat(*value)
-        elif isinstance(value, dict):
-            yield from flat(*value.values())
-        else:
-            yield value
-
-
-__all__ = ["Call", "Place", "Recorder", "Root", "Tape", "flat"]

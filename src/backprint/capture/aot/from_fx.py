@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.capture.aot import OURS, Traced
+from backprint.capture.aot.joint import Traced
+from backprint.capture.aot.lines import OURS
 from backprint.capture.assembly import Joint, Note, Result
-from backprint.capture.program import Program
-from backprint.capture.scout import Reading
+from backprint.capture.program import ScoutedProgram
+from backprint.capture.watch import Reading
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side, spec_of
 from backprint.graph.nouns import Echo, Port, Ref, Source, Step
@@ -27,7 +28,7 @@ Notes = dict[str, tuple[Source | None, Echo | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadJoint:
     """A Joint, and what the fx nodes of either direction are called in it."""
 
     joint: Joint
@@ -35,7 +36,7 @@ class Read:
     backward: dict[str, str]
 
 
-def read_fx(program: Program, traced: Traced) -> Read:
+def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
     """The Joint of a traced program."""
     names = Names()
     lines = forward_lines(traced)
@@ -70,13 +71,13 @@ def read_fx(program: Program, traced: Traced) -> Read:
         symbols=traced.sizes.symbols,
         sizes=traced.sizes.names,
     )
-    return Read(joint, ahead.locals, back.locals if back else {})
+    return ReadJoint(joint, ahead.locals, back.locals if back else {})
 
 
 # ------------------------------------------------------------------ forward
 
 
-def input_ports(program: Program, traced: Traced, side: Side) -> tuple[Port, ...]:
+def input_ports(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
     """One port for each named tensor."""
     ports = []
     placeholders = traced.forward.graph.find_nodes(op="placeholder")
@@ -252,7 +253,7 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
     return tuple(ports)
 
 
-def gradients_of(program: Program, traced: Traced, side: Side) -> tuple[Result, ...]:
+def gradients_of(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Result, ...]:
     """The gradients of the tensors that require grad, in input order."""
     assert traced.backward is not None
     asking = {named.name for named in program.tensors if named.requires_grad}

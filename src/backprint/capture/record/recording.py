@@ -32,7 +32,7 @@ from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
-    from backprint.capture.recorded import LiveRecorder
+    from backprint.capture.record.recorder import LiveRecorder
 
 COMPILED = (
     "it runs code compiled by torch.compile, which no recorder can see into: set TORCH_COMPILE_DISABLE=1 to have the "
@@ -202,7 +202,7 @@ class Recording:
 
     def begin_step(self) -> None:
         """Write down from here on, below all modes of the script's: what it enters and leaves stays on top."""
-        from backprint.capture.recorded import LiveRecorder
+        from backprint.capture.record.recorder import LiveRecorder
 
         with unseen():
             recorder = LiveRecorder()
@@ -263,7 +263,8 @@ class Recording:
 
     def keep(self, recorder: LiveRecorder) -> None:
         """Make a Capture of a step, prove it and hand it on: in a thread, where no mode of the script's is on."""
-        from backprint.capture.recorded import capture_of_step, names_in_frames
+        from backprint.capture.record.names import names_in_frames
+        from backprint.capture.record.recorded import capture_of_step
 
         if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would wait for it forever
             raise CaptureError("the step was made inside of a capture or a proof that the script itself asked for")

@@ -1,0 +1,175 @@
+"""A call read as a program: its tensors by the program's own names, and which of them require grad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from backprint.capture.fake import kept_inputs, world_of
+from backprint.capture.given import read_given
+from backprint.capture.process import GLOBALS, SWITCHES
+from backprint.capture.program import SPARSE, CalledProgram, Held, NamedTensor, OwnObjects, Slot, hooks_of, state_of
+from backprint.capture.reach import roots
+from backprint.errors import CaptureError, UsageError
+from backprint.tree import bind, copy_values, name_of
+
+
+def read_call(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    requires_grad: Any = None,
+    mode: str | None = None,
+    loss: Callable[[Any], Any] | None = None,
+    fake: bool = False,
+    specialise: bool = False,
+) -> CalledProgram:
+    """The program of `target(*args, **kwargs)`; with `fake`, one that runs on tensors without values."""
+    bound, arguments = bind(target, args, kwargs)
+    paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
+    names = [name_of(path, bound) for path, _ in paths]
+    leaves, tensors, values = [], [], {}
+    called: dict[str, Tensor] = {}
+    seen: dict[int, str] = {}
+    state = state_of(target) if isinstance(target, nn.Module) else {}
+    buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
+    by_id = {id(tensor): name for name, tensor in state.items()}
+    for name, tensor in state.items():
+        check_tensor(name, tensor, fake)
+        tensors.append(NamedTensor(name, "buffer" if name in buffers else "parameter", tensor.requires_grad))
+    for name, (_, leaf) in zip(names, paths, strict=True):
+        if not isinstance(leaf, Tensor):
+            leaves.append(leaf)
+            continue
+        check_tensor(name, leaf, fake)
+        first = seen.get(id(leaf)) or by_id.get(id(leaf))
+        if first is not None:
+            index = next(i for i, named in enumerate(tensors) if named.name == first)
+            called[twin := free_name(name, tensors)] = leaf
+            tensors[index] = replace(tensors[index], same=(*tensors[index].same, twin))
+            leaves.append(Slot(first))
+            continue
+        name = free_name(name, tensors)
+        seen[id(leaf)] = name
+        leaves.append(Slot(name))
+        tensors.append(NamedTensor(name, "input", leaf.requires_grad))
+        called[name] = values[name] = leaf
+    refuse_inference({**state, **values})
+    chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
+    modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
+    held = OwnObjects(
+        target,
+        call=(tuple(args), dict(kwargs)),
+        own=dict(values),
+        under={name: GLOBALS[name][0]() for name in SWITCHES},
+        training=tuple((module, module.training) for module in modules.values()),
+        loss=loss,
+    )
+    return CalledProgram(
+        target=Held(target) if fake else held,
+        arguments=arguments,
+        structure=structure,
+        leaves=tuple(leaves),
+        leaf_names=tuple(names),
+        tensors=tuple(chosen),
+        values=kept_inputs(values) if fake else copy_values(values),
+        hooks={name: tuple(found) for name, tensor in {**state, **values}.items() if (found := hooks_of(tensor))},
+        mode=mode,
+        loss=loss,
+        defaulted=requires_grad is None and not any(named.requires_grad for named in tensors),
+        title=getattr(target, "__name__", type(target).__name__),
+        world=world_of({**state, **values}) if fake else None,
+        specialise=specialise,
+        given=read_given(target, args, kwargs, list(called), {**state, **called}),
+    )
+
+
+def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
+    if tensor.is_nested:
+        raise CaptureError(f"input {name!r} is a nested tensor, which no engine takes; pass its values")
+    if not fake and (tensor.device.type == "meta" or isinstance(tensor, FakeTensor)):
+        kind = "a fake tensor" if isinstance(tensor, FakeTensor) else "on the meta device"
+        raise CaptureError(
+            f"input {name!r} is {kind} and has no values to run on: pass one with values, or capture with fake=True"
+        )
+    if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer, FakeTensor):
+        kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+        raise CaptureError(f"input {name!r} is a {kind}: tensor subclasses are not captured; pass plain tensors")
+    if tensor.layout not in LAYOUTS:
+        raise CaptureError(f"input {name!r} is {str(tensor.layout)[6:]}, which no engine takes; pass it dense")
+
+
+def refuse_inference(values: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that were made in inference mode: they cannot be asked for gradients, nor put back."""
+    for name, tensor in values.items():
+        if tensor.is_inference():
+            raise CaptureError(
+                f"{name!r} was made in inference mode, so autograd cannot follow it: make it outside, or pass .clone()"
+            )
+
+
+LAYOUTS = (torch.strided, *SPARSE)
+"""Layouts of tensors that engines take; `aot` takes strided ones alone."""
+
+
+def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
+    """The name, or with a number where another tensor has it."""
+    taken = {known for named in tensors for known in (named.name, *named.same)}
+    name = "".join(c if c.isprintable() else "_" for c in name) or "input"
+    numbered, count = name, 1
+    while numbered in taken:
+        count += 1
+        numbered = f"{name}~{count}"
+    return numbered
+
+
+def choose_gradients(tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], asked: Any) -> list[NamedTensor]:
+    """Which tensors ask for gradients: as asked, else as they say, else every floating-point input."""
+    able = {
+        named.name: values[named.name].dtype.is_floating_point or values[named.name].dtype.is_complex
+        for named in tensors
+    }
+    inputs = [named.name for named in tensors if named.role == "input"]
+    if asked is None:
+        if any(named.requires_grad for named in tensors):
+            return list(tensors)
+        wanted = {name for name in inputs if able[name]}
+    elif isinstance(asked, bool):
+        wanted = {name for name in inputs if able[name]} if asked else set()
+        return [
+            replace(n, requires_grad=n.name in wanted if n.role == "input" else n.requires_grad and asked)
+            for n in tensors
+        ]
+    elif isinstance(asked, Mapping):
+        wanted = {named.name for named in tensors if asked.get(named.name, named.requires_grad)}
+        asked = tuple(asked)
+    elif all(isinstance(item, bool) for item in asked):
+        if len(asked) != len(inputs):
+            raise UsageError(
+                f"requires_grad has {len(asked)} entries for {len(inputs)} tensor inputs "
+                f"({', '.join(inputs) or 'none'}): give one True or False for each"
+            )
+        wanted = {name for name, on in zip(inputs, asked, strict=True) if on}
+        wanted |= {named.name for named in tensors if named.role != "input" and named.requires_grad}
+        asked = ()
+    else:
+        wanted = set(asked)
+    known = {alias: named.name for named in tensors for alias in (named.name, *named.same)}
+    for name in (*wanted, *(asked or ())):
+        if name not in known:
+            raise UsageError(
+                f"requires_grad names {name!r}, which is no tensor of this call; there are: {', '.join(known)}"
+            )
+        if known[name] in wanted and not able[known[name]]:
+            raise UsageError(
+                f"requires_grad names {name!r}, a {str(values[known[name]].dtype)[6:]} tensor: "
+                "only floating-point and complex tensors have gradients"
+            )
+    wanted = {known[name] for name in wanted}
+    return [replace(named, requires_grad=named.name in wanted) for named in tensors]

@@ -1,0 +1,153 @@
+"""One tensor remembered and put back: its memory, its content, its gradient, its hooks and its version.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._C._autograd._unsafe_set_version_counter`,
+`Tensor._backward_hooks`, `Tensor._post_accumulate_grad_hooks`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from backprint.tree import parts
+
+LARGE = 2**20
+"""Bytes of a parameter above which it is copied when a write to it has been seen, not in advance."""
+
+
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """What is done to tensors here is ours: no mode sees it, and autograd does not follow it."""
+    with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
+class KeptTensor:
+    """A tensor as it was: where it lies, what is in it, whether it requires grad, its gradient and its hooks."""
+
+    __slots__ = (
+        "alias",
+        "content",
+        "grad",
+        "hooks",
+        "leaf",
+        "memory",
+        "nbytes",
+        "post",
+        "requires_grad",
+        "tensor",
+        "version",
+    )
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.leaf = tensor.is_leaf
+        self.requires_grad = tensor.requires_grad
+        self.grad = tensor.grad if self.leaf else None
+        self.hooks = dict(tensor._backward_hooks) if tensor._backward_hooks else None
+        post = getattr(tensor, "_post_accumulate_grad_hooks", None) if self.leaf else None
+        self.post = dict(post) if post else None
+        self.version = None if tensor.is_inference() else tensor._version
+        self.content: tuple[Tensor, ...] | None = None
+        plain = is_plain(tensor)
+        self.alias = tensor.detach() if plain else None
+        self.memory = tensor.untyped_storage()._cdata if plain and tensor.layout is torch.strided else id(tensor)
+        self.nbytes = sum(part.untyped_storage().nbytes() for part in parts(tensor)) if plain else 0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the tensor is a parameter that is too large to be copied for nothing."""
+        return isinstance(self.tensor, nn.Parameter) and self.nbytes > LARGE
+
+    def lies_under(self, arrays: list[Any]) -> bool:
+        """Whether one of these arrays of numpy's lies in the tensor's memory."""
+        if not arrays or self.alias is None or self.alias.layout is not torch.strided or self.alias.is_meta:
+            return False
+        start = self.alias.untyped_storage().data_ptr()
+        return any(0 <= array.ctypes.data - start < self.nbytes for array in arrays)
+
+    def copy(self) -> None:
+        """Keep the bytes of all memory that the tensor lies in."""
+        if self.alias is not None:
+            self.content = tuple(part.untyped_storage().clone() for part in parts(self.alias))
+
+    def put_back(self) -> None:
+        """The tensor as it was."""
+        tensor = self.tensor
+        if self.alias is not None:
+            if tensor.requires_grad and not self.requires_grad and not tensor.is_leaf:
+                (tensor._base if tensor._is_view() else tensor).detach_()
+            if not lies_as(tensor, self.alias):
+                tensor.data = self.alias
+            for part, content in zip(parts(self.alias), self.content or (), strict=False):
+                storage = part.untyped_storage()
+                if not same_bytes(storage, content):
+                    put_bytes(storage, content)
+        if self.leaf and tensor.is_leaf and tensor.requires_grad != self.requires_grad:
+            tensor.requires_grad_(self.requires_grad)
+        if self.leaf and tensor.is_leaf and tensor.grad is not self.grad:
+            tensor.grad = self.grad
+        if (tensor._backward_hooks or None) != self.hooks:
+            put_hooks(tensor, self.hooks)
+        post = getattr(tensor, "_post_accumulate_grad_hooks", None) if self.leaf else None
+        if post is not None and dict(post) != (self.post or {}):
+            post.clear()
+            post.update(self.post or {})
+        if self.version is not None and tensor._version != self.version:
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (self.version,))
+
+
+def put_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
+    """The hooks that a tensor had: those that a run has added go."""
+    if tensor._backward_hooks is not None:
+        kept = tensor._backward_hooks
+        for key in [key for key in kept if not hooks or key not in hooks]:
+            del kept[key]
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor has memory of its own that can be read and written."""
+    return (
+        type(tensor) in (Tensor, nn.Parameter, nn.Buffer)
+        and tensor.device.type != "meta"
+        and not tensor.is_nested
+        and tensor.layout in LAYOUTS
+    )
+
+
+LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def lies_as(tensor: Tensor, alias: Tensor) -> bool:
+    """Whether a tensor is where it was, seen as it was."""
+    if tensor.layout is not alias.layout or tensor.shape != alias.shape or tensor.dtype is not alias.dtype:
+        return False
+    if tensor.layout is not torch.strided:
+        return all(lies_as(now, then) for now, then in zip(parts(tensor), parts(alias), strict=True))
+    return (
+        tensor.untyped_storage()._cdata == alias.untyped_storage()._cdata
+        and tensor.stride() == alias.stride()
+        and tensor.storage_offset() == alias.storage_offset()
+    )
+
+
+def put_bytes(storage: torch.UntypedStorage, content: torch.UntypedStorage) -> None:
+    """A storage's content again, and its size."""
+    if storage.nbytes() != content.nbytes():
+        storage.resize_(content.nbytes())
+    storage.copy_(content)
+
+
+def same_bytes(left: torch.UntypedStorage, right: torch.UntypedStorage) -> bool:
+    """Whether two storages have the same content."""
+    if left.nbytes() != right.nbytes():
+        return False
+    kind = torch.int64 if left.nbytes() % 8 == 0 else torch.uint8  # eight times as fast
+    empty = [torch.empty(0, dtype=kind, device=each.device) for each in (left, right)]
+    first, second = (one.set_(each) for one, each in zip(empty, (left, right), strict=True))
+    return bool(torch.equal(first, second))

@@ -1,0 +1,86 @@
+"""What a program can switch for the whole process, remembered and put back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+
+def _autocast() -> tuple[Any, ...]:
+    kinds = [kind for kind in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(kind)]
+    flags = tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds)
+    return flags, torch.is_autocast_cache_enabled()
+
+
+def _put_autocast(state: tuple[Any, ...]) -> None:
+    for kind, on, dtype in state[0]:
+        torch.set_autocast_enabled(kind, on)
+        torch.set_autocast_dtype(kind, dtype)
+    torch.set_autocast_cache_enabled(state[1])
+
+
+def _put_environment(wanted: dict[str, str]) -> None:
+    for key in set(os.environ) - set(wanted):
+        del os.environ[key]
+    for key, value in wanted.items():
+        if os.environ.get(key) != value:
+            os.environ[key] = value
+
+
+def _put_filters(wanted: list[Any]) -> None:
+    filters: Any = warnings.filters
+    filters[:] = wanted
+
+
+SWITCHES = ("default dtype", "deterministic", "matmul precision", "autocast", "flash", "math", "efficient", "mkldnn")
+"""Those that a program's numbers depend on: they are set again when it runs another time."""
+
+GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "deterministic": (
+        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda state: torch.use_deterministic_algorithms(state[0], warn_only=state[1]),
+    ),
+    "matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "threads": (torch.get_num_threads, torch.set_num_threads),
+    "autocast": (_autocast, _put_autocast),
+    "anomaly": (
+        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        lambda state: torch.set_anomaly_enabled(*state),
+    ),
+    "flash": (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+    "math": (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
+    "efficient": (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
+    "mkldnn": (lambda: torch.backends.mkldnn.enabled, lambda on: torch.backends.mkldnn.set_flags(on)),
+    "print options": (
+        lambda: dict(vars(torch._tensor_str.PRINT_OPTS)),
+        lambda options: vars(torch._tensor_str.PRINT_OPTS).update(options),
+    ),
+    "environment": (lambda: dict(os.environ), lambda wanted: _put_environment(wanted)),
+    "directory": (os.getcwd, os.chdir),
+    "warning filters": (
+        lambda: list(warnings.filters),
+        lambda wanted: _put_filters(wanted),
+    ),
+    "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),
+}
+"""What a program can switch for the whole process: how it is read, and how it is put."""
+
+
+@contextlib.contextmanager
+def globals_kept() -> Iterator[None]:
+    """What holds for the whole process as it was."""
+    before = {name: read() for name, (read, _) in GLOBALS.items()}
+    try:
+        yield
+    finally:
+        for name, (read, put) in GLOBALS.items():
+            if read() != before[name]:
+                put(before[name])

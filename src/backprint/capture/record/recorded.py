@@ -1,0 +1,115 @@
+"""The Capture of one step of a script, and what it is proved against.
+
+The step itself cannot be run again: what it took from outside is copied before it changes, and what it gave is kept
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from torch import Tensor
+
+from backprint import settings
+from backprint.capture.entry import requirements
+from backprint.capture.program import Outcome
+from backprint.capture.record.linked import Tied
+from backprint.capture.record.names import Named, own_names
+from backprint.capture.record.recorder import LiveRecorder
+from backprint.capture.record.segments import StepWriter
+from backprint.errors import ReplayError
+from backprint.graph.nouns import Capture, Pair, Signature
+
+
+def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
+    """The Capture of a recorded step."""
+    step = StepWriter(recorder, own_names(recorder.seen.outside, names))
+    step.write()
+    finals = step.final_values()
+    kept = dict(zip(step.names.values(), recorder.kept(), strict=True))
+    tied = Tied(step, finals)
+    pairs, links = tied.pairs()
+    losses = tuple(link.name for link in links if link.target is None)
+    return Capture(
+        name=title,
+        engine="eager",
+        pairs=pairs,
+        signature=Signature(
+            output={"dict": {name: {"port": name} for name in losses}},
+            differentiable=tuple(name for name in losses if name in tied.tangents),
+            loss=losses[0] if len(losses) == 1 else "",
+        ),
+        links=links,
+        guards=tuple(tied.guards),
+        opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
+        environment=settings.record(),
+        requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
+        origin=Recorded(kept, tied.constants, step.outcome(finals, losses), pairs),
+    )
+
+
+@dataclass(slots=True)
+class Known:
+    """What a recorded step gave at one Pair's ports, as far as it was kept."""
+
+    names: frozenset[str]
+    outcome: Outcome
+    partial: bool = True
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """The recorded values."""
+        keep = self.names
+        return Outcome(
+            {name: t for name, t in self.outcome.outputs.items() if f"output {name}" in keep},
+            {name: t for name, t in self.outcome.gradients.items() if f"gradient {name}" in keep},
+            {name: t for name, t in self.outcome.mutations.items() if f"mutation {name}" in keep},
+        )
+
+
+class Recorded:
+    """The live side of a recorded Capture: what the step took and gave. It cannot run on other values."""
+
+    alive = True
+    partial = True
+    rebuild = None
+    tangents: Mapping[str, Tensor] = MappingProxyType({})
+
+    def __init__(
+        self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
+    ) -> None:
+        taken = {port.name for pair in pairs for port in pair.forward.inputs}
+        own = {name: term for name, term in outcome.gradients.items() if name in taken}  # not what it overwrote first
+        self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
+        several = len(pairs) > 1
+        self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
+
+    @staticmethod
+    def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[str]:
+        """The ports of a Pair whose values are the whole's own."""
+        ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
+        others = [
+            f"{port.role} {port.name}"
+            for each in pairs
+            if each is not pair
+            for port in (*each.forward.outputs, *(each.backward.outputs if each.backward else ()))
+        ]
+        return frozenset(f"{port.role} {port.name}" for port in ports) - frozenset(others)
+
+    def values(self) -> dict[str, Tensor]:
+        """What the step took."""
+        return {**self.kept, **self.constants}
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """What the step gave, if these are the values it took."""
+        other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
+        other += [f"tangent {name}" for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
+        if other:
+            raise ReplayError(f"the step was recorded, and cannot run with another {other[0]!r}")
+        return self.outcome
+
+
+def same(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are equal, NaN to NaN."""
+    return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())
