@@ -65,9 +65,9 @@ def by_aot(program: CalledProgram, options: Options) -> Made:
 ENGINES: dict[str, Engine] = {
     each.name: each
     for each in (
+        Engine("eager", by_eager, frozenset({"sparse", "order", "updates", "partition"})),
         Engine("aot", by_aot, frozenset({"fake", "dynamic", "decompose", "order", "partition"})),
         Engine("dynamo", by_dynamo, frozenset({"decompose", "partition"})),
-        Engine("eager", by_eager, frozenset({"sparse", "order", "updates", "partition"})),
     )
 }
 """The engines in the order in which `auto` tries them."""

@@ -43,54 +43,78 @@ def by_auto(
 ) -> Capture:
     """The first engine that captures the whole program, and why those before it would not do.
 
-    Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. What an
-    engine traced must give what the untouched program gives, on its own values and on others: tracing does not see
-    everything.
+    Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. A capture
+    must compute what the untouched program computes, on its own values and on others. Where every engine's differs on
+    others alone, the first one is kept, for the captured inputs only.
     """
-    causes: dict[str, Exception] = {}
     if not options.fake:
         options = replace(options, specialise=options.specialise is not False)
-    lacks = {name: engine.lacks(asked) for name, engine in ENGINES.items()}
-    last_able = [name for name, reason in lacks.items() if not reason][-1]
+    errors: dict[str, Exception] = {}
     for name, engine in ENGINES.items():
-        if lacks[name]:
-            causes[name] = CaptureError(lacks[name])
+        if reason := engine.lacks(asked):
+            errors[name] = NotTaken(reason)
             continue
-        why = tuple(f"{each}: {error}" for each, error in causes.items())
         try:
-            return proved(named(engine.make(program, options), name, why), check, pin=name == last_able)
+            made = named(engine.make(program, options), name, tuple(f"{each}: {why(errors[each])}" for each in errors))
+            return proved(made, check)
         except (UsageError, KnownByIdentity):
             raise
-        except CaptureError as error:
-            causes[name] = error
-        except Exception as error:  # a defect of that engine, or the program's own: then the last engine raises it too
-            if name == last_able:
-                raise
-            causes[name] = CaptureError(f"{type(error).__name__}: {error}")
-            causes[name].__cause__ = error
-    tried = {name: error for name, error in causes.items() if not lacks[name]}
-    last = list(tried.values())[-1]
-    said = "; ".join(f"{name}: {error}" for name, error in tried.items())
-    raise type(last)(f"no engine captures {program.title}: {said}") from last
+        except Exception as error:  # a refusal, the program's own error, or a defect of that engine
+            errors[name] = error
+    tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
+    for found in tried.values():
+        if isinstance(found, DiffersOnOthers):
+            return for_captured_inputs(found.made)
+    for found in tried.values():
+        if not isinstance(found, CaptureError):
+            raise found  # most likely the program's own: the first engine runs it as it is
+    raise refusal(program.title, tried) from next(iter(tried.values()))
+
+
+def by_engine(program: Program, options: Options, engine: str, check: Check, name: str | None) -> Capture:
+    """The Capture of the engine that was asked for, for the captured inputs alone where it differs on others."""
+    made = capture_of(ENGINES[engine].make(program, options), engine, (), name)
+    try:
+        return proved(made, check)
+    except DiffersOnOthers:
+        return for_captured_inputs(made)
+
+
+def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
+    """What to raise where no engine captures a program: a line for each engine, then what to do."""
+    kind = type(next(iter(errors.values())))
+    reasons = {name: str(error) for name, error in errors.items()}
+    if len(set(reasons.values())) == 1:
+        return kind(f"no engine captures {title}: {next(iter(reasons.values()))}")
+    lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
+    return kind(f"no engine captures {title}:{lines}\nCapture a part of it that leaves out what is named above.")
+
+
+def why(error: Exception) -> str:
+    """Why an engine would not do, in one line."""
+    return str(error) if isinstance(error, CaptureError) else f"{type(error).__name__}: {error}"
+
+
+class NotTaken(CaptureError):
+    """An engine that does not take what was asked for."""
+
+
+class DiffersOnOthers(CaptureError):
+    """A capture that is proven on the captured inputs alone: the program reads them as its engine does not see."""
+
+    def __init__(self, reason: str, made: Capture) -> None:
+        super().__init__(reason)
+        self.made = made
 
 
 class KnownByIdentity(CaptureError):
     """A program that tells one tensor from another with the same values: no engine can do better."""
 
 
-def proved(made: Capture, check: Check, pin: bool) -> Capture:
-    """A Capture with its Proof; refused where it is not what the program does.
-
-    Where it differs on other inputs alone, the program reads them as nothing here sees: another engine may see more;
-    with `pin`, the inputs are pinned to what they were.
-    """
+def proved(made: Capture, check: Check) -> Capture:
+    """A Capture with its Proof; raise where it does not compute what the program computes."""
     if made.fake:
         return made
-    if made.origin.unheld and not pin:
-        raise CaptureError(
-            f"{made.origin.unheld[0]}: engine {made.engine!r} has no step that could check it; engine 'eager' keeps it "
-            "as a guard"
-        )
     proof = check(made)
     if proof is None:
         return made
@@ -103,14 +127,30 @@ def proved(made: Capture, check: Check, pin: bool) -> Capture:
         )
     if proof.captured:
         raise CaptureError(f"what it traced is not what the program does: {proof.captured}")
-    if proof.drawn:
-        made = pinned(made, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins)
+    if made.origin.unheld:
+        reason = f"engine {made.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
+        raise DiffersOnOthers(f"{made.origin.unheld[0]}: {reason}", made)
+    if proof.redrawn:
+        reason = f"what it traced is not what the program does on other inputs: {proof.redrawn}"
+        raise DiffersOnOthers(reason, made)
+    return with_generators(made)
+
+
+def for_captured_inputs(made: Capture) -> Capture:
+    """A Capture that a Proof holds on the captured inputs alone: those that it reads unseen are pinned."""
+    proof = made.origin.proof
     if not proof.redrawn:
-        return made
-    if not pin:
-        raise CaptureError(f"what it traced is not what the program does on other inputs: {proof.redrawn}")
+        return with_generators(made)
     made.origin.proof = replace(proof, ports=tuple(port for port in proof.ports if port.verdict not in BAD))
-    return pinned(made, proof.redrawn, proof.pins)
+    return pinned(with_generators(made), proof.redrawn, proof.pins)
+
+
+def with_generators(made: Capture) -> Capture:
+    """A Capture that pins what the program draws from beside torch's own generators."""
+    proof = made.origin.proof
+    if not proof.drawn:
+        return made
+    return pinned(made, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins)
 
 
 BAD = ("wrong", "failed")
@@ -151,7 +191,7 @@ def capture_call(
         if engine == "auto":
             capture = by_auto(program, options, requested, check, functools.partial(capture_of, name=name))
         else:
-            capture = proved(capture_of(ENGINES[engine].make(program, options), engine, (), name), check, pin=True)
+            capture = by_engine(program, options, engine, check, name)
     capture.origin.asked = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}
     return capture
 
