@@ -1,0 +1,143 @@
+"""Which engine's capture is taken: the first that is proven to compute what the untouched program computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from backprint.capture.engines import ENGINES
+from backprint.capture.made import Options
+from backprint.capture.program import CalledProgram
+from backprint.errors import CaptureError, UsageError
+from backprint.graph.nouns import Capture, Guard
+
+Check = Callable[[Capture], Any]
+"""Holds a Capture against the untouched program: a Proof, which says what differs on captured and on other values."""
+
+
+def by_auto(
+    program: CalledProgram, options: Options, asked: Mapping[str, str], check: Check, named: Callable[..., Capture]
+) -> Capture:
+    """The first engine that captures the whole program, and why those before it would not do.
+
+    Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. A capture
+    must compute what the untouched program computes, on its own values and on others. Where every engine's differs on
+    others alone, the first one is kept, for the captured inputs only.
+    """
+    if not options.fake:
+        options = replace(options, specialise=options.specialise is not False)
+    errors: dict[str, Exception] = {}
+    for name, engine in ENGINES.items():
+        if reason := engine.lacks(asked):
+            errors[name] = NotTaken(reason)
+            continue
+        try:
+            made = named(engine.make(program, options), name, tuple(f"{each}: {why(errors[each])}" for each in errors))
+            return proved(made, check)
+        except (UsageError, KnownByIdentity):
+            raise
+        except Exception as error:  # a refusal, the program's own error, or a defect of that engine
+            errors[name] = error
+    tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
+    for found in tried.values():
+        if isinstance(found, DiffersOnOthers):
+            return for_captured_inputs(found.made)
+    for found in tried.values():
+        if not isinstance(found, CaptureError):
+            raise found  # most likely the program's own: the first engine runs it as it is
+    raise refusal(program.title, tried) from next(iter(tried.values()))
+
+
+def by_engine(
+    program: CalledProgram, options: Options, engine: str, check: Check, named: Callable[..., Capture]
+) -> Capture:
+    """The Capture of the engine that was asked for, for the captured inputs alone where it differs on others."""
+    made = named(ENGINES[engine].make(program, options), engine)
+    try:
+        return proved(made, check)
+    except DiffersOnOthers:
+        return for_captured_inputs(made)
+
+
+def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
+    """What to raise where no engine captures a program: a line for each engine, then what to do."""
+    kind = type(next(iter(errors.values())))
+    reasons = {name: str(error) for name, error in errors.items()}
+    if len(set(reasons.values())) == 1:
+        return kind(f"no engine captures {title}: {next(iter(reasons.values()))}")
+    lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
+    return kind(f"no engine captures {title}:{lines}\nCapture a part of it that leaves out what is named above.")
+
+
+def why(error: Exception) -> str:
+    """Why an engine would not do, in one line."""
+    return str(error) if isinstance(error, CaptureError) else f"{type(error).__name__}: {error}"
+
+
+class NotTaken(CaptureError):
+    """An engine that does not take what was asked for."""
+
+
+class DiffersOnOthers(CaptureError):
+    """A capture that is proven on the captured inputs alone: the program reads them as its engine does not see."""
+
+    def __init__(self, reason: str, made: Capture) -> None:
+        super().__init__(reason)
+        self.made = made
+
+
+class KnownByIdentity(CaptureError):
+    """A program that tells one tensor from another with the same values: no engine can do better."""
+
+
+def proved(made: Capture, check: Check) -> Capture:
+    """A Capture with its Proof; raise where it does not compute what the program computes."""
+    if made.fake:
+        return made
+    proof = check(made)
+    if proof is None:
+        return made
+    made.origin.proof = proof
+    if proof.identity:
+        raise KnownByIdentity(
+            f"{made.name} knows its arguments by identity (id(), `is`, a table of tensors), which no graph holds. With "
+            f"other tensors of the same values it gives something else ({proof.identity}): tell arguments apart by "
+            "their values"
+        )
+    if proof.captured:
+        raise CaptureError(f"what it traced is not what the program does: {proof.captured}")
+    if made.origin.unheld:
+        reason = f"engine {made.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
+        raise DiffersOnOthers(f"{made.origin.unheld[0]}: {reason}", made)
+    if proof.redrawn:
+        reason = f"what it traced is not what the program does on other inputs: {proof.redrawn}"
+        raise DiffersOnOthers(reason, made)
+    return with_generators(made)
+
+
+def for_captured_inputs(made: Capture) -> Capture:
+    """A Capture that a Proof holds on the captured inputs alone: those that it reads unseen are pinned."""
+    proof = made.origin.proof
+    if not proof.redrawn:
+        return with_generators(made)
+    made.origin.proof = replace(proof, ports=tuple(port for port in proof.ports if port.verdict not in BAD))
+    return pinned(with_generators(made), proof.redrawn, proof.pins)
+
+
+def with_generators(made: Capture) -> Capture:
+    """A Capture that pins what the program draws from beside torch's own generators."""
+    proof = made.origin.proof
+    if not proof.drawn:
+        return made
+    return pinned(made, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins)
+
+
+BAD = ("wrong", "failed")
+
+
+def pinned(made: Capture, why: str, pins: tuple[tuple[str, str], ...]) -> Capture:
+    """A Capture that runs on these inputs' captured values alone, and says why."""
+    names = [name for name, _ in pins]
+    guard = Guard("pinned", f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} pinned: {why}", tuple(names))
+    return replace(made, pins=(*made.pins, *pins), guards=(*made.guards, guard))
