@@ -22,8 +22,9 @@ def by_auto(
     """The first engine that captures the whole program, and why those before it would not do.
 
     Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. A capture
-    must compute what the untouched program computes, on its own values and on others. Where every engine's differs on
-    others alone, the first one is kept, for the captured inputs only.
+    must compute what the untouched program computes, on its own values and on others. One that keeps the program's
+    higher-order operators (`torch.cond`) is taken before one that has what ran in their places. Where every engine's
+    differs on other values alone, the first one is taken, for the captured inputs only.
     """
     if not options.fake:
         options = replace(options, specialise=options.specialise is not False)
@@ -33,13 +34,20 @@ def by_auto(
             errors[name] = NotTaken(reason)
             continue
         try:
-            made = named(engine.make(program, options), name, tuple(f"{each}: {why(errors[each])}" for each in errors))
-            return proved(made, check)
+            made = engine.make(program, options)
+            reasons = tuple(f"{each}: {why(errors[each])}" for each in errors)
+            capture = proved(named(made, name, reasons), check)
+            if not made.opened:
+                return capture
+            errors[name] = KeepsLess(f"{made.opened[0]}: its body stands in its place, as it ran", capture)
         except (UsageError, KnownByIdentity):
             raise
         except Exception as error:  # a refusal, the program's own error, or a defect of that engine
             errors[name] = error
     tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
+    for found in tried.values():
+        if isinstance(found, KeepsLess):
+            return found.made
     for found in tried.values():
         if isinstance(found, DiffersOnOthers):
             return for_captured_inputs(found.made)
@@ -79,12 +87,20 @@ class NotTaken(CaptureError):
     """An engine that does not take what was asked for."""
 
 
-class DiffersOnOthers(CaptureError):
-    """A capture that is proven on the captured inputs alone: the program reads them as its engine does not see."""
+class SecondBest(CaptureError):
+    """A capture that is taken only if no other engine has a better one."""
 
     def __init__(self, reason: str, made: Capture) -> None:
         super().__init__(reason)
         self.made = made
+
+
+class KeepsLess(SecondBest):
+    """A proven capture without the program's higher-order operators, which another engine may keep."""
+
+
+class DiffersOnOthers(SecondBest):
+    """A capture that is proven on the captured inputs alone: the program reads them as its engine does not see."""
 
 
 class KnownByIdentity(CaptureError):

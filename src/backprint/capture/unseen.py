@@ -105,6 +105,7 @@ class Opener(HookWatch):
                 self.hold(func, tensor)
         if body is None:
             return super().__torch_function__(func, types, args, kwargs)
+        self.seen.opened.append((func._name, frames.here(self.paths)))
         with unaware(), self:
             return body(*args, **(kwargs or {}))
 

@@ -59,6 +59,7 @@ class Sighting:
     casts: int = 0
     packs: list[Source | None] = field(default_factory=list)
     raised: list[tuple[str, Source | None]] = field(default_factory=list)
+    opened: list[tuple[str, Source | None]] = field(default_factory=list)
     given: dict[int, str] = field(default_factory=dict)
     flags: dict[tuple[str, str], tuple[Any, Source | None]] = field(default_factory=dict)
     begun: dict[tuple[str, str], Any] = field(default_factory=dict)

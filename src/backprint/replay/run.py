@@ -64,6 +64,10 @@ def trace_through(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(make(result) for result in graph.results)
 
 
+CHECKING = "aten._linalg_check_errors.default"
+"""The operator that raises where a decomposition failed. A program may catch that and go another way."""
+
+
 def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> None:
     """One step: its value into the environment, or its guard held."""
     try:
@@ -78,6 +82,11 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
         raise
     except Exception as error:
         where = f" ({step.source.file}:{step.source.line})" if step.source else ""
+        if step.target == CHECKING:
+            raise GuardError(
+                f"`{show_step(step)[:300]}`{where} passed at capture and fails on these inputs: {error}. Capture again "
+                "on inputs like these"
+            ) from error
         raise ReplayError(f"while running `{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}") from error
 
 

@@ -189,6 +189,7 @@ def made_of(run: RecordedStep, options: Options) -> Made:
         guards=(*assembled.guards, *flag_guards(program, seen.flags)),
         tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
         opaque=(*dict.fromkeys(seen.opaque), *hooked(program)),
+        opened=tuple(dict.fromkeys(f"{name}{frames.place(source)}" for name, source in seen.opened)),
     )
 
 
