@@ -326,7 +326,7 @@ def _twin(large: Capture, twin: Any) -> Capture:
     if large.origin is None:
         raise UsageError("a sample does not keep the options it was captured with: capture the twin, and pass that")
     model, args, kwargs = (*twin, {})[:3]
-    return capture(model, args=args, kwargs=kwargs, **{**large.origin.asked, "fake": False})
+    return capture(model, args=args, kwargs=kwargs, **{**large.origin.asked, "fake": False, "engine": large.engine})
 
 
 def fake() -> Any:

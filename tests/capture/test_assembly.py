@@ -72,9 +72,9 @@ def test_a_further_engine_is_one_function_and_a_row(tmp_path: Path, monkeypatch:
     assert [port.name for port in pair.saved] == ["sin", "w", "x"]
     assert [step.name for step in pair.backward.steps] == ["grad_w", "times_w", "cos", "grad_x"]
     assert [verdict.verdict for verdict in bp.verify(bp.load(capture.save(tmp_path / "sample")))] == ["bitwise"]
-    with pytest.raises(bp.UsageError, match="engine 'hand' does not take order=2: engines 'aot' and 'eager' do"):
+    with pytest.raises(bp.UsageError, match="engine 'hand' does not take order=2: engines 'eager' and 'aot' do"):
         bp.capture(times_sine, x, w, engine="hand", order=2)
-    with pytest.raises(bp.UsageError, match="engine 'hand' does not take partition=: engines 'aot', 'dynamo' and"):
+    with pytest.raises(bp.UsageError, match="engine 'hand' does not take partition=: engines 'eager', 'aot' and"):
         bp.capture(times_sine, x, w, engine="hand", partition="default")
 
 
@@ -253,6 +253,6 @@ def test_what_no_engine_takes_together_is_said_once() -> None:
 
 
 def test_auto_says_which_engines_do_not_take_what_is_asked() -> None:
-    capture = bp.capture(lambda x: x.add_(1), torch.ones(3), functional=False)
-    assert capture.engine == "eager"
-    assert capture.why[0] == "aot: engine 'aot' does not take functional=False: engine 'eager' does"
+    capture = bp.capture(lambda x: x * 2, torch.ones(3), dynamic=True)
+    assert capture.engine == "aot"
+    assert capture.why[0] == "eager: engine 'eager' does not take dynamic=: engine 'aot' does"

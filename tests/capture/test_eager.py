@@ -65,7 +65,7 @@ def test_step_is_taken_by_auto(name: str) -> None:
     target, args, _ = STEPS[name]()
     capture = bp.capture(target, args=args)
     assert proved(capture)
-    assert bool(capture.why) == (capture.engine != "aot")
+    assert bool(capture.why) == (capture.engine != "eager")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -33,7 +33,7 @@ def facts(capture: bp.Capture) -> dict[str, Any]:
 
 
 def both(target: Any, *args: Any, **options: Any) -> tuple[bp.Capture, bp.Capture]:
-    return bp.capture(target, args=args, **options), bp.capture(target, args=args, **options, fake=True)
+    return bp.capture(target, args=args, engine="aot", **options), bp.capture(target, args=args, **options, fake=True)
 
 
 # ------------------------------------------------------------------ the same as a real capture
@@ -80,7 +80,7 @@ def test_one_tensor_may_be_passed_twice(built: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_fake_capture_is_the_real_one(name: str) -> None:
     target, args, kwargs = PROGRAMS[name]()
-    real = bp.capture(target, args=args, kwargs=kwargs)
+    real = bp.capture(target, args=args, kwargs=kwargs, engine="aot")
     fake = bp.capture(target, args=args, kwargs=kwargs, fake=True)
     if name == "recurrent":  # oneDNN's backward gives one tensor for both biases where it runs, two where it is fake
         assert fake.pairs[0].forward == real.pairs[0].forward
@@ -216,7 +216,7 @@ def test_a_model_is_built_without_values_and_captured_as_the_real_one() -> None:
     assert all(isinstance(parameter, nn.Parameter) for parameter in model.parameters())
     assert model.rates == pytest.approx([0, 0.15, 0.3])
     fake = bp.capture(model, x, fake=True)
-    assert facts(fake) == facts(bp.capture(Drops(), torch.randn(2, 8)))
+    assert facts(fake) == facts(bp.capture(Drops(), torch.randn(2, 8), engine="aot"))
 
 
 def test_building_from_random_values_is_refused_with_its_line() -> None:
@@ -291,7 +291,7 @@ def test_a_copied_module_is_captured() -> None:
 
     with bp.fake():
         model, x = make(), torch.randn(1, 3, 8)
-    assert facts(bp.capture(model, x, fake=True)) == facts(bp.capture(make(), torch.randn(1, 3, 8)))
+    assert facts(bp.capture(model, x, fake=True)) == facts(bp.capture(make(), torch.randn(1, 3, 8), engine="aot"))
 
 
 # ------------------------------------------------------------------ where a model may come from
@@ -301,7 +301,7 @@ def test_a_module_on_the_meta_device_takes_the_inputs_device() -> None:
     with torch.device("meta"):
         model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     fake = bp.capture(model, torch.randn(5, 3), fake=True)
-    real = bp.capture(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), torch.randn(5, 3))
+    real = bp.capture(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), torch.randn(5, 3), engine="aot")
     assert facts(fake) == facts(real)
     assert facts(bp.capture(model, torch.empty(5, 3, device="meta"), fake=True)) == facts(real)
 
@@ -311,7 +311,7 @@ def test_fake_tensors_of_the_users_own_mode_are_taken_and_the_mode_is_as_it_was(
     with mode:
         model, x = nn.Linear(3, 2), torch.randn(4, 3)
     before = mode.allow_non_fake_inputs
-    assert facts(bp.capture(model, x, fake=True)) == facts(bp.capture(nn.Linear(3, 2), torch.randn(4, 3)))
+    assert facts(bp.capture(model, x, fake=True)) == facts(bp.capture(nn.Linear(3, 2), torch.randn(4, 3), engine="aot"))
     assert mode.allow_non_fake_inputs is before
     assert "dispatch" not in mode.__dict__
 

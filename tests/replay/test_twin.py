@@ -148,13 +148,13 @@ def test_a_twin_is_captured_with_the_same_options() -> None:
     doubled = large(loss=lambda output: output * 2, partition="default")
     mine, _ = doubled.verify(twin=(Stack(6, 8), (TOKENS,)))
     assert "has the same graphs but for sizes" in mine.detail
-    plain = bp.capture(Stack(6, 8), TOKENS)
+    plain = bp.capture(Stack(6, 8), TOKENS, engine="aot")
     assert "is built differently" in doubled.verify(twin=plain)[0].detail
 
 
 def test_a_sample_takes_a_captured_twin(sample: Path) -> None:
     model = Stack(3, 8)
-    mine, its = bp.verify(bp.load(sample), twin=bp.capture(model, TOKENS))
+    mine, its = bp.verify(bp.load(sample), twin=bp.capture(model, TOKENS, engine="aot"))
     assert "layer by layer" in mine.detail
     assert its.verdict == "bitwise"
     with pytest.raises(bp.UsageError, match="does not keep the options"):

@@ -9,7 +9,7 @@ import keyword
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,12 +69,14 @@ class Names:
 
     taken: set[str] = field(default_factory=set)
 
-    def free(self, wanted: str) -> str:
-        """The wanted name, or it with a number."""
+    def free(self, wanted: str, *, avoid: Collection[str] = ()) -> str:
+        """The wanted name, or it with a number; none of those to `avoid`."""
         stem = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_") or "value"
         stem = f"_{stem}" if stem[0].isdigit() else stem
         name, count = stem[:200], 0
-        while name in self.taken or name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
+        while (
+            name in self.taken or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
+        ):
             count += 1
             name = f"{stem[:200]}_{count}"
         self.taken.add(name)

@@ -44,7 +44,10 @@ def likeness(large: Capture, small: Capture) -> str:
             if ours is None or ours.hash(sizes=False) == theirs.hash(sizes=False):
                 continue
             if odd := difference(ours, theirs):
-                return f"is built differently: {side}, {odd}"
+                traced = (
+                    "" if large.engine == small.engine else f" (capture the twin with engine={large.engine!r}, too)"
+                )
+                return f"is built differently{traced}: {side}, {odd}"
             said.append(counts(ours, theirs))
     return f"has the same steps layer by layer ({said[0]})" if said else "has the same graphs but for sizes"
 

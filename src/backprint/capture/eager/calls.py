@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.capture.eager.forms import stem, without_generator
+from backprint.capture.eager.forms import BUILTINS, stem, without_generator
 from backprint.capture.eager.page import Page
 from backprint.capture.eager.placement import placement_of, placement_spec
 from backprint.capture.eager.tape import TapedCall
@@ -40,7 +40,7 @@ class CallSteps:
         """The step of a call, by this operator on these values; the name of its result."""
         page = self.page
         named = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
-        page.last = name = page.names.free(stem(func))
+        page.last = name = page.names.free(stem(func), avoid=BUILTINS)
         packed = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
         values = tuple((key, pack(value)) for key, value in named.items())
         spec = placement_spec(call.result) if func is call.func else None

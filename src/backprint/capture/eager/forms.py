@@ -5,6 +5,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._ops` (schemas).
 
 from __future__ import annotations
 
+import builtins
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -121,6 +122,10 @@ def without_generator(func: Any) -> Any:
     """The draw that takes no generator, where another operator does that."""
     kind = func._overloadname.replace("generator_with_", "").replace("_generator", "").replace("generator", "")
     return func if "generator" not in func._overloadname else getattr(func.overloadpacket, kind or "default")
+
+
+BUILTINS = frozenset(dir(builtins))
+"""Names that no step has, as in torch.fx: it is `sum_1` that `aten.sum` gives."""
 
 
 def stem(func: Any) -> str:

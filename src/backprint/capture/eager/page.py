@@ -9,7 +9,7 @@ from typing import Any
 from backprint.capture.assembly import Note
 from backprint.capture.eager.echoes import Echoes
 from backprint.capture.eager.foresight import Foresight
-from backprint.capture.eager.forms import stem
+from backprint.capture.eager.forms import BUILTINS, stem
 from backprint.capture.eager.placement import Placement, placement_spec
 from backprint.capture.eager.tape import TapedCall
 from backprint.fx.convert import Names, pack, target_name
@@ -50,7 +50,7 @@ class Page:
     ) -> str:
         """One step of ours; without a Placement, what it gives is worked out on meta tensors."""
         place = place or self.foresight.placement(func, args, dict(kwargs))
-        name = self.names.free(stem(func))
+        name = self.names.free(stem(func), avoid=BUILTINS)
         packed = tuple([pack(value) for value in args])
         named = tuple([(key, pack(value)) for key, value in kwargs])
         self.put(Step(name, target_name(func), packed, named, placement_spec(place)))
