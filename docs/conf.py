@@ -3,8 +3,10 @@
 from backprint.version import __version__
 
 project = "Backprint"
+project_copyright = "The Backprint authors"
 html_title = f"Backprint {__version__}"
 html_theme = "furo"  # loads no font, script or style from another host
+pygments_dark_style = "monokai"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_heading_anchors = 3
