@@ -23,7 +23,8 @@ class Placement(NamedTuple):
     """Where a tensor lies: in which storage, and how. Two tensors of one Placement have the same elements.
 
     A sparse tensor's `memory` is that of its values as a negative number: no strided tensor lies there. `parts` are the
-    Placements of its indices and values.
+    Placements of its indices and values. `detached` marks an argument that takes no gradient and lies in memory that
+    other arguments take one through.
     """
 
     memory: int
@@ -36,6 +37,7 @@ class Placement(NamedTuple):
     lazy: tuple[bool, bool]
     parts: tuple[Any, ...] = ()
     coalesced: bool = False
+    detached: bool = False
 
 
 class NoPlainForm(CaptureError):

@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.capture import frames
 from backprint.capture.custom import is_composite, taken_apart
-from backprint.capture.eager.placement import Placement, flat
+from backprint.capture.eager.placement import Placement, flat, placements
 from backprint.capture.eager.tape import Tape, TapedCall, TapeRoot
 from backprint.capture.facts import SILENT_WRITERS, count_writes, is_number_read
 from backprint.capture.watch import Watch, refuse_nested, storages
@@ -42,6 +42,7 @@ class Recorder(Watch):
         self.memories: dict[int, int] = {}
         self.last_node: Any = None
         self.shells: list[tuple[Tensor, Tensor]] = []
+        self.differentiable: set[int] = set()
 
     # -------------------------------------------------------------- where tensors lie
 
@@ -118,12 +119,13 @@ class Recorder(Watch):
         facts = facts_of(func)
         if not facts.counts:
             return None
-        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes))
+        node = torch._C._current_autograd_node()
+        followed = node is None and self.tape.boundary is None and torch.is_grad_enabled()
+        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes, followed))
         generator = generator_of(args, kwargs) if facts.draws else None
         state = state_of_generator(generator) if facts.draws else None
         if self.tape.boundary is None and not torch.is_grad_enabled():
             self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
-        node = torch._C._current_autograd_node()
         source = frames.here(self.paths)
         return TapedCall(
             func,
@@ -149,7 +151,13 @@ class Recorder(Watch):
         if facts_of(about.func).writes:
             count_writes(about.func, args)
         state = None if about.state is None else state_of_generator(generator_of(args, kwargs))
-        self.tape.calls.append(about._replace(result=packed(result, self.place), after=state))
+        placed = packed(result, self.place)
+        given = {place.memory for place in placements(about.args, about.kwargs) if place.detached}
+        if given:
+            shared = given if placed is None else {place.memory for place in placements(placed)}
+            taken, named = attached((about.args, about.kwargs), shared)
+            about = about._replace(args=taken, kwargs=named)
+        self.tape.calls.append(about._replace(result=placed, after=state))
 
     def hold_all(self, given: list[Tensor]) -> None:
         """An operator raises, and the program may go on: that it does depends on all that it was given."""
@@ -159,8 +167,8 @@ class Recorder(Watch):
                 self.constant(read)
                 self.written_down(torch.ops.aten.equal.default, (), (tensor, read), {})
 
-    def taken(self, func: Any, tensor: Tensor, writes: bool) -> Placement:
-        """The Placement of an argument; one of unknown memory comes from outside."""
+    def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
+        """The Placement of an argument, of a call that autograd follows or not; unknown memory comes from outside."""
         keys = [storage._cdata for storage in storages(tensor)]
         if keys[-1] not in self.taint or self.beyond(tensor):
             self.encounter(func, tensor, writes)
@@ -169,7 +177,13 @@ class Recorder(Watch):
                 self.constant(part)  # indices that a kernel made for values of ours
             elif writes and key in self.callers and key not in self.undo:
                 self.undo[key] = self.callers[key].clone()
-        return self.place(tensor)
+        place = self.place(tensor)
+        if not followed or place.layout is not STRIDED:
+            return place
+        if tensor.requires_grad:
+            self.differentiable.add(place.memory)
+            return place
+        return place._replace(detached=place.memory in self.differentiable)
 
     def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
         """A tensor of unknown memory: what `torch.tensor` made just now is a constant, all else comes from outside.
@@ -223,6 +237,19 @@ class Recorder(Watch):
         self.tape.boundary = len(self.tape.calls)
         with self:
             yield
+
+
+def attached(value: Any, memories: Collection[int]) -> Any:
+    """Arguments as they are where they share memory with what a call returns: a view, or an update in place."""
+    if type(value) is Placement:
+        return value._replace(detached=False) if value.detached and value.memory in memories else value
+    if type(value) is tuple:
+        return tuple([attached(item, memories) for item in value])
+    if type(value) is list:
+        return [attached(item, memories) for item in value]
+    if type(value) is dict:
+        return {key: attached(item, memories) for key, item in value.items()}
+    return value
 
 
 class Facts(NamedTuple):

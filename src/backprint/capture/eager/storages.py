@@ -132,7 +132,9 @@ class Storages:
     def place_view(self, place: Placement) -> ViewOrigin:
         """A tensor of known storage that no seen operator made: by its geometry, from one flat value."""
         storage = self.of(place)
-        if place.dtype == storage.base.dtype and place.lazy in LAZY:
+        if place.detached:
+            storage.made[place] = ViewOrigin(place._replace(detached=False), aten.detach.default)
+        elif place.dtype == storage.base.dtype and place.lazy in LAZY:
             storage.made[place] = ViewOrigin(place._replace(lazy=(False, False)), LAZY[place.lazy])
         elif place.dtype == REAL.get(storage.base.dtype) and not any(place.lazy):
             self.place_in_real(storage, place)

@@ -135,10 +135,10 @@ class LiveRecorder(Recorder):
             if type(place) is Placement and place.memory in self.known:
                 self.known[place.memory].append(place)
 
-    def taken(self, func: Any, tensor: Tensor, writes: bool) -> Placement:
+    def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
         if not self.is_known(tensor):
             self.encounter(func, tensor, writes)
-        return super().taken(func, tensor, writes)
+        return super().taken(func, tensor, writes, followed)
 
     def is_known(self, tensor: Tensor) -> bool:
         """Whether a tensor was made in the step or lies in what is known of the memory that came from outside.
