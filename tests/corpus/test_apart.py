@@ -172,4 +172,4 @@ def test_a_sample_that_is_refused_says_so_as_it_does_here(tmp_path: Path) -> Non
     assert (result.exit_code, "backprint: RefusedError: " in result.output) == (1, True)
     (tmp_path / "none").mkdir()
     result = captured(tmp_path / "none", tmp_path / "out")
-    assert (result.exit_code, "no sample" in result.output) == (2, True)
+    assert (result.exit_code, "not a sample" in result.output) == (2, True)

@@ -270,8 +270,8 @@ def test_the_command_line_writes_three_trees_of_which_one_is_in_eval_mode(tmp_pa
     assert set(answer["trees"]) == set(TREES)
     for tree in TREES:
         check_folder(out / tree / "net")
-    assert "aten.native_dropout" in (out / "train_forward/net/model.py").read_text()
-    assert "aten.native_dropout" not in (out / "eval_forward/net/model.py").read_text()
+    assert "aten.bernoulli" in (out / "train_forward/net/model.py").read_text()
+    assert "aten.bernoulli" not in (out / "eval_forward/net/model.py").read_text()
     assert " saved " not in (out / "eval_forward/net/model.py").read_text()
     again = CliRunner().invoke(main, arguments)
     assert again.exit_code == 2

@@ -413,7 +413,9 @@ def test_another_number_in_model_py_is_wrong(one: Made, tmp_path: Path) -> None:
 def test_another_number_in_the_backward_is_wrong(one: Made, tmp_path: Path) -> None:
     shutil.copytree(one.path, tmp_path / "sample")
     model = tmp_path / "sample" / "pair_0" / "backward" / "model.py"
-    model.write_text(model.read_text().replace("native_dropout_1, 2.0)", "native_dropout_1, 3.0)"))
+    text = model.read_text()
+    assert text.count("threshold_backward.default(mul_1, relu, 0)") == 1
+    model.write_text(text.replace("(mul_1, relu, 0)", "(mul_1, relu, 1)"))
     verdict = verdict_of(tmp_path / "sample")
     assert verdict.verdict == "wrong"
     assert {port.role for port in verdict.ports if port.verdict == "wrong"} == {"gradient"}

@@ -22,9 +22,9 @@ def by_auto(
     """The first engine that captures the whole program, and why those before it would not do.
 
     Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. A capture
-    must compute what the untouched program computes, on its own values and on others. One that keeps the program's
-    higher-order operators (`torch.cond`) is taken before one that has what ran in their places. Where every engine's
-    differs on other values alone, the first one is taken, for the captured inputs only.
+    must compute what the untouched program computes, on its own values and on others. One that says of itself that
+    another engine may do better is taken after all others; where every engine's differs on other values alone, the
+    first one is taken, for the captured inputs only.
     """
     if not options.fake:
         options = replace(options, specialise=options.specialise is not False)
@@ -37,9 +37,9 @@ def by_auto(
             made = engine.make(program, options)
             reasons = tuple(f"{each}: {why(errors[each])}" for each in errors)
             capture = proved(named(made, name, reasons), check)
-            if not made.opened:
+            if not made.plainer:
                 return capture
-            errors[name] = KeepsLess(f"{made.opened[0]}: its body stands in its place, as it ran", capture)
+            errors[name] = KeepsLess(made.plainer[0], capture)
         except (UsageError, KnownByIdentity):
             raise
         except Exception as error:  # a refusal, the program's own error, or a defect of that engine
@@ -96,7 +96,7 @@ class SecondBest(CaptureError):
 
 
 class KeepsLess(SecondBest):
-    """A proven capture without the program's higher-order operators, which another engine may keep."""
+    """A proven capture in which something stands as it ran that another engine may write better."""
 
 
 class DiffersOnOthers(SecondBest):

@@ -33,7 +33,8 @@ class Made:
     `outputs` are the names of the result's tensors in order, `differentiable` those that take tangents; `tree` and
     `leaves` are the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each
     sparse output that takes one: where its values are, no spec says. `unheld` are reads of values that no guard holds.
-    `opened` are the higher-order operators (`torch.cond`, `map`) in whose places their bodies stand, as they ran.
+    `plainer` says what another engine's capture may hold better: higher-order operators (`torch.cond`), whose bodies
+    stand in their places here, and the backward of an update of a view.
     """
 
     program: ScoutedProgram
@@ -51,7 +52,7 @@ class Made:
     parts: tuple[Part, ...] = ()
     outcome: Outcome | None = None
     unheld: tuple[str, ...] = ()
-    opened: tuple[str, ...] = ()
+    plainer: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,10 @@ from backprint.capture.reach import kept_gradients, module_paths
 from backprint.capture.running import pull_back
 from backprint.capture.scout import hooked, with_outside
 from backprint.capture.unseen import Opener, flag_guards
+from backprint.capture.watch import Sighting
 from backprint.capture.witness import Forward, forward_run
 from backprint.errors import DataDependentError
-from backprint.graph.nouns import Guard, Port, Step
+from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.settings import quiet_random, uncollected
 from backprint.tree import alias_groups, ones_like
 
@@ -189,8 +190,23 @@ def made_of(run: RecordedStep, options: Options) -> Made:
         guards=(*assembled.guards, *flag_guards(program, seen.flags)),
         tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
         opaque=(*dict.fromkeys(seen.opaque), *hooked(program)),
-        opened=tuple(dict.fromkeys(f"{name}{frames.place(source)}" for name, source in seen.opened)),
+        plainer=tuple(plainer(assembled.pair, seen)),
     )
+
+
+SCATTERS = "aten.as_strided_scatter.default"
+
+
+def plainer(pair: Pair, seen: Sighting) -> Iterator[str]:
+    """What another engine's capture may hold better, where this one has what ran.
+
+    The backward of an update of a view, as autograd runs it, scatters into the storage (`CopySlices`).
+    """
+    for name, source in seen.opened:
+        yield f"{name}{frames.place(source)} is captured as the operators that its body ran"
+    steps = () if pair.backward is None else pair.backward.steps
+    if any(step.target == SCATTERS for step in steps) and all(step.target != SCATTERS for step in pair.forward.steps):
+        yield "the program updates a view in place, and autograd's own backward of that scatters into the storage"
 
 
 def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
