@@ -24,6 +24,7 @@ GROUND = (
     "likeness",
     "memory",
     "plain",
+    "choices",
     "formats",
     "tried",
     "checks",
@@ -40,6 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "likeness": (),
     "memory": ("tree",),
     "plain": (),
+    "choices": ("errors",),
     "formats": (),
     "settings": ("version",),
     "checks": ("room",),
@@ -65,10 +67,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),  # bp.capture("folder") reads a TARGET
     "target": (*ROOMS, "api"),
     "corpus": (*GROUND, "graph", "fx", "sample", "graphnet", "replay", "parts", "api", "target", "__init__"),
+    "corpora": ("errors", "choices", "graph", "corpus"),
     "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),
-    "__init__": (*ROOMS, "api"),
-    "cli": (*ROOMS, "regions", "parts", "api", "target", "corpus", "report", "__init__"),
+    "__init__": (*ROOMS, "api", "corpora"),
+    "cli": (*ROOMS, "regions", "parts", "api", "target", "corpora", "corpus", "report", "__init__"),
     "__main__": ("cli",),
 }
 

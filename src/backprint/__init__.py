@@ -5,6 +5,7 @@ import backprint.capture
 import backprint.replay  # noqa: F401  # imported for its place in this order
 from backprint.api import (
     capture,
+    compare_regions,
     fake,
     forward_backward_graphs,
     inference_graph,
@@ -15,8 +16,10 @@ from backprint.api import (
     replay,
     run,
     save,
+    split,
     verify,
 )
+from backprint.corpora import CorpusRun, dedup, run_corpus
 from backprint.errors import (
     BackprintError,
     CaptureError,
@@ -36,6 +39,7 @@ __all__ = [
     "BackprintError",
     "Capture",
     "CaptureError",
+    "CorpusRun",
     "DataDependentError",
     "Graph",
     "GraphError",
@@ -51,6 +55,8 @@ __all__ = [
     "UsageError",
     "__version__",
     "capture",
+    "compare_regions",
+    "dedup",
     "fake",
     "forward_backward_graphs",
     "inference_graph",
@@ -60,6 +66,8 @@ __all__ = [
     "region",
     "replay",
     "run",
+    "run_corpus",
     "save",
+    "split",
     "verify",
 ]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprint.graph.nouns import Capture, Graph
+
+if TYPE_CHECKING:
+    from backprint.parts.nouns import Split
+    from backprint.regions.compare import Comparison
 
 
 def capture(
@@ -15,11 +19,12 @@ def capture(
     *args: Any,
     engine: str = "auto",
     partition: str | Callable[..., Any] | None = None,
-    decompose: Mapping[Any, Callable[..., Any]] | None = None,
+    decompose: Mapping[Any, Callable[..., Any]] | Sequence[str] | None = None,
     mode: str | None = None,
-    loss: Callable[[Any], Any] | None = None,
+    loss: Callable[[Any], Any] | str | None = None,
     requires_grad: Any = None,
     specialise: bool | None = None,
+    specialize: bool | None = None,
     functional: bool = True,
     dynamic: bool | Mapping[str, Any] = False,
     fake: bool = False,
@@ -36,23 +41,28 @@ def capture(
     of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real. A custom operator
     with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
 
-    `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
-    brings its inputs along, and `mode` rewrites what a GraphNet sample has traced in inference.
-    """
-    options = dict(
-        engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss,
-        requires_grad=requires_grad, specialise=specialise, functional=functional, dynamic=dynamic, fake=fake,
-        order=order, allow=allow, name=name,
-    )  # fmt: skip
-    if isinstance(target, (str, os.PathLike)):
-        from backprint.target import capture_place
+    `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of operators, which PyTorch's own table
+    then decomposes: `decompose=("aten::gelu",)`. `specialize` is another spelling of `specialise`.
 
-        return capture_place(target, args, kwargs, options)
+    `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
+    brings its inputs along, and `mode` rewrites what a GraphNet sample has traced in inference. Of a TARGET alone,
+    `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
+    """
     from backprint import calls
     from backprint.errors import UsageError
+    from backprint.target import by_name, capture_place
 
+    options = by_name(dict(
+        engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss, requires_grad=requires_grad,
+        specialise=calls.one_spelling(specialise, specialize), functional=functional, dynamic=dynamic, fake=fake,
+        order=order, allow=allow, name=name,
+    ))  # fmt: skip
+    if isinstance(target, (str, os.PathLike)):
+        calls.check_requires_grad(requires_grad)
+        return capture_place(target, args, kwargs, options)
     _tried_with_this_torch()
-    calls.check_capture_call(target, args, kwargs, options)
+    calls.check_target_options(target, kwargs)
+    calls.check_capture_call(target, args, kwargs, (*options, "specialize"))
     calls.check_requires_grad(requires_grad)
     args, kwargs = call_of(target, args, kwargs, options)
     try:
@@ -125,7 +135,9 @@ def record(
     script's `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
     """
     from backprint.capture.record import script as home
+    from backprint.choices import check_sequence
 
+    check_sequence("arguments", arguments)
     home.check_script(script)
     home.check_steps(steps)
     made: list[Capture] = []
@@ -278,11 +290,13 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     a Capture) the twin is proven and compared with it step by step, and its Verdicts follow.
     """
     from backprint.calls import check_capture
+    from backprint.choices import check_sequence
     from backprint.replay.verify import DRAWS
     from backprint.replay.verify import verify as prove
 
     _tried_with_this_torch()
     check_capture(capture, "verify")
+    check_sequence("draws", draws)
     if twin is None:
         return prove(capture, draws or DRAWS)
     from backprint.replay.twin import beside
@@ -291,26 +305,47 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     return beside(capture, small, prove(small, draws or DRAWS))
 
 
-def power(capture: Capture, inputs: str = "own", *, seconds: float | None = None, count: int | None = None) -> Any:
+def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Any:
     """How far outputs, gradients and mutations move, in tolerances, when inputs are drawn again: a Power.
 
-    `inputs="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
+    `power="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
     `"all"` each parameter and buffer alone too. `seconds` and `count` (of redraws) end it early.
     """
     from backprint.calls import check_capture
     from backprint.replay.power import power_of
 
     check_capture(capture, "power")
-    return power_of(capture, inputs, seconds=seconds, count=count)
+    return power_of(capture, power, seconds=seconds, count=count)
 
 
-def _check_power(inputs: str) -> None:
-    from backprint.errors import UsageError
-    from backprint.replay.power import CHOICES
+def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
+    """Cut a Capture into parts, each a Capture of its own that is proven: `.parts`, and `.joined`, linked again.
 
-    choices = ("none", *CHOICES)
-    if inputs not in choices:
-        raise UsageError(f"power={inputs!r} is none of {', '.join(map(repr, choices))}")
+    `by` is `"range:N"`, `"ranges:0-10,10-25"`, `"operators[:A,B,C]"`, `"module[:DEPTH]"` or `"saved[:N]"`, as for
+    `backprint corpus split`. `data` says how a part keeps its inputs: recipes fitted to the values that the whole had
+    at its borders (`"seed"`), those values (`"exact"`), or neither (`"none"`).
+    """
+    from backprint.calls import check_capture
+    from backprint.parts.split import split as into_parts
+
+    check_capture(capture, "split")
+    return into_parts(capture, by, data)
+
+
+def compare_regions(
+    left: str | os.PathLike[str],
+    right: str | os.PathLike[str],
+    *,
+    run_a: str = "latest",
+    run_b: str = "latest",
+) -> Comparison:
+    """Compare two dumps of a region edge by edge, as `backprint region compare A B` does.
+
+    `run_a` and `run_b` choose a run of a script where several wrote into one dump: `"latest"`, `"all"` or a run's name.
+    """
+    from backprint.regions.compare import compare_dumps
+
+    return compare_dumps(left, right, run_a, run_b)
 
 
 def _twin(large: Capture, twin: Any) -> Capture:
@@ -361,6 +396,7 @@ def save(
     the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; gives `path`.
     """
     from backprint.calls import check_save
+    from backprint.choices import check_choice, check_sequence
     from backprint.errors import UsageError
     from backprint.graphnet.write import beside
     from backprint.replay.annotations import settled
@@ -370,8 +406,8 @@ def save(
     from backprint.sample.save import check_custom, check_data, write
 
     check_save(capture, path)
-    if layout not in ("backprint", "graphnet"):
-        raise UsageError(f"layout={layout!r} is none of 'backprint', 'graphnet'")
+    check_choice("layout", layout)
+    check_sequence("allow", allow)
     if layout == "graphnet":
         check_custom(capture, allow)
         write_layout(capture, path, capture.name, evaluation=evaluation, overwrite=overwrite)
@@ -379,7 +415,7 @@ def save(
     if evaluation is not None:
         raise UsageError("evaluation= is a tree of layout='graphnet': pass that too")
     check_data(data)
-    _check_power(power)
+    check_choice("power", power)
     check_place(path, overwrite)
     check_custom(capture, allow)
     if capture.fake:
@@ -510,9 +546,11 @@ def load(path: Any, allow: Sequence[str] = (), *, trust: bool = False) -> Captur
     run: `backprint verify` runs it in a process of its own, `trust=True` in this one.
     """
     from backprint.calls import check_load
+    from backprint.choices import check_sequence
     from backprint.sample.load import load as read
 
     check_load(path)
+    check_sequence("allow", allow)
     return read(path, allow, trust)
 
 

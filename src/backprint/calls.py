@@ -46,6 +46,29 @@ def check_requires_grad(asked: Any) -> None:
         )
 
 
+def one_spelling(specialise: bool | None, specialize: bool | None) -> bool | None:
+    """The option `specialise`, which may be spelled as PyTorch spells it; two values that differ raise."""
+    if None not in (specialise, specialize) and specialise != specialize:
+        raise UsageError(f"specialise={specialise} and specialize={specialize} are one option: pass one of them")
+    return specialise if specialize is None else specialize
+
+
+def check_target_options(target: Any, kwargs: Mapping[str, Any]) -> None:
+    """Raise at an option of a TARGET alone, where a callable is captured that has no such parameter."""
+    parameters = parameters_of(target) or {}
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return
+    for name, instead in TARGET_OPTIONS.items():
+        if name in kwargs and name not in parameters:
+            raise UsageError(f"{name}= is for a TARGET, a path or 'file.py:factory': {instead}")
+
+
+TARGET_OPTIONS = {
+    "device": "move the model and its inputs yourself, model.to('cuda')",
+    "trust": "a model or function of yours is run as it is",
+}
+
+
 def check_class(target: type, args: Sequence[Any]) -> None:
     """Raise where a class stands where an instance of it should."""
     import torch

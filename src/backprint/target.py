@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from backprint.choices import check_sequence
 from backprint.errors import SampleError, UsageError
 from backprint.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
 from backprint.graph.isolation import check_here, told
@@ -77,7 +78,7 @@ def capture_target(target: Target, **options: Any) -> Capture:
     unknown = sorted(set(options) - set(DEFAULTS))
     if unknown:
         raise UsageError(f"{unknown[0]!r} is no option of bp.capture; there are {', '.join(DEFAULTS)}")
-    given = {**DEFAULTS, "mode": target.mode, "fake": target.fake, **options}
+    given = by_name({**DEFAULTS, "mode": target.mode, "fake": target.fake, **options})
     if given["requires_grad"] is None:
         given["requires_grad"] = target.requires_grad
     if given["name"] is None and target.kind != "factory":
@@ -292,3 +293,43 @@ def from_name(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise UsageError(f"{name}: no module {error.name!r} (the current folder is searched first)") from error
+
+
+# ------------------------------------------------------------------ options by name
+
+LOSSES = ("sum", "mean")
+"""Losses of the first floating-point output."""
+
+
+def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with the losses and decompositions that are given by name; a text where names are meant is refused."""
+    check_sequence("allow", options.get("allow"))
+    check_sequence("decompose", options.get("decompose"))
+    given = dict(options)
+    if isinstance(given.get("loss"), str):
+        given["loss"] = loss_of(given["loss"])
+    if isinstance(given.get("decompose"), (tuple, list)):
+        from backprint.capture.decompositions import decompositions_of
+
+        given["decompose"] = decompositions_of(given["decompose"]) or None
+    return given
+
+
+def loss_of(text: str | None) -> Any:
+    """A loss by name, or a function of the user's."""
+    if text is None:
+        return None
+    if text in LOSSES:
+        return lambda output: getattr(first_tensor(output), text)()
+    return function_of(text)
+
+
+def first_tensor(output: Any) -> Any:
+    """The first floating-point tensor of a result."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for leaf in tree_leaves(output):
+        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+    raise UsageError("loss: the output holds no floating-point tensor")

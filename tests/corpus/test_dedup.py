@@ -84,7 +84,7 @@ def test_by_shape_sizes_make_no_difference(source: Path, tmp_path: Path) -> None
 
 
 def test_the_list_says_which_stands_for_which(source: Path, tmp_path: Path) -> None:
-    dedup(source, tmp_path / "out", how="list")
+    dedup(source, tmp_path / "out", files="none")
     said = json.loads((tmp_path / "out" / "duplicates.json").read_text())
     assert (said["samples"], said["kept"], said["by"], said["left_out"]) == (4, 3, "exact", [])
     [group] = said["duplicates"]
@@ -94,8 +94,8 @@ def test_the_list_says_which_stands_for_which(source: Path, tmp_path: Path) -> N
 
 
 def test_links_are_the_same_file_and_copies_are_not(source: Path, tmp_path: Path) -> None:
-    dedup(source, tmp_path / "links", how="link")
-    dedup(source, tmp_path / "copies", how="copy")
+    dedup(source, tmp_path / "links", files="link")
+    dedup(source, tmp_path / "copies", files="copy")
     old = (source / "relu/capture.json").stat()
     assert (tmp_path / "links/relu/capture.json").stat().st_ino == old.st_ino
     assert (tmp_path / "copies/relu/capture.json").stat().st_ino != old.st_ino
@@ -109,7 +109,7 @@ def test_where_links_cannot_be_the_next_step_is_said(
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(UsageError, match="--copy"):
+    with pytest.raises(UsageError, match="--files copy"):
         dedup(source, tmp_path / "out")
     assert not list((tmp_path / "out").glob("*"))[1:]
 
@@ -266,7 +266,7 @@ def test_code_that_computes_something_else_is_something_else(tmp_path: Path, lef
     frame += "        {}\n        return (y,)\n"
     for name, lines in (("left", left), ("right", right)):
         graphnet(tmp_path / "source" / name, frame.format(lines), ("x", "w"))
-    found = dedup(tmp_path / "source", tmp_path / "out", how="list")
+    found = dedup(tmp_path / "source", tmp_path / "out", files="none")
     assert [member.why for group in found.groups for member in group] == ["", ""]
     assert groups(found) == [["left"], ["right"]]
 
@@ -274,7 +274,7 @@ def test_code_that_computes_something_else_is_something_else(tmp_path: Path, lef
 def test_refused_code_is_compared_by_its_text(tmp_path: Path) -> None:
     for name, code in (("a", "import os\n"), ("b", "import os\n"), ("c", "import sys\n")):
         graphnet(tmp_path / "source" / name, code, ("x", "w"))
-    found = dedup(tmp_path / "source", tmp_path / "out", how="list")
+    found = dedup(tmp_path / "source", tmp_path / "out", files="none")
     assert groups(found) == [["a", "b"], ["c"]]
     said = json.loads((tmp_path / "out" / "duplicates.json").read_text())["by_text"]
     assert [row["id"] for row in said] == ["a", "b", "c"]
@@ -318,7 +318,7 @@ def test_interrupted_anywhere_it_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(module, stage, interrupted(after, getattr(module, stage)))
         with pytest.raises(KeyboardInterrupt):
-            dedup(source, tmp_path / "out", how="copy")
+            dedup(source, tmp_path / "out", files="copy")
     for path in (tmp_path / "out").rglob("capture.json"):
         if ".work" not in path.parts:
             bp.load(path.parent)
@@ -330,12 +330,12 @@ def test_interrupted_anywhere_it_goes_on(
 
 
 def dedup_out(source: Path, out: Path) -> Path:
-    dedup(source, out, how="copy")
+    dedup(source, out, files="copy")
     return out
 
 
 def test_what_was_computed_is_not_computed_again(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = dedup(source, tmp_path / "out", how="list")
+    first = dedup(source, tmp_path / "out", files="none")
     notes = tmp_path / "out/.work/keys.jsonl"
     notes.write_bytes(notes.read_bytes()[:-20])  # a line that was being written
     seen: list[str] = []
@@ -346,7 +346,7 @@ def test_what_was_computed_is_not_computed_again(source: Path, tmp_path: Path, m
         return original(folder, job, by)
 
     monkeypatch.setattr(module, "member_of", watched)
-    assert dedup(source, tmp_path / "out", how="list") == first
+    assert dedup(source, tmp_path / "out", files="none") == first
     assert seen == ["relu"]
 
 
@@ -362,7 +362,7 @@ def test_a_corpus_that_changed_meanwhile_is_noticed(source: Path, tmp_path: Path
 
 def test_an_out_begun_otherwise_is_named(source: Path, tmp_path: Path) -> None:
     dedup(source, tmp_path / "out")
-    with pytest.raises(UsageError, match="begun with by 'exact', now 'shape'"):
+    with pytest.raises(UsageError, match="begun with ignore_sizes False, now True"):
         dedup(source, tmp_path / "out", by="shape")
 
 
@@ -383,7 +383,7 @@ def test_a_sample_that_cannot_be_put_in_its_place_is_named(source: Path, tmp_pat
     (tmp_path / "out").mkdir()
     (tmp_path / "out/.work").mkdir()
     (tmp_path / "out/a").write_text("in the way")
-    plan = {"source": str(source.resolve()), "by": "exact", "how": "link"}
+    plan = {"source": str(source.resolve()), "ignore_sizes": False, "files": "link"}
     (tmp_path / "out/.work/plan.json").write_text(json.dumps(plan))
     with pytest.raises(SampleError, match="a/first: the sample could not be put there"):
         dedup(source, tmp_path / "out")
@@ -393,7 +393,7 @@ def test_a_sample_that_cannot_be_put_in_its_place_is_named(source: Path, tmp_pat
 
 
 def test_the_command_says_what_came_of_it(source: Path, tmp_path: Path) -> None:
-    arguments = [str(source), "-o", str(tmp_path / "out"), "--by", "shape", "--copy"]
+    arguments = [str(source), "-o", str(tmp_path / "out"), "--ignore-sizes", "--files", "copy"]
     done = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert "4 samples, 2 distinct by shape graphs" in done.output

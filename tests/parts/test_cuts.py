@@ -148,6 +148,18 @@ def test_an_item_is_where_its_whole_is(blocks: Capture) -> None:
     assert homes(graph, [0, number, len(graph.steps)])[graph.steps[number].name] == 0
 
 
+def test_a_view_of_an_input_is_where_it_is_taken() -> None:
+    cap = bp.capture(nn.Sequential(nn.Tanh(), nn.Linear(4, 3), nn.Tanh()), torch.randn(2, 4))
+    graph = cap.pairs[0].forward
+    assert [operator(step) for step in graph.steps][-2:] == ["addmm", "tanh"]
+    number = len(graph.steps) - 2
+    [view] = [step.name for step in graph.steps if operator(step) == "t"]
+    first, second = forwards(graph, [number])
+    assert homes(graph, [0, number, len(graph.steps)])[view] == 1
+    assert view not in first.gives
+    assert "1.weight" in {names_at_borders(graph, [first, second]).of(local) for local in second.takes}
+
+
 def test_borders_have_the_programs_names(blocks: Capture) -> None:
     graph = blocks.pairs[0].forward
     parts = forwards(graph, [3])

@@ -21,6 +21,7 @@ from backprint.corpus.parts import all_parts, unify
 from backprint.corpus.split import split_sample
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Capture, Pair, Ref, Step
+from backprint.graph.steps import mapped
 from backprint.parts import split as splitting
 from backprint.parts.nouns import Split
 from backprint.parts.pieces import weighty
@@ -270,6 +271,20 @@ def test_a_cut_at_an_opaque_edge_is_refused_by_name() -> None:
     count = len(weighty(cap.pairs[0].forward))
     with pytest.raises(RefusedError, match=r"the backward does not come apart here .*: cut elsewhere"):
         split(cap, f"range:{count}")
+
+
+def test_a_cut_where_the_forward_has_lost_a_detach_is_refused_by_name() -> None:
+    def stopped(x: Tensor) -> Tensor:
+        return (x.sin() * x.cos().detach()).exp().sum()
+
+    whole = bp.capture(stopped, torch.randn(3))
+    [pair], [detach] = whole.pairs, [s for s in whole.pairs[0].forward.steps if s.target == "aten.detach.default"]
+    steps = [step for step in pair.forward.steps if step is not detach]
+    steps = [mapped(step, lambda name: detach.args[0] if name == detach.name else Ref(name)) for step in steps]
+    results = tuple(detach.args[0] if result == Ref(detach.name) else result for result in pair.forward.results)
+    lost = Pair(pair.name, replace(pair.forward, steps=tuple(steps), results=results), pair.backward)
+    with pytest.raises(RefusedError, match="computes another gradient of 'x' than the program, which stops it"):
+        split(replace(whole, pairs=(lost,)), "range:3")
 
 
 def test_linked_pairs_are_cut_each_by_itself() -> None:

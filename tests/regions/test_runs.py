@@ -182,7 +182,7 @@ def test_pictures_are_drawn_when_asked_for_and_those_alike_once(graphviz: Any, t
 @pytest.mark.parametrize(
     ("does", "options", "why"),
     [
-        ("exec sleep 60", ("--seconds", "0.3"), "Graphviz took longer than 0.3 s: `--seconds` gives it more"),
+        ("exec sleep 60", ("--timeout", "0.3"), "Graphviz took longer than 0.3 s: `--timeout` gives it more"),
         ("cat", ("--nodes", "2"), "4 nodes, and the limit is 2: `--nodes 4` draws it"),
         ("echo no such luck >&2; exit 3", (), "Graphviz failed with 3: 'no such luck'"),
     ],

@@ -304,7 +304,7 @@ def test_verify_flags_what_has_no_power_and_does_not_count_it(samples: Path) -> 
 
 
 def test_the_verb_measures_and_exits_by_it(samples: Path) -> None:
-    good = call("power", samples / "alive", "--inputs", "all", "--json")
+    good = call("power", samples / "alive", "--power", "all", "--json")
     row = json.loads(good.stdout)
     assert (good.exit_code, row["reacts"], row["tried"], row["of"]) == (0, True, 10, 10)
     bad = call("power", samples)

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from backprint import errors
+from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST
 from backprint.cli.say import echo, ending, limits, working
 from backprint.corpus.apart import apart, write
 from backprint.corpus.clock import stage
@@ -24,33 +25,15 @@ from backprint.errors import BackprintError, CaptureError, SampleError, UsageErr
 from backprint.graph.verdicts import has_proof, standing, told
 from backprint.sample.place import check_place, settle
 
-LOSSES = ("sum", "mean")
-
 
 @click.command("capture")
 @click.argument("target")
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write the sample to."
 )
-@click.option(
-    "--engine",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "aot", "dynamo", "eager"]),
-    help="How to trace.",
-)
-@click.option(
-    "--data",
-    default="seed",
-    show_default=True,
-    type=click.Choice(["seed", "exact", "none"]),
-    help="How inputs are kept.",
-)
-@click.option(
-    "--mode",
-    type=click.Choice(["train", "eval"]),
-    help="Put the module in this mode first, rewrite a GraphNet sample to it; else as it is.",
-)
+@ENGINE
+@DATA
+@MODE
 @click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
 @click.option(
     "--partition",
@@ -59,26 +42,25 @@ LOSSES = ("sum", "mean")
 )
 @click.option(
     "--specialise/--no-specialise",
+    "--specialize/--no-specialize",
     default=None,
     help="Go through .item() and data-dependent sizes, keeping them as guards (the default), or refuse them.",
 )
 @click.option("--dynamic", is_flag=True, help="Keep the sizes of inputs symbolic, with the conditions on them.")
 @click.option("--order", default="1", type=click.Choice(["1", "2"]), help="2: the backward of the backward.")
 @click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
-@click.option("--device", help="Move the model and its inputs here first.")
-@click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample if the parser refuses it.")
+@click.option(
+    "--requires-grad", multiple=True, metavar="NAME", help="A tensor that requires grad, by name; else as they are."
+)
+@click.option(
+    "--decompose", multiple=True, metavar="NS::OP", help="An operator to decompose as PyTorch's own table does."
+)
+@DEVICE
+@TRUST
 @click.option("--name", help="The sample's name; else the module's or function's.")
-@click.option(
-    "--allow", multiple=True, metavar="NS::OP", help="Keep this custom operator as a requirement of the sample."
-)
+@ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace a sample that is there already.")
-@click.option(
-    "--layout",
-    default="backprint",
-    show_default=True,
-    type=click.Choice(["backprint", "graphnet"]),
-    help="graphnet: trees train_forward, train_backward and eval_forward, as GraphNet's tools expect them.",
-)
+@LAYOUT
 @limits
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def command(target: str, output: Path, timeout: float, memory: float | None, **asked: Any) -> None:
@@ -208,7 +190,8 @@ def captured(
 
     entered("capture")
     allow = tuple(rest.pop("allow"))
-    rest |= {"allow": allow, "loss": loss_of(rest["loss"]), "order": int(rest["order"])}
+    names = tuple(rest.pop("requires_grad")) or None
+    rest |= {"allow": allow, "decompose": tuple(rest["decompose"]), "requires_grad": names, "order": int(rest["order"])}
     made = capture_target(found, **rest)
     entered("save")
     if layout == "graphnet":
@@ -279,27 +262,3 @@ def in_eval(found: Any, options: dict[str, Any]) -> Any:
         return None
     mode = "eval" if isinstance(found.model, torch.nn.Module) else None
     return capture_target(replace(found, mode=mode), **options)
-
-
-def loss_of(text: str | None) -> Any:
-    """A loss by name, or a function of the user's."""
-    if text is None:
-        return None
-    if text in LOSSES:
-        return lambda output: getattr(first_tensor(output), text)()
-    from backprint.target import function_of
-
-    return function_of(text)
-
-
-def first_tensor(output: Any) -> Any:
-    """The first floating-point tensor of a result."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    from backprint.errors import UsageError
-
-    for leaf in tree_leaves(output):
-        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
-            return leaf
-    raise UsageError("--loss: the output holds no floating-point tensor")

@@ -7,34 +7,28 @@ from pathlib import Path
 
 import click
 
+from backprint.cli.options import choice
 from backprint.cli.say import echo, ending, working
 
 
 @click.command("dedup")
 @click.argument("source", metavar="SRC_OR_OUT", type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder for what is kept.")
-@click.option(
-    "--by",
-    default="exact",
-    show_default=True,
-    type=click.Choice(["exact", "shape"]),
-    help="exact: the same graphs; shape: the same but for sizes.",
-)
-@click.option("--link", "how", flag_value="link", default=True, help="Kept samples as hard links (the default).")
-@click.option("--copy", "how", flag_value="copy", help="Kept samples as copies.")
-@click.option("--list", "how", flag_value="list", help="No samples, only kept.txt and duplicates.json.")
+@click.option("--ignore-sizes", is_flag=True, help="Graphs that differ in sizes alone are the same.")
+@choice("files", "How kept samples are written: hard links, copies, or only kept.txt and duplicates.json.", "link")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a sample: id, kept, duplicate_of, why.")
-def command(source: Path, output: Path, by: str, how: str, as_json: bool) -> None:
+def command(source: Path, output: Path, ignore_sizes: bool, files: str, as_json: bool) -> None:
     """Keep one of each group of samples that are the same program, and list the others.
 
     SRC_OR_OUT is the folder of a corpus run, whose ledger has the hashes, or any folder of samples, which are read and
     not executed. Of a group the one is kept that is proved, then the smallest, then the first by name. `kept.txt` is a
     list for `--list` of other verbs, `duplicates.json` has the others. Interrupted, the same call goes on.
     """
-    from backprint.corpus.dedup import KEPT, LIST, dedup
+    from backprint.corpora import dedup
+    from backprint.corpus.dedup import KEPT, LIST
 
     with ending(lambda: f"the same command goes on from what is in {output}"), working(f"{source}: comparing"):
-        found = dedup(source, output, by, how)
+        found = dedup(source, output, ignore_sizes=ignore_sizes, files=files)
     if as_json:
         for first, *others in found.groups:
             echo(json.dumps(dict(id=first.id, kept=True, duplicate_of="", why="")))
@@ -44,8 +38,8 @@ def command(source: Path, output: Path, by: str, how: str, as_json: bool) -> Non
             echo(json.dumps(dict(id=member.id, kept=False, duplicate_of="", why=member.why)))
         return
     samples = sum(map(len, found.groups))
-    echo(f"{samples:,} samples, {len(found.groups):,} distinct by {by} graphs; the others are in {output / LIST}")
+    echo(f"{samples:,} samples, {len(found.groups):,} distinct by {found.by} graphs; the others are in {output / LIST}")
     if found.left_out:
         one = found.left_out[0]
         echo(f"{len(found.left_out):,} could not be compared and are left out; {one.id}: {one.why}")
-    echo(f"{'kept' if how == 'list' else 'kept samples'}: {output / KEPT if how == 'list' else output}")
+    echo(f"kept: {output / KEPT}" if files == "none" else f"kept samples: {output}")

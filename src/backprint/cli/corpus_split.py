@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backprint.cli.corpus import carry_out, options, told
+from backprint.cli.corpus import carry_out, options, summarise_run
+from backprint.cli.options import ALLOW, DATA
 from backprint.cli.say import console, echo, table_text
 
 if TYPE_CHECKING:
+    from backprint.corpora import CorpusRun
     from backprint.corpus.progress import Show
-    from backprint.corpus.run import RunPlan
 
 
 @click.command("split")
@@ -27,15 +28,9 @@ if TYPE_CHECKING:
     metavar="HOW",
     help="range:N, ranges:0-10,10-25, operators[:A,B,C], module[:DEPTH] or saved[:N].",
 )
-@click.option(
-    "--data",
-    default="seed",
-    show_default=True,
-    type=click.Choice(["seed", "exact"]),
-    help="What crosses a border: recipes fitted to it, or the bytes that it was.",
-)
+@DATA
 @click.option("--unique", is_flag=True, help="Write parts whose graphs are equal once.")
-@click.option("--allow", multiple=True, metavar="NS::OP", help="A custom operator that the samples may call.")
+@ALLOW
 @options
 def command(
     source: Path, out: Path, by: str, data: str, unique: bool, allow: tuple[str, ...], as_json: bool, **rest: Any
@@ -46,32 +41,26 @@ def command(
     there has a row for each. Every part is proven: on the values that the whole had there, and against autograd of its
     forward on values made again. One that is not is told, and not written. With --json, one object a part.
     """
-    from backprint.corpus.parts import all_parts, unify
-    from backprint.errors import UsageError
-    from backprint.parts.pieces import kind_of
+    from backprint.corpus.parts import all_parts
 
-    kind_of(by)
-    if not any(source.glob("**/capture.json")):
-        raise UsageError(f"{source}: no sample here or below: no folder holds capture.json")
     chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}
     show: Callable[[bool], Any] | None = None
     if as_json:
-        show = Later if unique else partial(Objects, out)
+        show = Silent if unique else partial(PartLines, out)
 
-    def close(plan: RunPlan, verdicts: dict[str, int], as_json: bool) -> None:
+    def close(done: CorpusRun, as_json: bool) -> None:
         rows = list(all_parts(out))
         if as_json and unique:  # which parts are equal is known at the end
             for row in rows:
                 echo(json.dumps(row))
         if not as_json:
             table(rows)
-            told(plan, verdicts, as_json)
+            summarise_run(done, as_json)
 
-    finish = partial(unify, out) if unique else bool
-    carry_out("split", source, out, chosen, as_json=as_json, show=show, finish=finish, close=close, **rest)
+    carry_out("split", source, out, chosen, as_json=as_json, show=show, close=close, **rest)
 
 
-class Later:
+class Silent:
     """Nothing is shown before the end."""
 
     def __init__(self, as_json: bool) -> None:
@@ -87,7 +76,7 @@ class Later:
         """Take an event in."""
 
 
-class Objects(Later):
+class PartLines(Silent):
     """One JSON object a part, as its sample finishes."""
 
     def __init__(self, out: Path, as_json: bool) -> None:

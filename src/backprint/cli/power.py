@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from backprint.cli.options import ALLOW, MODE, TRUST
+from backprint.cli.options import power as power_option
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.cli.verify import listed, numbered
 from backprint.corpus.apart import apart, write
@@ -23,22 +25,16 @@ from backprint.graph.verdicts import GOOD, has_proof, ports_without
 
 @click.command("power")
 @click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--inputs",
-    type=click.Choice(["own", "all"]),
-    default="own",
-    show_default=True,
-    help="What is drawn again alone: the program's own inputs, or every parameter and buffer too.",
-)
+@power_option("own")
 @click.option("--seconds", type=float, help="Stop drawing again after so long; what was tried is said.")
-@click.option("--mode", type=click.Choice(["train", "eval"]), help="Of GraphNet samples: rewritten to it first.")
-@click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample that the parser refuses.")
-@click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
+@MODE
+@TRUST
+@ALLOW
 @limits
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
     samples: tuple[Path, ...],
-    inputs: str,
+    power: str,
     seconds: float | None,
     mode: str | None,
     trust: bool,
@@ -58,7 +54,7 @@ def command(
     places = list(samples_in(samples))
     wrong = absent(samples)
     with ending(lambda: f"{len(rows)} of {len(places)} samples were measured, as above"), working() as at:
-        options = {"inputs": inputs, "seconds": seconds, "mode": mode, "trust": trust, "allow": list(allow)}
+        options = {"power": power, "seconds": seconds, "mode": mode, "trust": trust, "allow": list(allow)}
         for answer in apart("backprint.cli.power:weighed", places, options, (timeout, memory), numbered(places, at)):
             row = {
                 "sample": str(answer.place),
@@ -80,35 +76,35 @@ def weighed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, 
     from backprint.target import read_capture
 
     given = partial(read_capture, task.path, options["mode"], options["trust"], tuple(options["allow"]))
-    return write(staging, measured(task.path, options["inputs"], options["seconds"], given))
+    return write(staging, measured(task.path, options["power"], options["seconds"], given))
 
 
 weighed.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
 
 
-def measured(place: Path, inputs: str, seconds: float | None, read: Callable[[], Any]) -> dict[str, Any]:
+def measured(place: Path, power: str, seconds: float | None, read: Callable[[], Any]) -> dict[str, Any]:
     """A sample's power as data; a sample that cannot be read or run is a row too."""
     import backprint as bp
 
     try:
         capture = read()
         verdict = bp.verify(capture)[-1]
-        power = bp.power(capture, inputs, seconds=seconds)
+        found = bp.power(capture, power, seconds=seconds)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         return {"name": place.name, "error": f"{type(error).__name__}: {error}"}
     from backprint.replay.verify import power_json
 
-    value = power.value
+    value = found.value
     return {
         "name": capture.name,
         "verdict": verdict.verdict,
-        "proof": has_proof(verdict.verdict, value, power.vacuous),
-        "reacts": power.reacts,
+        "proof": has_proof(verdict.verdict, value, found.vacuous),
+        "reacts": found.reacts,
         "power": value if value is None or math.isfinite(value) else str(value),
-        "vacuous": list(power.vacuous),
-        "hidden": list(power.hidden),
-        "dead_ports": list(power.dead_ports),
-        **power_json(power),
+        "vacuous": list(found.vacuous),
+        "hidden": list(found.hidden),
+        "dead_ports": list(found.dead_ports),
+        **power_json(found),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from backprint.cli.options import choice
 from backprint.graph.verdicts import told
 from backprint.plain import printable
 
@@ -20,13 +21,7 @@ from backprint.plain import printable
     "-o", "--output", default="recorded", show_default=True, type=click.Path(path_type=Path), help="Where samples go."
 )
 @click.option("--steps", default="1:2", show_default=True, metavar="A:B", help="Steps from A to before B, from 0 on.")
-@click.option(
-    "--data",
-    default="exact",
-    show_default=True,
-    type=click.Choice(["exact", "none"]),
-    help="Whether the values that the step took are kept: without them it cannot be run again.",
-)
+@choice("data", "How the values that the step took are kept; only exact ones are sure to run again.", "exact")
 @click.option("--overwrite", is_flag=True, help="Replace samples that are there already.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

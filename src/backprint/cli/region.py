@@ -35,7 +35,7 @@ RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginni
 @click.option("--run", default="latest", show_default=True, help=RUN_HELP)
 def show(dump: Path, run: str) -> None:
     """Print the passes of a dump: edges, what flowed, and the forward lines they come from."""
-    from backprint.regions.read import read_passes
+    from backprint.regions.read import check_dump, read_passes
     from backprint.regions.write import summary
 
     check_dump(dump)
@@ -48,21 +48,22 @@ def show(dump: Path, run: str) -> None:
 @command.command("draw")
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--run", default="latest", show_default=True, help=RUN_HELP)
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
-              help="What a picture may take.")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
+              help="Seconds that one picture may take.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(min=1), default=500, show_default=True, help="What a picture may show.")
-def draw(dump: Path, run: str, seconds: float, nodes: int) -> None:
+def draw(dump: Path, run: str, timeout: float, nodes: int) -> None:
     """Draw the forward and the backward of each pass with Graphviz, as `.svg` files beside the `.dot` files.
 
     Exit 1 unless all are drawn.
     """
     from backprint.regions.pictures import draw as drawn
+    from backprint.regions.read import check_dump
 
     check_dump(dump)
     for line in chosen(dump, run):
         echo(line)
     missing = False
-    for each in drawn(dump, run, seconds, nodes):
+    for each in drawn(dump, run, timeout, nodes):
         missing |= bool(each.why)
         echo(f"not drawn: {each.place}: {each.why}" if each.why else f"{each.place}")
     if missing:
@@ -99,7 +100,7 @@ def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run
     bitwise or close.
     """
     from backprint.regions.compare import compare_passes
-    from backprint.regions.read import read_passes
+    from backprint.regions.read import check_dump, read_passes
 
     check_dump(left)
     check_dump(right)
@@ -115,16 +116,6 @@ def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run
         table(found, every, left, right)
     if not found.good:
         sys.exit(1)
-
-
-def check_dump(place: Path) -> None:
-    """Refuse a path at which there is no dump; one that is damaged is for its reader."""
-    from backprint.errors import UsageError
-
-    if not place.is_dir():
-        raise UsageError(f"{place}: {'not a folder' if place.exists() else 'no such folder'}")
-    if not (place / "graph.json").exists() and not any(place.glob("*/graph.json")):
-        raise UsageError(f"{place}: no pass here: a region's dump has folders with graph.json")
 
 
 def as_dict(found: Any) -> dict[str, Any]:

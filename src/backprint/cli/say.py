@@ -63,9 +63,9 @@ def table_text(text: str, style: str = "") -> Text:
 
 def limits(command: Any) -> Any:
     """The options of a verb that runs samples, each in a process of its own."""
-    command = click.option("--memory", type=float, help="GiB that one sample may take; else nearly all that is free.")(
-        command
-    )
+    command = click.option(
+        "--memory", type=float, metavar="GIB", help="What one sample may take; else nearly all that is free."
+    )(command)
     return click.option(
         "--timeout", type=float, default=600.0, show_default=True, help="Seconds that one sample may take."
     )(command)

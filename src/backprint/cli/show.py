@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, table_text
 from backprint.graph.verdicts import has_proof, standing, told
 from backprint.plain import printable
@@ -19,7 +20,7 @@ from backprint.plain import printable
 @click.option("--backward", "side", flag_value="backward", help="The backward's code alone.")
 @click.option("--forward", "side", flag_value="forward", help="The forward's code alone.")
 @click.option("--summary", "summary_only", is_flag=True, help="The numbers without the code.")
-@click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the sample may call.")
+@ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object.")
 def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str, ...], as_json: bool) -> None:
     """Show a sample: its code, and what it costs. Nothing of the sample is run, and torch is not needed.

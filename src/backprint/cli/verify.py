@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.corpus.apart import Answer, apart, write
 from backprint.corpus.find import absent, samples_in
@@ -21,10 +22,10 @@ from backprint.graph.verdicts import GOOD, WORDS, ports_without
 
 @click.command("verify")
 @click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--allow-unproven", is_flag=True, help="An unproven sample is no reason to exit with 1.")
-@click.option("--allow", multiple=True, metavar="NS.OP", help="Custom operators that the samples may call.")
-@click.option("--mode", type=click.Choice(["train", "eval"]), help="Rewrite GraphNet samples to this mode first.")
-@click.option("--trust", is_flag=True, help="Execute the model.py of a GraphNet sample if the parser refuses it.")
+@ALLOW_UNPROVEN
+@ALLOW
+@MODE
+@TRUST
 @limits
 @click.option(
     "--json",

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from backprint.choices import check_choice
 from backprint.corpus.files import own_files
 from backprint.corpus.find import MAIN, Job, find, unescape
 from backprint.corpus.find import digest as sha256
@@ -37,8 +38,6 @@ from backprint.graph.verdicts import PROVED, rank, standing, without_power
 
 LIST = "duplicates.json"
 KEPT = "kept.txt"
-
-HOW = ("link", "copy", "list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +88,21 @@ class Dedup:
         }
 
 
-def dedup(source: Path, out: Path, by: str = "exact", how: str = "link") -> Dedup:
+def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> Dedup:
     """Group the samples of a run or of a folder, and write one of each group, or just the lists, to `out`."""
-    check(source, out, by, how)
+    check(source, out, by, files)
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        plan = {"source": os.fspath(source.resolve()), "by": by, "how": how}
+        plan = {"source": os.fspath(source.resolve()), "ignore_sizes": by == "shape", "files": files}
         agree(out, plan)
         for left in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
             remove(left)  # of a call that was killed; what it had put in its place is whole
         members = of_ledger(source, by) if (source / NAME).is_file() else of_folder(source, by, out)
         found = sorted_out(os.fspath(source), by, members)
         settled(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
-        if how != "list":
+        if files != "none":
             for member in found.kept:
-                place(source, out, member, how)
+                place(source, out, member, files)
         write(out / KEPT, "".join(f"{member.id}\n" for member in found.kept))
         write(out / LIST, json.dumps(plan | found.as_json(), indent=1) + "\n")
     return found
@@ -123,11 +122,11 @@ def sorted_out(source: str, by: str, members: Iterator[Member]) -> Dedup:
 # ------------------------------------------------------------------ beginning
 
 
-def check(source: Path, out: Path, by: str, how: str) -> None:
+def check(source: Path, out: Path, by: str, files: str) -> None:
     """Refuse what cannot be meant."""
-    for value, known, name in ((by, BY, "--by"), (how, HOW, "--link, --copy, --list:")):
-        if value not in known:
-            raise UsageError(f"{name} {value!r} is none of {', '.join(known)}")
+    check_choice("files", files)
+    if by not in BY:
+        raise UsageError(f"by={by!r} is none of {', '.join(BY)}")
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
     here, there = source.resolve(), out.resolve()
@@ -139,7 +138,7 @@ def check(source: Path, out: Path, by: str, how: str) -> None:
         raise UsageError(f"{out} is there, and was not written by dedup: choose another OUT")
 
 
-def agree(out: Path, plan: Mapping[str, str]) -> None:
+def agree(out: Path, plan: Mapping[str, Any]) -> None:
     """Write down what is asked for; what was begun is gone on with if it is the same."""
     place = out / WORK / "plan.json"
     if not place.is_file():
@@ -288,7 +287,7 @@ def digest(text: str) -> str:
 # ------------------------------------------------------------------ on disk
 
 
-def place(source: Path, out: Path, member: Member, how: str) -> None:
+def place(source: Path, out: Path, member: Member, files: str) -> None:
     """A kept sample's own files in the new corpus, in one rename; one that is there already was put there whole."""
     old, new = source / unescape(member.id), out / unescape(member.id)
     if not old.is_dir():  # the corpus is one sample itself
@@ -300,7 +299,7 @@ def place(source: Path, out: Path, member: Member, how: str) -> None:
         for name in own_files(old):
             target = staging / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            carry(old / name, target, how)
+            carry(old / name, target, files)
         staging.chmod(0o755)
         new.parent.mkdir(parents=True, exist_ok=True)
         os.rename(staging, new)
@@ -309,9 +308,9 @@ def place(source: Path, out: Path, member: Member, how: str) -> None:
         raise SampleError(f"{new}: the sample could not be put there: {error.strerror or error}") from error
 
 
-def carry(old: Path, new: Path, how: str) -> None:
+def carry(old: Path, new: Path, files: str) -> None:
     """One file, linked or copied."""
-    if how == "copy":
+    if files == "copy":
         shutil.copyfile(old, new)
         return
     try:
@@ -319,7 +318,7 @@ def carry(old: Path, new: Path, how: str) -> None:
     except OSError as error:
         if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
             said = f"{old} cannot be linked to {new}: {error.strerror}"
-            raise UsageError(f"{said}. Take --copy, in another OUT") from error
+            raise UsageError(f"{said}. Take --files copy, in another OUT") from error
         raise
 
 

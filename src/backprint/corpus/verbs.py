@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from backprint.choices import CHOICES, check_choice, check_sequence
 from backprint.corpus.clock import current, stage
 from backprint.corpus.task import TREES, Task, failure, one_line
 from backprint.errors import BackprintError, SampleError, UsageError
@@ -33,6 +34,8 @@ class Verb:
 
     `instead` has, by cause of failure, the options with which a sample is tried once more; `kinds` the samples it is
     for, others being passed over, or nothing for all. What it wrote stays although the sample failed where it `keeps`.
+    `fixed` are the options whose values are what the verb means. `check` raises at a source or options that cannot be
+    meant so. `finish` is called with OUT at the end of a run, and returns whether samples have to be done again.
     """
 
     run: Callable[[Task, Options, Path], Row]
@@ -41,15 +44,23 @@ class Verb:
     instead: Mapping[str, Options] = field(default_factory=dict)
     kinds: tuple[str, ...] = ()
     keeps: bool = False
+    fixed: Options = field(default_factory=dict)
+    check: Callable[[Path, Options], None] | None = None
+    finish: Callable[[Path, Options], bool] | None = None
 
 
 def settled(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
     """A verb and its options as a run keeps them: all of them, and a file by its whole path. Runs no file."""
     if text in VERBS:
-        known = VERBS[text].options
+        known, fixed = VERBS[text].options, VERBS[text].fixed
         if unknown := set(chosen) - set(known):
             raise UsageError(f"{text} takes no option {min(unknown)!r}; it takes {', '.join(known)}")
-        return text, {**known, **chosen}
+        for name in fixed.keys() & chosen.keys():
+            if chosen[name] not in (None, fixed[name]):
+                said = f"{text} means {name}={fixed[name]!r}, not {name}={chosen[name]!r}"
+                raise UsageError(f"{said}: the verb capture takes any {name}")
+        check_words(text, chosen)
+        return text, {**known, **chosen, **fixed}
     place, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         raise UsageError(f"{text!r} is no verb: {', '.join(VERBS)}, or file.py:function(task, options, staging) -> row")
@@ -58,6 +69,15 @@ def settled(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
     if not Path(place).is_file():
         raise UsageError(f"{place}: no such file")
     return f"{Path(place).resolve()}:{name}", dict(chosen)
+
+
+def check_words(verb: str, chosen: Options) -> None:
+    """Raise at a value that an option of a verb of the table does not take, or a text where it takes several."""
+    for name, value in chosen.items():
+        if name in CHOICES:
+            check_choice(name, value, optional=VERBS[verb].options[name] is None)
+        if name == "allow":
+            check_sequence(name, value)
 
 
 def verb_of(text: str) -> Verb:
@@ -234,7 +254,7 @@ def power(task: Task, options: Options, staging: Path) -> Row:
         capture = bp.load(task.path, allow=tuple(options["allow"]))
         stored = capture.verdict or {"verdict": "unproven", "detail": "was saved without a verdict"}
     with stage("power"):
-        found = bp.power(capture, options["inputs"], seconds=options["seconds"])
+        found = bp.power(capture, options["power"], seconds=options["seconds"])
     silent = [f"{side} depends on {name}, and does not show it" for name, side in found.silent]
     return described(capture) | judged(stored) | {"power": found.value, "vacuous": list(found.vacuous), "notes": silent}
 
@@ -264,6 +284,22 @@ def split(task: Task, options: Options, staging: Path) -> Row:
     )
 
 
+def check_split(source: Path, options: Options) -> None:
+    """Refuse a kind of cut that is not there, and a source without a sample of ours."""
+    from backprint.parts.pieces import kind_of
+
+    kind_of(options["by"])
+    if not any(source.glob("**/capture.json")):
+        raise UsageError(f"{source}: no sample here or below: no folder holds capture.json")
+
+
+def finish_split(out: Path, options: Options) -> bool:
+    """With `unique`, keep one of the parts that are equal."""
+    from backprint.corpus.parts import unify
+
+    return unify(out) if options["unique"] else False
+
+
 PARTS = "parts.json"
 
 
@@ -273,7 +309,7 @@ def below(folder: Path, place: str) -> str:
 
 
 CAPTURING: Options = {
-    "mode": "train", "engine": "auto", "data": "seed", "device": None, "trust": False, "fake": False, "forward": False,
+    "mode": None, "engine": "auto", "data": "seed", "device": None, "trust": False, "fake": False, "forward": False,
     "weigh": True, "layout": "backprint", "power": "quick",
 }  # fmt: skip
 
@@ -284,16 +320,18 @@ INSTEAD: Mapping[str, Options] = {"out of memory": FAKE, "timeout": FAKE, "too l
 all the same."""
 
 VERBS: Mapping[str, Verb] = {
-    "backward": Verb(backward, warm, CAPTURING, INSTEAD),
-    "capture": Verb(backward, warm, {**CAPTURING, "mode": None}, INSTEAD),
-    "forward": Verb(backward, warm, {**CAPTURING, "mode": "eval", "forward": True}, INSTEAD),
+    "backward": Verb(backward, warm, CAPTURING, INSTEAD, fixed={"mode": "train"}),
+    "capture": Verb(backward, warm, CAPTURING, INSTEAD),
+    "forward": Verb(backward, warm, CAPTURING, INSTEAD, fixed={"mode": "eval", "forward": True}),
     "verify": Verb(verify, warm, {"allow": []}, kinds=("backprint",)),
-    "power": Verb(power, warm, {"allow": [], "inputs": "own", "seconds": None}),
+    "power": Verb(power, warm, {"allow": [], "power": "own", "seconds": None}),
     "split": Verb(
-        split, warm, {"by": "", "data": "seed", "allow": [], "unique": False}, kinds=("backprint",), keeps=True
+        split, warm, {"by": "", "data": "seed", "allow": [], "unique": False}, kinds=("backprint",), keeps=True,
+        check=check_split, finish=finish_split,
     ),
-}
-"""`capture` takes the modes as the sample has them, `forward` asks for no gradients."""
+}  # fmt: skip
+"""`capture` leaves the modes as the samples have them, `backward` is of training, `forward` of evaluation, without
+gradients."""
 
 
 # ------------------------------------------------------------------ how large a sample is before it is read

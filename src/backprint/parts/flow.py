@@ -17,10 +17,11 @@ from backprint.fx.values import maker
 from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Graph, Pair, Ref, refs
 from backprint.graph.table import operators
+from backprint.graph.verdicts import GOOD
 from backprint.parts.backwards import BorderGradients
 from backprint.parts.borders import Borders
 from backprint.parts.forwards import ForwardPart
-from backprint.replay.compare import TOLERANCE, distance, same_bits
+from backprint.replay.compare import TOLERANCE, compare, distance, same_bits
 from backprint.replay.linked import Play, Played, added
 from backprint.replay.run import perform, subgraphs
 from backprint.replay.verify import drawn
@@ -31,7 +32,8 @@ class PartRun:
     """One part as the whole ran it: the values that it took and gave, and the gradients at its borders, by local names.
 
     `random` is the generator's state before the part. `flow` has the gradients' names in the whole's backward; `why`
-    names a gradient that is not there.
+    names a gradient that is not there. `astray` is an input of the whole that has another gradient by autograd of
+    the parts than by the whole's backward.
     """
 
     values: dict[str, Any]
@@ -41,6 +43,7 @@ class PartRun:
     gradients: dict[str, Tensor] = field(default_factory=dict)
     flow: BorderGradients | None = None
     why: str = ""
+    astray: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,23 @@ def runs_of_parts(pair: Pair, borders: Borders, played: Played) -> list[PartRun]
     while traced:
         each = traced.pop()
         later.append(named_in(values, each, *border_gradients(each, played, later)))
-    return later[::-1]
+    astray = gradient_astray(pair, played, later)
+    return [replace(run, astray=astray) for run in reversed(later)]
+
+
+def gradient_astray(pair: Pair, played: Played, later: Sequence[PartRun]) -> str:
+    """The first input whose gradient, added up over the parts, is not the whole's; '' where there is none.
+
+    The forward has then lost what stopped a gradient in the program, as a `detach` does.
+    """
+    for port in pair.forward.inputs:
+        total = added([run.gradients[port.local] for run in later if port.local in run.gradients])
+        wanted = (played.gradients or {}).get(port.name)
+        if not isinstance(wanted, Tensor) or total is None:
+            continue
+        if compare(port.name, "gradient", total, wanted).verdict not in GOOD:
+            return port.name
+    return ""
 
 
 def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPart]:

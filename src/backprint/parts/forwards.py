@@ -76,7 +76,8 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
 
 
 def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
-    """The number of the part that makes each value: its step's, but an item of a result belongs to the result's.
+    """The number of the part that makes each value: its step's, but an item of a result belongs to the result's, and a
+    view of an input to the first part that takes it.
 
     A value that is made for the backward alone is left out: the part whose backward needs it makes it.
     """
@@ -87,7 +88,26 @@ def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
             names = used(step)
             follows = step.target in FOLLOWS and len(names) == 1 and names[0] in home
             home[step.name] = home[names[0]] if follows else bisect(places, number) - 1
+    views, takers = views_of_inputs(graph), dict[str, int]()
+    for number, step in reversed(list(enumerate(graph.steps))):
+        if not step.is_guard and step.name not in home:
+            continue
+        if step.name in views and step.name in takers:
+            home[step.name] = takers[step.name]
+        here = home_of(number, step, home, places)
+        takers |= {name: min(here, takers.get(name, here)) for name in used(step)}
     return home
+
+
+def views_of_inputs(graph: Graph) -> set[str]:
+    """The values that are views of inputs, directly or by other views; none where a step updates a value in place."""
+    if any("m" in operators().get(step.target, "") for step in graph.steps):
+        return set()
+    inputs, views = {port.local for port in graph.inputs}, set[str]()
+    for step in graph.steps:
+        if "v" in operators().get(step.target, "") and used(step) and set(used(step)) <= inputs | views:
+            views.add(step.name)
+    return views
 
 
 def ahead(graph: Graph) -> Graph:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from backprint.errors import UsageError
 from backprint.graph.nouns import Graph, TensorSpec
 from backprint.graph.steps import used
-from backprint.parts.forwards import FOLLOWS, ahead
+from backprint.parts.forwards import FOLLOWS, ahead, views_of_inputs
 from backprint.parts.sequences import chains, operator, typical
 
 
@@ -42,7 +42,13 @@ def kind_of(by: str) -> tuple[str, str]:
 
 
 def weighty(graph: Graph) -> list[int]:
-    """The numbers of the steps that compute something for the forward: no items, aliases or guards."""
+    """The numbers of the steps that compute something for the forward: no items, aliases, guards or views of inputs."""
+    views = views_of_inputs(graph)
+    return [number for number in calls_of(graph) if graph.steps[number].name not in views]
+
+
+def calls_of(graph: Graph) -> list[int]:
+    """The numbers of the steps that the forward needs: no items, aliases or guards."""
     needed = {step.name for step in ahead(graph).steps if not step.is_guard and step.target not in FOLLOWS}
     return [number for number, step in enumerate(graph.steps) if step.name in needed]
 
@@ -69,7 +75,7 @@ def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
 def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`operators:A,B`: each place where these operators take each other's results. Without names: the sequences that
     repeat. A step between them in the forward, such as a counter's update, goes with them."""
-    steps = weighty(graph)
+    steps = calls_of(graph)
     names = [operator(graph.steps[number]) for number in steps]
     if what:
         wanted = [part.strip() for part in what.split(",") if part.strip()]

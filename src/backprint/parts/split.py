@@ -128,10 +128,15 @@ def sliced(of: PartOfWhole) -> Pair:
 
 
 def check_opaque(of: PartOfWhole, why: str) -> None:
-    """Refuse to capture a part again where autograd of its forward would miss an opaque edge."""
+    """Refuse to capture a part again where autograd of its forward is not the program's gradient."""
     edges = of.opaque or (of.whole.opaque if of.ran.why else ())
-    if edges:
-        raise RefusedError(
-            f"{of.whole.name}, {of.piece.label}: the backward does not come apart here ({why}), and autograd of the "
-            f"forward would not see {edges[0].text} ({edges[0].kind}): cut elsewhere, or leave that part whole"
-        )
+    if not edges and not of.ran.astray:
+        return
+    unseen = f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(of.ran.astray)
+    raise RefusedError(
+        f"{of.whole.name}, {of.piece.label}: the backward does not come apart here ({why}), and autograd of the "
+        f"forward {unseen}: cut elsewhere, or leave that part whole"
+    )
+
+
+ANOTHER = "computes another gradient of {!r} than the program, which stops it somewhere (a detach, for example)"

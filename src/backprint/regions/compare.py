@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from backprint.regions.nouns import Flowed, Pass, Stats
+from backprint.regions.read import LATEST, check_dump, read_passes
 from backprint.replay.compare import TOLERANCE, compare
 from backprint.tree import parts
 
@@ -71,6 +73,15 @@ class Comparison:
     def worst(self) -> Row | None:
         """The row with the largest relative error."""
         return max((row for row in self.rows if row.error is not None), key=lambda row: row.error or 0.0, default=None)
+
+
+def compare_dumps(
+    left: str | os.PathLike[str], right: str | os.PathLike[str], run_left: str = LATEST, run_right: str = LATEST
+) -> Comparison:
+    """Two dumps, of one run each."""
+    check_dump(left)
+    check_dump(right)
+    return compare_passes(read_passes(left, run_left), read_passes(right, run_right))
 
 
 def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> Comparison:

@@ -71,7 +71,7 @@ def picture(tool: str, text: str, seconds: float) -> bytes | str:
     try:
         done = subprocess.run([tool, "-Tsvg"], input=text.encode(), capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return f"Graphviz took longer than {seconds:g} s: `--seconds` gives it more"
+        return f"Graphviz took longer than {seconds:g} s: `--timeout` gives it more"
     except OSError as error:
         return f"Graphviz did not run: {error}"
     if done.returncode:

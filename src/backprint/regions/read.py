@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.errors import RegionError
+from backprint.errors import RegionError, UsageError
 from backprint.plain import parse_json
 from backprint.regions.nouns import (
     LEVELS,
@@ -49,6 +49,15 @@ class Run:
 
     def __str__(self) -> str:
         return self.name or "without a name, of format 1"
+
+
+def check_dump(path: str | os.PathLike[str]) -> None:
+    """Refuse a path at which there is no dump; one that is damaged is for its reader."""
+    place = Path(path)
+    if not place.is_dir():
+        raise UsageError(f"{place}: {'not a folder' if place.exists() else 'no such folder'}")
+    if not (place / "graph.json").exists() and not any(place.glob("*/graph.json")):
+        raise UsageError(f"{place}: no pass here: a region's dump has folders with graph.json")
 
 
 def read_passes(path: str | os.PathLike[str], run: str = LATEST) -> list[Pass]:
