@@ -17,7 +17,7 @@ MOST_ITEMS = 2**16
 """How many items a list may have that a graph makes, those of the lists in it counted as often as they stand."""
 
 
-def growth(target: str, args: Sequence[Any]) -> str:
+def growth_complaint(target: str, args: Sequence[Any]) -> str:
     """Why a call of plain arithmetic may not run: it would make a number, a list or a text of any size."""
     for argument in args:
         if isinstance(argument, str) and target in GROWS:
@@ -59,25 +59,25 @@ def product_growth(left: Any, right: Any) -> str:
         if isinstance(items, (list, tuple)) and isinstance(times, int) and tree_size(items) * times > MOST_ITEMS:
             return f"a list of {len(items):,} items {times:,} times: more than {MOST_ITEMS:,} items; no graph needs one"
     if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() + right.bit_length(), "a product")
+        return bits_complaint(left.bit_length() + right.bit_length(), "a product")
     return ""
 
 
 def power_growth(left: Any, right: Any) -> str:
     """Of `left ** right`."""
     if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() * abs(right), "a power")
+        return bits_complaint(left.bit_length() * abs(right), "a power")
     return ""
 
 
 def shift_growth(left: Any, right: Any) -> str:
     """Of `left << right`."""
     if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() + max(right, 0), "a shift")
+        return bits_complaint(left.bit_length() + max(right, 0), "a shift")
     return ""
 
 
-def too_long(bits: int, what: str) -> str:
+def bits_complaint(bits: int, what: str) -> str:
     """What is said of a whole number of that many bits."""
     return f"{what} of {bits:,} bits; a graph's numbers have at most {MOST_BITS:,}" if bits > MOST_BITS else ""
 

@@ -18,10 +18,10 @@ def printable(text: str, lines: bool = False) -> str:
     if text.isprintable():
         return text
     stays = "\n\t" if lines else ""
-    return "".join(letter if letter.isprintable() or letter in stays else spelled(letter) for letter in text)
+    return "".join(letter if letter.isprintable() or letter in stays else escape_character(letter) for letter in text)
 
 
-def spelled(letter: str) -> str:
+def escape_character(letter: str) -> str:
     """One character as Python writes it; `\\x` is for bytes alone."""
     code = ord(letter)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as os.fsdecode gives it
@@ -33,7 +33,7 @@ FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 """How a cell begins that spreadsheets take for a formula (OWASP, CSV injection)."""
 
 
-def cell(text: str) -> str:
+def spreadsheet_cell(text: str) -> str:
     """A text that a spreadsheet takes for one: an apostrophe stands before what it would compute."""
     return printable(f"'{text}" if FORMULA.match(text) else text)
 

@@ -18,35 +18,35 @@ CONTAINERS = (
 _allowed = 0
 
 
-def allow(bytes: int) -> None:
+def limit_memory(bytes: int) -> None:
     """From now on this process may hold so much."""
     global _allowed
     _allowed = bytes
 
 
-def most_bytes() -> int:
+def memory_limit() -> int:
     """How large one result may be; 0 where nobody knows."""
-    rooms = [available(), address_space()]
-    rooms += [max(_allowed - held(), 1)] if _allowed else []
+    rooms = [available_bytes(), free_address_space()]
+    rooms += [max(_allowed - held_bytes(), 1)] if _allowed else []
     return min(filter(None, rooms), default=0)
 
 
-def address_space() -> int:
+def free_address_space() -> int:
     """The bytes that this process may still ask for (`ulimit -v`); 0 where nothing limits them."""
     import resource
 
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return 0 if most == resource.RLIM_INFINITY else max(most - held(0), 1)
+    return 0 if most == resource.RLIM_INFINITY else max(most - held_bytes(0), 1)
 
 
-def held(column: int = 1) -> int:
+def held_bytes(column: int = 1) -> int:
     """The bytes of memory that this process holds; of column 0, those that it has asked for."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[column]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
-def available() -> int:
+def available_bytes() -> int:
     """The bytes of memory that this process may still take: the machine's, or its container's."""
     found = total = 0
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
@@ -63,11 +63,11 @@ def available() -> int:
     return found
 
 
-def too_large(bytes: int) -> str:
+def why_too_large(bytes: int) -> str:
     """What is said of a result of this size; '' where there is room for it."""
     if bytes <= SMALL:
         return ""
-    most = most_bytes()
+    most = memory_limit()
     if not most or bytes <= most:
         return ""
     return f"a result of {bytes / GIB:,.1f} GiB, and there is room for {most / GIB:,.1f}"

@@ -60,7 +60,7 @@ FACTS: Mapping[str, Callable[[], object]] = {
 """What is as it is."""
 
 
-def record() -> tuple[tuple[str, str], ...]:
+def read_settings() -> tuple[tuple[str, str], ...]:
     """Everything as it is now."""
     readers = {**FACTS, **{name: read for name, (read, _) in SETTINGS.items()}}
     return tuple((name, str(read())) for name, read in readers.items())
@@ -94,9 +94,9 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def differences(recorded: Mapping[str, str]) -> list[str]:
+def settings_differences(recorded: Mapping[str, str]) -> list[str]:
     """What is other now than recorded, in words; the settings among it could not be put back."""
-    now = dict(record())
+    now = dict(read_settings())
     return [f"{name} {then}, now {now[name]}" for name, then in recorded.items() if name in now and now[name] != then]
 
 
@@ -131,17 +131,17 @@ def put_foreign(states: Mapping[str, Any]) -> None:
         sys.modules["numpy"].random.set_state(states["numpy.random"])
 
 
-def digest_of(state: Any) -> str:
+def random_state_digest(state: Any) -> str:
     """A random state in 16 hex digits."""
-    return hashlib.sha256(repr(plain_state(state)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(hashable_state(state)).encode()).hexdigest()[:16]
 
 
-def plain_state(state: Any) -> Any:
+def hashable_state(state: Any) -> Any:
     """A random state with bytes in the place of its arrays: numpy's states have some."""
     if isinstance(state, Mapping):
-        return {key: plain_state(item) for key, item in state.items()}
+        return {key: hashable_state(item) for key, item in state.items()}
     if isinstance(state, (tuple, list)):
-        return tuple(map(plain_state, state))
+        return tuple(map(hashable_state, state))
     return state.tobytes() if hasattr(state, "tobytes") else state
 
 

@@ -234,7 +234,7 @@ def test_a_corpus_has_a_row_for_each_of_them(strangers: Path, tmp_path: Path) ->
 
 
 def test_in_this_process_each_is_refused_by_name(strangers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_allowed", room.held() + (1 << 30))
+    monkeypatch.setattr(room, "_allowed", room.held_bytes() + (1 << 30))
     for place in bad_ones(strangers):
         with pytest.raises(BackprintError) as error:
             run_here(place)

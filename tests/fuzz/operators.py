@@ -273,7 +273,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    room.allow(MEMORY // 4)
+    room.limit_memory(MEMORY // 4)
 
 
 def shown(value: Any) -> str:

@@ -169,7 +169,7 @@ def test_a_result_for_which_there_is_no_room_is_named_with_its_line(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines, words = LARGE[case]
-    monkeypatch.setattr(room, "_allowed", room.held() + (1 << 30))
+    monkeypatch.setattr(room, "_allowed", room.held_bytes() + (1 << 30))
     with pytest.raises(SampleError, match=words):
         run(sample(tmp_path, *lines))
 

@@ -34,7 +34,7 @@ from backprint.graphnet.code import (
     Slice,
     Unary,
 )
-from backprint.growth import MOST_ITEMS, growth, tree_size
+from backprint.growth import MOST_ITEMS, growth_complaint, tree_size
 
 # ------------------------------------------------------------------ what a value may be
 
@@ -196,7 +196,7 @@ class Kinds:
 
 def watched(target: str, left: Any, right: Any) -> None:
     """Raise where arithmetic would pass a limit."""
-    if complaint := growth(target, (left, right)):
+    if complaint := growth_complaint(target, (left, right)):
         raise ReplayError(complaint)
 
 

@@ -26,9 +26,10 @@ from backprint.graphnet.code import Argument, Name, Program, values_of
 from backprint.graphnet.emit import function_of
 from backprint.graphnet.meta import Meta
 from backprint.graphnet.training import NORMS, calls
-from backprint.results import held_by, leaves_of, outgrown
-from backprint.room import too_large
+from backprint.results import storage_nbytes, why_outgrown
+from backprint.room import why_too_large
 from backprint.settings import quiet_random
+from backprint.tree import plain_leaves
 
 MOST_TRIES = 64
 
@@ -192,9 +193,9 @@ class Weighing(TorchDispatchMode):
     """Raises at a result for which there would be no room if it had values."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        complaint = outgrown(function, args, kwargs or {})  # of what has values all the same, as a factory's
+        complaint = why_outgrown(function, args, kwargs or {})  # of what has values all the same, as a factory's
         made = None if complaint else function(*args, **(kwargs or {}))
-        complaint = complaint or too_large(max(map(held_by, leaves_of([made])), default=0))
+        complaint = complaint or why_too_large(max(map(storage_nbytes, plain_leaves(made)), default=0))
         if complaint:
             raise Outgrown(f"{function} would make {complaint}")
         return made

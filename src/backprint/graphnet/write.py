@@ -23,7 +23,7 @@ from backprint.graph.fixed import permuted
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
 from backprint.graph.sizes import FUNCTIONS, at_hints, evaluate, hints, known, names_in
 from backprint.graphnet.regenerate import regenerate, sensitive
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 SMALL = 64
 """Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
@@ -177,7 +177,7 @@ def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> Ro
     """Moments and range of floats, range of integers, the data of small tensors; of a sparse tensor's own values."""
     empty: Row = {"mean": None, "std": None, "data": None}
     if value is not None and value.layout is not torch.strided:
-        values = parts(value)[-1]
+        values = strided_parts(value)[-1]
         return empty if values.is_complex() else {**empty, **moments(values)}
     if value is None:
         return empty

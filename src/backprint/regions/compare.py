@@ -12,7 +12,7 @@ from torch import Tensor
 
 from backprint.regions.nouns import Flowed, Pass, Stats
 from backprint.replay.compare import TOLERANCE, compare
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 GOOD = ("bitwise", "close", "same")
 
@@ -149,7 +149,7 @@ def of_values(left: Tensor, right: Tensor, said: str) -> tuple[str, float | None
             return "bitwise", 0.0, 0.0, ""
     if left.layout != right.layout:
         return "differs", None, None, f"{left.layout} in the first, {right.layout} in the second"
-    a, b = (parts(each.detach())[-1].resolve_conj().to(wide(each)) for each in (left, right))
+    a, b = (strided_parts(each.detach())[-1].resolve_conj().to(wide(each)) for each in (left, right))
     if a.shape != b.shape:
         return "differs", None, None, "its values are in other places"
     if a.is_complex():
