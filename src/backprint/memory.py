@@ -1,4 +1,4 @@
-"""Where tensors lie in memory, and which of them meet there: part of what a call's arguments are."""
+"""Where tensors are laid out in memory, and which of them overlap: a property of a call's arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from backprint.tree import strided_parts
 
 LOOK = 2**16
-"""Up to how many elements two tensors that lie between each other are looked at one by one."""
+"""Two tensors whose spans cross are compared element by element up to this many elements."""
 
 Overlap = tuple[str, str, int]
 """Two names, and how many bytes the second tensor begins after the first."""
@@ -20,7 +20,7 @@ Overlap = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class MemorySpan:
-    """Where a tensor lies: a memory, the bytes from `start` to before `stop`, and how its elements lie in them."""
+    """The memory that a tensor occupies: the bytes from `start` to before `stop`, and its shape and stride in them."""
 
     memory: tuple[str, int]
     start: int
@@ -31,13 +31,13 @@ class MemorySpan:
 
 
 def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
-    """Where these tensors lie; those without elements lie nowhere. A sparse one lies where its values do."""
+    """The span of each tensor that has elements. A sparse tensor has the span of its values."""
     found = {name: memory_span(tensor) for name, tensor in values.items()}
     return {name: each for name, each in found.items() if each is not None}
 
 
 def memory_span(tensor: Tensor) -> MemorySpan | None:
-    """Where a tensor lies."""
+    """The span of a tensor; None where it has no elements, or no storage of its own."""
     if tensor.is_nested or tensor.layout in (torch.jagged, torch._mkldnn):
         return None
     tensor = strided_parts(tensor)[-1]
@@ -54,7 +54,7 @@ def memory_span(tensor: Tensor) -> MemorySpan | None:
 
 
 def overlaps(found: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
-    """The pairs of tensors that share memory; with `of`, those with one of these in them."""
+    """The pairs of tensors that share memory; with `of`, only pairs that name one of `of`."""
     rows = sorted(found.items(), key=lambda row: (row[1].memory, row[1].start))
     open_: list[tuple[str, MemorySpan]] = []
     order = {name: index for index, name in enumerate(found)}
@@ -68,7 +68,7 @@ def overlaps(found: Mapping[str, MemorySpan], of: Collection[str] | None = None)
 
 
 def spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
-    """Whether two tensors whose bytes lie between each other have some in common."""
+    """Whether two tensors whose spans cross have an element's bytes in common."""
     if is_dense(left) and is_dense(right):
         return True
     apart = right.start - left.start
@@ -82,7 +82,6 @@ def spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
 
 
 def element_count(place: MemorySpan) -> int:
-    """The number of elements."""
     found = 1
     for size in place.shape:
         found *= size
@@ -95,7 +94,7 @@ def is_dense(place: MemorySpan) -> bool:
 
 
 def element_offsets(place: MemorySpan) -> Tensor:
-    """How many elements after its first each of a tensor's lies."""
+    """The offset of each element from the first, in elements."""
     total = torch.zeros((), dtype=torch.int64)
     for size, stride in zip(place.shape, place.stride, strict=True):
         total = total.unsqueeze(-1) + torch.arange(size) * stride

@@ -22,24 +22,24 @@ def printable(text: str, lines: bool = False) -> str:
 
 
 def escape_character(letter: str) -> str:
-    """One character as Python writes it; `\\x` is for bytes alone."""
+    """Escape a character as Python does; `\\x` stands for a byte that is not UTF-8."""
     code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as os.fsdecode gives it
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as os.fsdecode returns it
         return f"\\x{code - 0xDC00:02x}"
     return SHORT.get(letter) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
 FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""How a cell begins that spreadsheets take for a formula (OWASP, CSV injection)."""
+"""The first character of a cell that spreadsheets take for a formula (OWASP, CSV injection)."""
 
 
 def spreadsheet_cell(text: str) -> str:
-    """A text that a spreadsheet takes for one: an apostrophe stands before what it would compute."""
+    """Write a text as a spreadsheet's cell: an apostrophe keeps a formula from being computed."""
     return printable(f"'{text}" if FORMULA.match(text) else text)
 
 
 def parse_json(text: str) -> Any:
-    """A JSON text; what readers of JSON would understand in different ways is a ValueError."""
+    """Parse JSON. Texts that JSON readers understand in different ways raise ValueError."""
     return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
 
 

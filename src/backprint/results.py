@@ -1,7 +1,7 @@
 """How large the result of a call would be, told before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
 
-A call whose tensors and numbers, multiplied, come to little makes little. Any other is run on tensors of the same
-shapes without values, once for each shapes; where that cannot be, because the shape hangs on values, nothing is said.
+A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on meta tensors
+of the same shapes, once for each combination of shapes. Where a result's shape depends on values, nothing is known.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensor`,
 `torch.utils._python_dispatch._disable_current_modes`, `torch._C._functorch.is_functorch_wrapped_tensor`.
@@ -22,11 +22,11 @@ from backprint.room import SMALL, why_too_large
 from backprint.tree import plain_leaves
 
 SURE = SMALL // 16
-"""Elements of which a result takes no more than what nobody asks about, whatever its dtype."""
+"""A result of so few elements takes less than SMALL bytes, whatever its dtype."""
 
 
 def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Why a call may not run: there is no room for what it makes. '' where there is, or nobody knows."""
+    """Say why a call may not run: its result does not fit in memory. '' where it does, or its size is unknown."""
     bound = growth_factors(args)
     for value in kwargs.values():
         bound *= growth_factor(value)
@@ -39,7 +39,7 @@ def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
 
 
 def growth_factors(items: Sequence[Any]) -> int:
-    """How many times larger a result may be for these arguments together."""
+    """The factor by which these arguments together can enlarge a result."""
     bound = 1
     for item in items:
         bound *= growth_factor(item)
@@ -47,7 +47,7 @@ def growth_factors(items: Sequence[Any]) -> int:
 
 
 def growth_factor(value: Any) -> int:
-    """How many times larger a result may be for an argument."""
+    """The factor by which one argument can enlarge a result."""
     kind = type(value)
     if kind is Tensor or kind is nn.Parameter:
         return value.numel() or 1
@@ -61,7 +61,7 @@ def growth_factor(value: Any) -> int:
 
 
 def has_own_values(leaf: Any) -> bool:
-    """Whether an argument has values of its own: it is no symbol, and no tensor of a tracer's."""
+    """Whether an argument has values of its own: it is neither a symbol nor a tracer's tensor."""
     if not isinstance(leaf, Tensor):
         return not isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
     return (
@@ -74,7 +74,7 @@ def has_own_values(leaf: Any) -> bool:
 
 
 def call_key(value: Any) -> Any:
-    """A call's arguments as a key: tensors by their shape and dtype."""
+    """A call's arguments as a hashable key: tensors by shape, stride and dtype."""
     if isinstance(value, Tensor):
         return TensorKey(tuple(value.shape), value.stride(), value.dtype)
     if isinstance(value, list):
@@ -87,11 +87,11 @@ def call_key(value: Any) -> Any:
 
 
 class ListMark:
-    """The mark of a list in a key."""
+    """Marks a list in a call's key."""
 
 
 class TensorKey(tuple[Any, ...]):
-    """A tensor in a key."""
+    """A tensor in a call's key: shape, stride, dtype."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ class TensorKey(tuple[Any, ...]):
 
 
 def call_from_key(value: Any) -> Any:
-    """A key's arguments, with tensors that have no values."""
+    """The arguments that a key stands for, with meta tensors."""
     if isinstance(value, TensorKey):
         shape, stride, dtype = value
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
@@ -113,7 +113,7 @@ def call_from_key(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
-    """The bytes of the largest result of a call; 0 where its shape is not known without values."""
+    """The bytes of a call's largest result; 0 where its shape depends on values."""
     try:
         with torch.no_grad(), _disable_current_modes(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -123,13 +123,13 @@ def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
                 later = function._schema.arguments[len(given) :]
                 named |= {each.name: torch.device("meta") for each in later if each.name == "device"}
             made = function(*given, **named)
-    except Exception:  # what has no such form, or raises: its own run says so
+    except Exception:  # no meta kernel, or an error: the real call reports it
         return 0
     return max(map(storage_nbytes, plain_leaves(made)), default=0)
 
 
 def storage_nbytes(leaf: Any) -> int:
-    """The bytes that a result holds; a view of little may have any size."""
+    """The bytes of a result's storage, not of its shape: a view of a small tensor may have any shape."""
     if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided:
         return 0
     return leaf.untyped_storage().nbytes()

@@ -13,19 +13,19 @@ CONTAINERS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
-"""What a container may take, and has taken."""
+"""The files with a container's memory limit, and with what it uses."""
 
 _allowed = 0
 
 
 def limit_memory(bytes: int) -> None:
-    """From now on this process may hold so much."""
+    """Set how many bytes this process may hold from now on."""
     global _allowed
     _allowed = bytes
 
 
 def memory_limit() -> int:
-    """How large one result may be; 0 where nobody knows."""
+    """The most bytes of one result; 0 where no limit is known."""
     rooms = [available_bytes(), free_address_space()]
     rooms += [max(_allowed - held_bytes(), 1)] if _allowed else []
     return min(filter(None, rooms), default=0)
@@ -40,14 +40,14 @@ def free_address_space() -> int:
 
 
 def held_bytes(column: int = 1) -> int:
-    """The bytes of memory that this process holds; of column 0, those that it has asked for."""
+    """The bytes of memory that this process holds; with column 0, the bytes that it has reserved."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[column]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def available_bytes() -> int:
-    """The bytes of memory that this process may still take: the machine's, or its container's."""
+    """The bytes of memory that are still free on this machine, or in its container."""
     found = total = 0
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -64,7 +64,7 @@ def available_bytes() -> int:
 
 
 def why_too_large(bytes: int) -> str:
-    """What is said of a result of this size; '' where there is room for it."""
+    """Say why a result of this size does not fit in memory; '' where it does."""
     if bytes <= SMALL:
         return ""
     most = memory_limit()
@@ -74,6 +74,6 @@ def why_too_large(bytes: int) -> str:
 
 
 SMALL = 1 << 28
-"""A result of which nobody asks whether there is room for it."""
+"""Results up to this many bytes are never checked."""
 
 GIB = 1 << 30

@@ -61,7 +61,7 @@ def leaf_name(path: Sequence[Any], positional: Sequence[str]) -> str:
 
 
 def key_text(key: Any) -> str:
-    """One key of a tree path as text."""
+    """A key of a pytree path as text."""
     match key:
         case pytree.SequenceKey(idx=index):
             return str(index)
@@ -80,7 +80,7 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], Any]:
 
 
 def number_duplicates(names: Sequence[str]) -> list[str]:
-    """The names, with a number where one stands twice: `{"a.b": x, "a": {"b": y}}` gives `a.b` and `a.b~2`."""
+    """The names, numbered where one occurs twice: `{"a.b": x, "a": {"b": y}}` gives `a.b` and `a.b~2`."""
     found: list[str] = []
     taken = set(names)
     seen: set[str] = set()
@@ -95,7 +95,7 @@ def number_duplicates(names: Sequence[str]) -> list[str]:
 
 
 def printable_name(name: str) -> str:
-    """A name that a port can have."""
+    """The name with `_` in the place of characters that a port's name cannot have."""
     return name if name.isprintable() else "".join(c if c.isprintable() else "_" for c in name)
 
 
@@ -137,7 +137,7 @@ def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def join_sparse(like: Tensor, given: Sequence[Tensor]) -> Tensor:
-    """A sparse tensor like another, of these parts; it shares their memory."""
+    """Build a sparse tensor like another from strided parts; it shares their memory."""
     aten = torch.ops.aten
     made: Tensor
     if like.layout is torch.sparse_coo:
@@ -150,7 +150,7 @@ def join_sparse(like: Tensor, given: Sequence[Tensor]) -> Tensor:
 
 
 def ones_tangent(tensor: Tensor) -> Tensor:
-    """The tangent that an output has where none is given: ones, for a sparse tensor in its own places."""
+    """The default tangent of an output: ones; for a sparse tensor, ones at its own indices."""
     if tensor.layout is torch.strided:
         return torch.ones_like(tensor)
     *indices, values = strided_parts(tensor)
@@ -190,4 +190,4 @@ FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
     "storage offset": lambda tensor: tensor.storage_offset(),
     "bytes of storage": lambda tensor: tensor.untyped_storage().nbytes(),
 }
-"""What a program may ask of an argument beside its values, shape and strides."""
+"""What a program can read of an argument besides its values, shape and strides."""

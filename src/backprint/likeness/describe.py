@@ -6,8 +6,8 @@ A likeness is a text for a plain value (`3`, `'abc'`, `torch.float32`), or an ob
     {"tuple": [...], "type": "geometry.Point"}        {"dict": [["'k'", "3"]]}
     {"object": "config.Cfg", "attributes": {...}}     {"array": "float64[5000]", "digest": "..."}
 
-Equal values have equal likenesses, in any process. Large ones are folded into a digest. What nothing can be said of (a
-lock, an open file, a module) is `{"live": TYPE}`: the value itself is kept beside, and compared by identity.
+Equal values have equal likenesses, in any process. Large ones are folded into a digest. A value that has no description
+(a lock, an open file, a module) is `{"live": TYPE}`: the value itself is kept, and compared by identity.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ Like = Any
 """A likeness: a text, or a JSON object."""
 
 LONGEST = 2000
-"""Characters of a text that is kept whole; of a longer one, its beginning and its digest."""
+"""Texts up to so many characters are kept whole; of a longer one, its beginning and its digest."""
 
 LARGEST = 500
-"""Parts of a container that are kept; of a larger one without tensors, its digest."""
+"""Containers up to so many parts are kept whole; of a larger one without tensors, its digest."""
 
 DEEPEST = 40
-"""How deep values are followed: what lies deeper is compared by identity."""
+"""How deep values are followed; values that are nested deeper are compared by identity."""
 
 OURS = ("_dynamo", "_backprint", "_fx", "_typed_storage", "_forward_hooks")
-"""Beginnings of attributes that torch sets on tensors itself."""
+"""Prefixes of attributes that torch itself sets on tensors."""
 
 
 @dataclass(slots=True)
 class Describing:
-    """One call being described: the tensors met, each in its place, and the values that can be compared alive alone."""
+    """The state of describing one call: the tensors met, in order, and the values that only identity can compare."""
 
     name: Callable[[int], Any]
     tensors: list[Tensor] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Describing:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A likeness, how many parts it has, and whether tensors of the call or live values are among them."""
+    """A likeness, its number of parts, and whether it holds tensors of the call or live values."""
 
     like: Like
     parts: int = 1
@@ -64,7 +64,7 @@ class Described:
 
 
 def describe_value(value: Any, state: Describing, argument: bool = True) -> Described:
-    """The likeness of a value; an `argument`'s tensors are places of the call, others values like any."""
+    """Describe a value. Tensors of an `argument` are described by their places in the call, others by their values."""
     if isinstance(value, Tensor):
         return describe_tensor(value, state, argument)
     if (text := plain_text(value)) is not None:
@@ -87,7 +87,7 @@ def describe_value(value: Any, state: Describing, argument: bool = True) -> Desc
 
 
 def describe_composed(value: Any, state: Describing, argument: bool) -> Described:
-    """The likeness of a value that is made of others."""
+    """Describe a value that is made of other values."""
     if argument:
         children, spec = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
         if not (len(children) == 1 and children[0] is value):
@@ -99,7 +99,7 @@ def describe_composed(value: Any, state: Describing, argument: bool) -> Describe
 
 
 def fold_large(found: Described, value: Any) -> Described:
-    """A large value's digest in its place, unless it holds tensors of the call."""
+    """Replace a large value by its digest, unless it holds tensors of the call."""
     if found.parts <= LARGEST or found.held:
         return found
     size = f" of {len(value)}" if hasattr(value, "__len__") else ""
@@ -107,7 +107,7 @@ def fold_large(found: Described, value: Any) -> Described:
 
 
 def likeness_digest(like: Like) -> str:
-    """A digest of JSON or of bytes."""
+    """The SHA-256 of JSON or of bytes, in 32 hex digits."""
     content = like if isinstance(like, bytes) else json.dumps(like, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()[:32]
 
@@ -123,7 +123,7 @@ def class_name(kind: type) -> str:
 
 
 EXACT = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
-"""Types whose `repr` says all of a value: of a float the bits, but that every NaN is one."""
+"""Types whose `repr` determines the value: a float's bits, except that all NaN are one."""
 
 TORCHES = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 
@@ -163,7 +163,7 @@ def shorten_text(text: str) -> Like:
 
 
 def describe_tensor(value: Tensor, state: Describing, argument: bool) -> Described:
-    """A tensor of the call by its place, with what the user has hung on it; any other by its values."""
+    """Describe a tensor of the call by its place and its attributes, any other tensor by its values."""
     if argument:
         like: dict[str, Like] = {"tensor": state.name(len(state.tensors))}
         state.tensors.append(value)
@@ -186,7 +186,7 @@ def describe_tensor(value: Tensor, state: Describing, argument: bool) -> Describ
 
 
 def class_and_hooks(value: Tensor) -> dict[str, Any]:
-    """What a program can tell an argument from a plain tensor by: its class, and the hooks on its gradient."""
+    """What distinguishes an argument from a plain tensor: its class, and the hooks on its gradient."""
     found: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
     hooks = (value._backward_hooks or {}) if value.is_leaf else {}
     return found | ({"its hooks": list(hooks.values())} if hooks else {})
@@ -201,13 +201,13 @@ def bytes_of(content: Tensor) -> bytes:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is numpy's; numpy need not be there."""
+    """Whether a value is numpy's; numpy need not be installed."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
 
 
 def describe_array(value: Any, state: Describing) -> Described:
-    """A numpy array or number, by dtype, shape and bytes."""
+    """Describe a numpy array or number by dtype, shape and bytes."""
     if value.dtype.hasobject:
         items = [describe_value(item, state, False) for item in value.reshape(-1).tolist()]
         return describe_items({"array": f"{type_name(value)} {list(value.shape)}"}, "items", items)
@@ -219,18 +219,18 @@ def describe_array(value: Any, state: Describing) -> Described:
 
 
 def describe_items(like: dict[str, Like], key: str, items: Sequence[Described]) -> Described:
-    """An object with a list of others in it."""
+    """Join the descriptions of items under a key."""
     like[key] = [item.like for item in items]
     return Described(like, 1 + sum(item.parts for item in items), any(item.held for item in items))
 
 
 def with_type(like: dict[str, Like], value: Any, usual: type) -> dict[str, Like]:
-    """With the type, where it is not the usual one."""
+    """Add the value's type, where it is not the usual one."""
     return like if type(value) is usual else like | {"type": type_name(value)}
 
 
 def describe_container(value: Any, children: Sequence[Any], context: Any, state: Describing) -> Described:
-    """A container that torch's pytree takes apart, whose tensors are places of the call."""
+    """Describe a container that is a pytree node; its tensors are places of the call."""
     items = [describe_value(child, state) for child in children]
     if isinstance(value, Mapping) and len(items) == len(value):
         return describe_pairs(value, items, state)
@@ -245,7 +245,7 @@ def describe_container(value: Any, children: Sequence[Any], context: Any, state:
 
 
 def describe_pairs(value: Mapping[Any, Any], items: Sequence[Described], state: Describing) -> Described:
-    """A mapping, its keys in order."""
+    """Describe a mapping whose items are described, its keys in order."""
     keys = [describe_value(key, state, False) for key in value]
     like = {"dict": [[key.like, item.like] for key, item in zip(keys, items, strict=True)]}
     made = getattr(value, "default_factory", None)
@@ -255,34 +255,34 @@ def describe_pairs(value: Mapping[Any, Any], items: Sequence[Described], state: 
 
 
 def describe_mapping(value: Mapping[Any, Any], state: Describing) -> Described:
-    """A mapping that is no container of the call's."""
+    """Describe a mapping that is not a pytree container of the call."""
     items = [describe_value(item, state, False) for item in value.values()]
     return with_attributes(describe_pairs(value, items, state), value, state)
 
 
 def describe_sequence(value: Any, state: Describing) -> Described:
-    """A list or a tuple that is no container of the call's, or of a class of its own."""
+    """Describe a list or a tuple that is not a pytree container of the call, or has a class of its own."""
     usual = list if isinstance(value, list) else tuple
     found = describe_items({}, usual.__name__, [describe_value(item, state, False) for item in value])
     return with_attributes(Described(with_type(found.like, value, usual), found.parts, found.held), value, state)
 
 
 def describe_set(value: Any, state: Describing) -> Described:
-    """A set: its order is not the user's."""
+    """Describe a set, its items sorted."""
     items = sorted((describe_value(item, state, False) for item in value), key=lambda item: json.dumps(item.like))
     found = describe_items({}, "set", items)
     return Described(with_type(found.like, value, set), found.parts, found.held)
 
 
 def describe_subclass(value: Any, state: Describing) -> Described:
-    """A number or a text of a class of the user's."""
+    """Describe a number or a text of a user's class."""
     base = next(kind for kind in (int, float, complex, str, bytes) if isinstance(value, kind))
     like = {"object": type_name(value), "value": shorten_text(base.__repr__(value))}
     return with_attributes(Described(like), value, state)
 
 
 def describe_function(value: Any, state: Describing) -> Described:
-    """A function by its name, its code, its closure and its defaults; its globals are the program's own."""
+    """Describe a function by its name, code, closure and defaults; its globals are left out."""
     cells = [each.cell_contents for each in value.__closure__ or () if not is_empty(each)]
     parts = [describe_value(each, state, False) for each in (cells, value.__defaults__, value.__kwdefaults__)]
     like = {
@@ -301,7 +301,7 @@ def is_empty(cell: Any) -> bool:
 
 
 def describe_code(code: types.CodeType) -> Like:
-    """A function's code: instructions, names, constants, and the code of functions inside."""
+    """Describe a function's code: instructions, names, constants, and the code of functions inside."""
     constants = [
         describe_code(each) if isinstance(each, types.CodeType) else describe_code_constant(each)
         for each in code.co_consts
@@ -310,12 +310,12 @@ def describe_code(code: types.CodeType) -> Like:
 
 
 def describe_code_constant(value: Any) -> str:
-    """A constant of a function's code; a set's order is not its own."""
+    """Describe a constant of a function's code; a set is sorted."""
     return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
 
 
 def describe_method(value: Any, state: Describing) -> Described:
-    """A method and the object that it is bound to."""
+    """Describe a method and the object that it is bound to."""
     owner = describe_value(value.__self__, state, False)
     like = {"method": getattr(value, "__qualname__", value.__name__), "self": owner.like}
     if not isinstance(value, types.MethodType):
@@ -325,36 +325,35 @@ def describe_method(value: Any, state: Describing) -> Described:
 
 
 def describe_partial(value: Any, state: Describing) -> Described:
-    """A function with some of its arguments."""
+    """Describe a `functools.partial` by its function and its arguments."""
     parts = [describe_value(each, state, False) for each in (value.func, value.args, value.keywords)]
     return describe_items({"object": "functools.partial"}, "items", parts)
 
 
 def describe_generator(value: Any, state: Describing) -> Described:
-    """A random generator by where it stands."""
+    """Describe a random generator by its state."""
     return Described({"generator": str(value.device), "digest": likeness_digest(bytes(value.get_state().tolist()))})
 
 
 def describe_slice(value: slice, state: Describing) -> Described:
-    """A slice."""
     return describe_items(
         {}, "slice", [describe_value(each, state, False) for each in (value.start, value.stop, value.step)]
     )
 
 
 def describe_live(value: Any, state: Describing) -> Described:
-    """What can be compared only with itself."""
+    """Describe a value that can be compared only by identity."""
     state.live.append(value)
     return Described({"live": type_name(value)}, held=True)
 
 
 def describe_module(value: Any, state: Describing) -> Described:
-    """A module or an optimizer: its tensors are its own, so no other can stand for it."""
+    """Describe a module or an optimizer by identity: no other has its tensors."""
     return describe_live(value, state)
 
 
 def describe_object(value: Any, state: Describing) -> Described:
-    """An object by its class and its attributes; of the standard library's, what pickle would keep of it."""
+    """Describe an object by its class and its attributes; one of the standard library's as pickle would keep it."""
     if type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
         return describe_library_object(value, state)
     names = attributes_of(value)
@@ -364,8 +363,8 @@ def describe_object(value: Any, state: Describing) -> Described:
 
 
 def describe_library_object(value: Any, state: Describing) -> Described:
-    """An object of the standard library by how it is made again: a date, a path, a fraction."""
-    if type(value).__module__ == "itertools":  # of these Python warns
+    """Describe an object of the standard library by how pickle rebuilds it: a date, a path, a fraction."""
+    if type(value).__module__ == "itertools":  # Python warns that pickling these is deprecated
         return describe_live(value, state)
     try:
         made = value.__reduce_ex__(2)
@@ -379,7 +378,7 @@ def describe_library_object(value: Any, state: Describing) -> Described:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """The attributes that an object itself has; None where it keeps what it is elsewhere."""
+    """The attributes of an object itself; None where it has neither `__dict__` nor slots."""
     slots = [name for kind in type(value).__mro__ for name in slot_names(kind)]
     own = getattr(value, "__dict__", None)
     if own is None and not slots:
@@ -397,7 +396,7 @@ def slot_names(kind: type) -> Iterator[str]:
 
 
 def with_attributes(found: Described, value: Any, state: Describing) -> Described:
-    """A likeness with an object's attributes, where it has some."""
+    """Add an object's attributes to its likeness, where it has some."""
     own = attributes_of(value) or {}
     parts = {name: describe_value(each, state, False) for name, each in sorted(own.items())}
     if not parts:
@@ -429,4 +428,4 @@ DESCRIBERS: dict[Any, Callable[[Any, Describing], Described]] = {
     dict: describe_mapping,
     (int, float, complex, str, bytes): describe_subclass,
 }
-"""How values of a kind are described, the first that fits; any other is an object."""
+"""How values of a type are described: the first row that fits; any other value is described as an object."""

@@ -1,4 +1,4 @@
-"""Two likenesses compared: where they differ, in words."""
+"""Compare two likenesses, and say in words where they differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple
 
 
 def compared_kinds(like: Mapping[str, Like]) -> tuple[Any, ...]:
-    """What has to be alike before the parts of two likenesses can be compared."""
+    """What must be equal before the parts of two likenesses can be compared one by one."""
     words = ("type", "object", "function", "code", "method", "node", "array", "number", "live")
     names = [key for key in like if key not in ("attributes", "default")]
     return (*names, *(like.get(word) for word in words))
@@ -47,7 +47,7 @@ def differences_inside(was: Mapping[str, Like], now: Mapping[str, Like], path: s
 
 
 def list_differences(was: Sequence[Like], now: Sequence[Like], path: str) -> Iterator[tuple[str, str]]:
-    """Where the items of two lists differ; what one list alone has."""
+    """Where the items of two lists differ, and the items that only one has."""
     for index, (left, right) in enumerate(zip(was, now, strict=False)):
         yield from likeness_differences(left, right, f"{path}.{index}")
     for index in range(len(now), len(was)):
@@ -74,12 +74,12 @@ def mapping_differences(was: Sequence[Any], now: Sequence[Any], path: str) -> It
 
 
 def key_in_path(like: Like) -> str:
-    """A key in a path: texts without their quotes."""
+    """A mapping's key as a step of a path: texts without their quotes."""
     return like[1:-1] if isinstance(like, str) and like[:1] in "'\"" else likeness_text(like)
 
 
 def likeness_text(like: Like) -> str:
-    """A likeness in few words."""
+    """A likeness in at most 80 characters."""
     if not isinstance(like, dict):
         return str(like)[:80]
     match like:
@@ -101,7 +101,7 @@ def likeness_text(like: Like) -> str:
 
 
 def holds_live_value(like: Like) -> bool:
-    """Whether a likeness has something in it that can be compared only with itself."""
+    """Whether a likeness contains a value that can be compared only by identity."""
     if isinstance(like, dict):
         return "live" in like or any(map(holds_live_value, like.values()))
     return isinstance(like, list) and any(map(holds_live_value, like))
