@@ -238,10 +238,10 @@ def region(
     ends; else passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf or an error,
     and `limit=5` at most five.
     """
-    from backprint.regions.region import make
+    from backprint.regions.region import make_region
 
     _tried_with_this_torch()
-    return make(path, gradients, stacks, name, every, limit, only_bad)
+    return make_region(path, gradients, stacks, name, every, limit, only_bad)
 
 
 def replay(

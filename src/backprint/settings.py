@@ -68,7 +68,7 @@ def read_settings() -> tuple[tuple[str, str], ...]:
 
 @contextlib.contextmanager
 def restored(recorded: Mapping[str, str]) -> Iterator[None]:
-    """Run with the recorded settings, and restore the present ones afterwards. A value that torch refuses is skipped."""
+    """Run with the recorded settings, then restore the present ones. A value that torch refuses is skipped."""
     before = {name: str(read()) for name, (read, _) in SETTINGS.items()}
     try:
         for name, (_, put) in SETTINGS.items():
