@@ -250,8 +250,8 @@ HOSTILE = {
     "a power": ("operator.pow", arguments(3, 10**8), "a power of 200,000,000 bits"),
     "a shift": ("operator.lshift", arguments(True, 10**11), "bits; a graph's numbers have at most 4,096"),
     "a product": ("operator.mul", arguments(2**4000, 2**4000), "a product of 8,002 bits"),
-    "a text": ("operator.mul", arguments("a", 10**10), "a text is no operand of operator.mul"),
-    "a text that is filled in": ("operator.mod", arguments("%2147483640d", 1), "a text is no operand"),
+    "a text": ("operator.mul", arguments("a", 10**10), "a text cannot be an operand of operator.mul"),
+    "a text that is filled in": ("operator.mod", arguments("%2147483640d", 1), "a text cannot be an operand"),
     "a list many times": ("operator.mul", arguments([0], 10**9), "1,000,000,000 times"),
     "two lists": ("operator.add", arguments([0] * MOST_ITEMS, [0]), "a list of more than 65,536 items"),
 }

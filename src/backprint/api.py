@@ -362,7 +362,7 @@ def save(
     """
     from backprint.calls import check_save
     from backprint.errors import UsageError
-    from backprint.graphnet.write import beside
+    from backprint.graphnet.write import graphnet_writer
     from backprint.replay.annotations import settled
     from backprint.replay.verify import verdict_json
     from backprint.replay.verify import verify as prove
@@ -384,16 +384,18 @@ def save(
     check_custom(capture, allow)
     if capture.fake:
         kept = {"witness": None, "verdict": verdict_json(prove(capture)[0])}
-        return write(capture, path, _fake_inputs(capture, data), kept, ({},) * len(capture.pairs), beside(None))
+        return write(
+            capture, path, _fake_inputs(capture, data), kept, ({},) * len(capture.pairs), graphnet_writer(None)
+        )
     if data == "none":
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
-        return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs), beside(None))
+        return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs), graphnet_writer(None))
     inputs, proof = _attested(capture, data, power)
     measured = proof.power if power != "none" else None
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
     if capture.origin is not None and proof.notes is not None:
         capture = settled(capture, proof.notes)
-    return write(capture, path, inputs, kept, proof.values, beside(_tried))
+    return write(capture, path, inputs, kept, proof.values, graphnet_writer(_tried))
 
 
 def write_layout(

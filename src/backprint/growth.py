@@ -21,7 +21,7 @@ def growth_complaint(target: str, args: Sequence[Any]) -> str:
     """Say why a call of plain arithmetic is refused: its number, list or text could have any size. '' if it may run."""
     for argument in args:
         if isinstance(argument, str) and target in GROWS:
-            return f"a text is no operand of {target} in a graph"
+            return f"a text cannot be an operand of {target} in a graph"
         if isinstance(argument, (list, tuple, dict)) and tree_size(argument) > MOST_ITEMS:
             return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
     return GROWS[target](*args) if target in GROWS and len(args) == 2 else ""

@@ -53,7 +53,7 @@ def memory_span(tensor: Tensor) -> MemorySpan | None:
     return MemorySpan(memory, start, start + (last + 1) * item, tuple(shape), tuple(stride), item)
 
 
-def overlaps(found: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
+def overlapping_pairs(found: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
     """The pairs of tensors that share memory; with `of`, only pairs that name one of `of`."""
     rows = sorted(found.items(), key=lambda row: (row[1].memory, row[1].start))
     open_: list[tuple[str, MemorySpan]] = []

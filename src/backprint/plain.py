@@ -44,7 +44,7 @@ def parse_json(text: str) -> Any:
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

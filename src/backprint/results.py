@@ -1,4 +1,4 @@
-"""How large the result of a call would be, told before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
+"""How large the result of a call would be, before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
 
 A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on meta tensors
 of the same shapes, once for each combination of shapes. Where a result's shape depends on values, nothing is known.

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.likeness.describe import Describing, describe_value
-from backprint.memory import memory_spans, overlaps
+from backprint.memory import memory_spans, overlapping_pairs
 
 X = torch.arange(12.0).reshape(3, 4)
 
@@ -383,8 +383,8 @@ def test_memory_that_nothing_is_written_to_may_be_shared() -> None:
 
 
 def test_tensors_between_each_others_elements_share_nothing() -> None:
-    assert list(overlaps(memory_spans(dict(zip("ab", interleaved(), strict=True))))) == []
-    assert list(overlaps(memory_spans(dict(zip("ab", overlapping(), strict=True))))) == [("a", "b", 4)]
+    assert list(overlapping_pairs(memory_spans(dict(zip("ab", interleaved(), strict=True))))) == []
+    assert list(overlapping_pairs(memory_spans(dict(zip("ab", overlapping(), strict=True))))) == [("a", "b", 4)]
     x, y = interleaved()
     capture = bp.capture(in_place, *apart(), requires_grad=False)
     with pytest.raises(bp.GuardError, match="strides"):

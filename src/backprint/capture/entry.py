@@ -28,7 +28,7 @@ from backprint.capture.stage import is_only_given
 from backprint.capture.witness import second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
-from backprint.memory import Overlap, memory_spans, overlaps
+from backprint.memory import Overlap, memory_spans, overlapping_pairs
 from backprint.settings import STATE_OF, quiet_random
 from backprint.tree import alias_groups, copy_values
 
@@ -290,7 +290,7 @@ def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tupl
     """The tensors of a call that share memory with others, or with what the program takes from outside."""
     if program.given is None:
         return None
-    found = overlaps({**program.given.memory, **memory_spans(program.outside)})
+    found = overlapping_pairs({**program.given.memory, **memory_spans(program.outside)})
     return tuple(each for each in found if each[:2] not in same)
 
 

@@ -218,7 +218,7 @@ def captured(
     answer = {"sample": str(output), "name": made.name, "engine": made.engine, **stored.verdict}
     answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet" or made.notes:
-        answer |= {"asks": found.asks, "notes": made.notes}
+        answer |= {"asks": found.with_grad, "notes": made.notes}
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, made))
     return CaptureReport(lines, 1 if answer["verdict"] in ("wrong", "failed") else 0)
 
@@ -287,9 +287,9 @@ def loss_of(text: str | None) -> Any:
         return None
     if text in LOSSES:
         return lambda output: getattr(first_tensor(output), text)()
-    from backprint.target import function_of
+    from backprint.target import find_factory
 
-    return function_of(text)
+    return find_factory(text)
 
 
 def first_tensor(output: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -16,11 +16,11 @@ from backprint.regions.nouns import (
     RUN,
     BackwardRoot,
     Edge,
-    Forward,
     Input,
     Node,
     NonfiniteOrigin,
     Pass,
+    RegionForward,
     Unwatched,
 )
 from backprint.regions.origins import NonfiniteSource
@@ -79,11 +79,7 @@ class PassBuild:
     def title(self, near: list[Any], inside: set[Any]) -> None:
         """Name each node: those inside in the order in which they were made, the others in the order of the pass."""
         taken: dict[str, int] = {}
-        for node in sorted(inside, key=lambda node: node_record(self.call.nodes[node]).seq):
-            each = self.call.nodes[node]
-            name, rank = names.base_title(each.kind, each.made, id(self.core))
-            wanted = name if not rank else f"{name}_{rank}"
-            self.titles[node] = names.unique_title(wanted, taken)
+        self.titles.update(titles_inside(self.core, self.call.nodes, inside, taken))
         for node in near:
             if node not in inside:
                 self.titles[node] = names.unique_title(self.outside(node), taken)
@@ -294,17 +290,25 @@ def node_record(each: ReachedNode) -> NodeRecord:
     return each.made
 
 
-# ------------------------------------------------------------------ the forward alone
-
-
-def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> Forward:
-    """The autograd graph of a region, from the nodes that its tensors still hold."""
-    inside = [node for node, each in nodes.items() if core in each.cores]
-    taken: dict[str, int] = {}
+def titles_inside(
+    core: Any, nodes: Mapping[Any, ReachedNode], inside: Iterable[Any], taken: dict[str, int]
+) -> dict[Any, str]:
+    """Name the nodes of a region, in the order in which they were made; `taken` counts the names."""
     titles: dict[Any, str] = {}
     for node in sorted(inside, key=lambda node: node_record(nodes[node]).seq):
         name, rank = names.base_title(nodes[node].kind, nodes[node].made, id(core))
         titles[node] = names.unique_title(name if not rank else f"{name}_{rank}", taken)
+    return titles
+
+
+# ------------------------------------------------------------------ the forward alone
+
+
+def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward:
+    """The autograd graph of a region, from the nodes that its tensors still hold."""
+    inside = [node for node, each in nodes.items() if core in each.cores]
+    taken: dict[str, int] = {}
+    titles = titles_inside(core, nodes, inside, taken)
     users = core.names.here()
     edges = []
     for node in list(titles):
@@ -325,4 +329,4 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> Forward:
             continue
         made = node_record(each)
         found.append(Node(title, each.kind, True, names.operator_names(each.kind, made), made.stack, made.line))
-    return Forward(tuple(found), tuple(edges))
+    return RegionForward(tuple(found), tuple(edges))

@@ -24,8 +24,8 @@ class ComparisonRow:
     """The comparison of an edge, input or root of two passes.
 
     `verdict` is `bitwise`, `close` or `differs`; from statistics alone `same`, `close` or `differs`; `missing` where
-    one pass does not have it; `unproven` where no gradients were kept. `error` is the largest difference, `most`, relative
-    to the largest absolute value.
+    one pass does not have it; `unproven` where no gradients were kept. `most` is the largest difference, and `error` is
+    that relative to the largest absolute value.
     """
 
     index: int
@@ -124,16 +124,21 @@ def compare_flowed(
         side = "second" if left is None else "first"
         return ComparisonRow(index, what, name, tensor, "missing", detail=f"only the {side} has it", line=line)
     if left.shape != right.shape:
-        said = f"shape {list(left.shape)} in the first, {list(right.shape)} in the second"
-        return ComparisonRow(index, what, name, tensor, "differs", detail=said, line=line)
-    said = f"{left.dtype} in the first, {right.dtype} in the second" if left.dtype != right.dtype else ""
+        detail = f"shape {list(left.shape)} in the first, {list(right.shape)} in the second"
+        return ComparisonRow(index, what, name, tensor, "differs", detail=detail, line=line)
+    detail = f"{left.dtype} in the first, {right.dtype} in the second" if left.dtype != right.dtype else ""
     if left.gradient is not None and right.gradient is not None:
         return ComparisonRow(
-            index, what, name, tensor, *compare_gradients(left.gradient, right.gradient, said), line=line
+            index, what, name, tensor, *compare_gradients(left.gradient, right.gradient, detail), line=line
         )
     if left.stats is not None and right.stats is not None:
         return ComparisonRow(
-            index, what, name, tensor, *compare_stats(left.stats, right.stats, left.dtype, right.dtype, said), line=line
+            index,
+            what,
+            name,
+            tensor,
+            *compare_stats(left.stats, right.stats, left.dtype, right.dtype, detail),
+            line=line,
         )
     if getattr(left, "flows", True) != getattr(right, "flows", True):
         side = "first" if getattr(left, "flows", True) else "second"
@@ -147,7 +152,7 @@ def compare_flowed(
     )
 
 
-def compare_gradients(left: Tensor, right: Tensor, said: str) -> tuple[str, float | None, float | None, str]:
+def compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, float | None, float | None, str]:
     """Compare values: verdict, relative error, largest difference, and detail."""
     if left.dtype == right.dtype:
         port = compare("", "", right, left)
@@ -169,7 +174,7 @@ def compare_gradients(left: Tensor, right: Tensor, said: str) -> tuple[str, floa
     largest = float(a[finite].abs().max()) if apart.numel() else 0.0
     error = most / max(largest, 1e-30) if most else 0.0
     tolerance = max(TOLERANCE.get(str(each.dtype)[6:], 0.0) for each in (left, right))
-    return ("close" if error <= tolerance else "differs"), error, most, said
+    return ("close" if error <= tolerance else "differs"), error, most, detail
 
 
 def comparison_dtype(tensor: Tensor) -> torch.dtype:
@@ -178,12 +183,12 @@ def comparison_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def compare_stats(
-    left: Stats, right: Stats, one: str, two: str, said: str
+    left: Stats, right: Stats, one: str, two: str, detail: str
 ) -> tuple[str, float | None, float | None, str]:
     """Compare statistics: norms, means, deviations and bounds; returns as `compare_gradients` does."""
     if (left.nan, left.inf) != (right.nan, right.inf):
-        detail = f"{left.nan} NaN, {left.inf} Inf in the first, {right.nan} and {right.inf} in the second"
-        return "differs", math.inf, None, detail
+        counts = f"{left.nan} NaN, {left.inf} Inf in the first, {right.nan} and {right.inf} in the second"
+        return "differs", math.inf, None, counts
     if left == right:
         return "same", 0.0, None, "by statistics"
     scale = max(abs(each) for each in (left.min or 0.0, left.max or 0.0, 1e-30))
@@ -192,4 +197,5 @@ def compare_stats(
     if math.isfinite(left.norm) and math.isfinite(right.norm):
         error = max(error, abs(left.norm - right.norm) / max(abs(left.norm), 1e-30))
     tolerance = max(TOLERANCE.get(each, 0.0) for each in (one, two))
-    return ("close" if error <= tolerance else "differs"), error, None, "; ".join(filter(None, (said, "by statistics")))
+    verdict = "close" if error <= tolerance else "differs"
+    return verdict, error, None, "; ".join(filter(None, (detail, "by statistics")))

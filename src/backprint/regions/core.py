@@ -19,7 +19,7 @@ from backprint.regions.build import PassBuild, origin_of
 from backprint.regions.follow import BackwardCall
 from backprint.regions.names import UserNames, operator_of
 from backprint.regions.nodes import NodeRecord, OperatorRun, stack_line
-from backprint.regions.nouns import Forward, NonfiniteOrigin, Pass, UnreachedOperator, Unwatched
+from backprint.regions.nouns import NonfiniteOrigin, Pass, RegionForward, UnreachedOperator, Unwatched
 from backprint.regions.write import DumpedPass, write_pass, write_unreached
 
 
@@ -48,7 +48,7 @@ class RegionCore:
         self.fresh = False
         self.living = 0
         self.written = False
-        self.forward = Forward()
+        self.forward = RegionForward()
         self.lock = threading.RLock()
 
     # -------------------------------------------------------------- what `watch` tells

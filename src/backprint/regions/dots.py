@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from backprint.regions.nouns import Forward, Node, Pass
+from backprint.regions.nouns import Node, Pass, RegionForward
 
 
 def dot_quoted(text: str) -> str:
@@ -15,9 +15,9 @@ def dot_quoted(text: str) -> str:
 
 def dot_node(node: Node, forward: bool) -> str:
     """The DOT line of a node."""
-    said = ", ".join(node.ops) if forward and node.ops else node.kind
+    operators = ", ".join(node.ops) if forward and node.ops else node.kind
     line = f"{node.line.file.rsplit('/', 1)[-1]}:{node.line.line}" if node.line else ""
-    label = "\\n".join(dot_quoted(part)[1:-1] for part in dict.fromkeys((node.name, said, line)) if part)
+    label = "\\n".join(dot_quoted(part)[1:-1] for part in dict.fromkeys((node.name, operators, line)) if part)
     style = "filled" if node.inside else "filled,dashed"
     colour = "#dbe9f6" if node.inside else "#e7f4e4" if node.leaf else "#f4f4f4"
     return f'  {dot_quoted(node.name)} [label="{label}", style="{style}", fillcolor="{colour}"];'
@@ -47,7 +47,7 @@ def forward_dot(found: Pass) -> str:
     return dot_file(f"{found.region} forward", lines)
 
 
-def unreached_dot(title: str, found: Forward) -> str:
+def unreached_dot(title: str, found: RegionForward) -> str:
     """The forward of a region that no pass has reached."""
     lines = [dot_node(node, True) for node in found.nodes]
     lines += [

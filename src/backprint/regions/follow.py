@@ -282,8 +282,8 @@ def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs
         with watch.unwatched_here():
             call = BackwardCall(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
     except Exception as error:  # an error of ours: the backward runs on, unseen by regions
-        said = f"backprint: regions do not see this backward: {type(error).__name__}: {error}"
-        warnings.warn(said, RuntimeWarning, stacklevel=4)
+        message = f"backprint: regions do not see this backward: {type(error).__name__}: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
         return engine(roots, *args, **kwargs)
     if not call.cores:
         with watch.without_operator_mode():
@@ -293,14 +293,14 @@ def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs
     calls.append(call)
     with _lock:
         _open.append(call)
-    said = ""
+    cause = ""
     try:
         with call.quietly():
             call.hook()
         with watch.without_operator_mode(), watch.watching_new_nodes(call.create_graph):
             return engine(roots, *args, **kwargs)
     except BaseException as raised:
-        said = f"{type(raised).__name__}: {raised}".splitlines()[0][:500]
+        cause = f"{type(raised).__name__}: {raised}".splitlines()[0][:500]
         raise
     finally:
         watch.here.deriving = None
@@ -311,7 +311,7 @@ def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs
             if call.task is not None:
                 _tasks.pop(call.task, None)
         for core in call.cores:
-            core.backward_ended(call, said)
+            core.backward_ended(call, cause)
 
 
 anomaly.follow_backward_with(follow_backward)

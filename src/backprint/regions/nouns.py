@@ -151,13 +151,13 @@ class NonfiniteOrigin:
     def __str__(self) -> str:
         at = f" at {self.line}" if self.line is not None else ""
         with_it = self.tensor or "a tensor"
-        said = {
+        text = {
             "forward": f"{self.what} born in the forward: {self.op}{at}",
             "inputs": f"{self.what} came in from outside with {with_it}, first taken by {self.op}{at}",
             "backward": f"{self.what} born in the backward: {self.node}, of {self.op or 'an operator'}{at}",
             "gradients": f"{self.what} came in with the gradient of {self.tensor}, which {self.node} took{at}",
         }[self.where]
-        return f"{said}; {self.detail}" if self.detail else said
+        return f"{text}; {self.detail}" if self.detail else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class UnreachedOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
+class RegionForward:
     """The autograd graph of a block at its end: its nodes, and its edges as (maker, taker, tensor)."""
 
     nodes: tuple[Node, ...] = ()

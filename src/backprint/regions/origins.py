@@ -21,6 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from backprint.capture.frames import is_users
 from backprint.regions.stats import NARROW
+from backprint.tree import plain_leaves
 
 Frame = tuple[CodeType, int]
 
@@ -81,11 +82,7 @@ def can_hold_nonfinite(tensor: Tensor) -> bool:
 
 def nested_tensors(values: Any) -> Iterator[Tensor]:
     """The tensors of arguments or results, also those in lists."""
-    for value in values if isinstance(values, (tuple, list)) else (values,):
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, (tuple, list)):
-            yield from nested_tensors(value)
+    return (leaf for leaf in plain_leaves(values) if isinstance(leaf, Tensor))
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from backprint.errors import RegionError
 from backprint.regions import dots
-from backprint.regions.nouns import Forward
+from backprint.regions.nouns import RegionForward
 from backprint.regions.read import folders_of, parse_forward, parse_pass, read_graph_json
 
 SECONDS = 20.0
@@ -39,7 +39,7 @@ def draw_dump(
     """Draw the forward and the backward of each pass of a dump beside its `.dot` files; equal graphs are drawn once."""
     tool = shutil.which("dot")
     if tool is None:
-        raise RegionError(f"{path}: Graphviz draws the pictures, and there is no `dot` here: install Graphviz")
+        raise RegionError(f"{path}: Graphviz draws the pictures, and its `dot` is not installed: install Graphviz")
     known: dict[str, bytes | str] = {}
     for folder in folders_of(path, run, unreached=True):
         for name, text, size in dot_texts(folder):
@@ -64,7 +64,7 @@ def dot_texts(folder: Path) -> Iterator[tuple[str, str, int]]:
         yield "forward", dots.forward_dot(found), len(found.nodes)
         yield "backward", dots.backward_dot(found), len(found.nodes)
     else:
-        forward: Forward = parse_forward(content, folder)
+        forward: RegionForward = parse_forward(content, folder)
         yield "forward", dots.unreached_dot(str(content["region"]), forward), len(forward.nodes)
 
 
@@ -77,8 +77,8 @@ def run_graphviz(tool: str, text: str, seconds: float) -> bytes | str:
     except OSError as error:
         return f"Graphviz did not run: {error}"
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return f"Graphviz failed with {done.returncode}" + (f": {said[-1][:200]!r}" if said else "")
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return f"Graphviz failed with {done.returncode}" + (f": {lines[-1][:200]!r}" if lines else "")
     return done.stdout
 
 

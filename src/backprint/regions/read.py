@@ -17,11 +17,11 @@ from backprint.regions.nouns import (
     LEVELS,
     BackwardRoot,
     Edge,
-    Forward,
     Input,
     Node,
     NonfiniteOrigin,
     Pass,
+    RegionForward,
     StackLine,
     Stats,
     Unwatched,
@@ -69,8 +69,8 @@ def folders_of(path: str | os.PathLike[str], run: str = LATEST, unreached: bool 
         return found
     passes = [folder for folder in found if read_graph_json(folder).get("reached", True)]
     if not passes:
-        said = f" in run {chosen[0]}" if len(runs) > 1 and len(chosen) == 1 else ""
-        raise RegionError(f"{path}: no backward pass has reached this region{said}")
+        where = f" in run {chosen[0]}" if len(runs) > 1 and len(chosen) == 1 else ""
+        raise RegionError(f"{path}: no backward pass has reached this region{where}")
     return passes
 
 
@@ -115,9 +115,9 @@ def select_run(runs: Sequence[DumpRun], run: str, place: Path) -> DumpRun:
         return runs[-1]
     named = [each for each in runs if each.name == run] or [each for each in runs if run and each.name.startswith(run)]
     if len(named) != 1:
-        said = "no run" if not named else f"{len(named)} runs"
+        count = "no run" if not named else f"{len(named)} runs"
         names = ", ".join(each.name or "(format 1)" for each in runs)
-        raise RegionError(f"{place}: {said} of the name {run!r}; it has {names}")
+        raise RegionError(f"{place}: {count} of the name {run!r}; it has {names}")
     return named[0]
 
 
@@ -131,10 +131,10 @@ def read_graph_json(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise RegionError(f"{place}: cannot be read: {error}") from error
     if not isinstance(content, dict) or "region" not in content:
-        raise RegionError(f"{place}: is no region's graph.json")
+        raise RegionError(f"{place}: is not a region's graph.json")
     if content.get("format") not in FORMATS:
-        said = " and ".join(map(str, FORMATS))
-        raise RegionError(f"{place}: has format {content.get('format')!r}, and this Backprint reads {said}")
+        known = " and ".join(map(str, FORMATS))
+        raise RegionError(f"{place}: has format {content.get('format')!r}, and this Backprint reads {known}")
     return content
 
 
@@ -157,11 +157,11 @@ def parse_pass(content: Mapping[str, Any], folder: Path, tensors: Mapping[str, T
         raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
 
 
-def parse_forward(content: Mapping[str, Any], folder: Path) -> Forward:
+def parse_forward(content: Mapping[str, Any], folder: Path) -> RegionForward:
     """Make the Forward of a region that no pass has reached."""
     try:
         edges = tuple((str(maker), str(taker), str(tensor)) for maker, taker, tensor in content["edges"])
-        return Forward(tuple(map(node_from_json, content["nodes"])), edges)
+        return RegionForward(tuple(map(node_from_json, content["nodes"])), edges)
     except MALFORMED as error:
         raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
 

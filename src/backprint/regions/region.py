@@ -26,7 +26,7 @@ from backprint.regions.build import forward_of_region
 from backprint.regions.core import RegionCore
 from backprint.regions.follow import reachable_nodes
 from backprint.regions.names import tag_of, visible_variables
-from backprint.regions.nouns import LEVELS, Forward, NonfiniteOrigin, Pass, UnreachedOperator, Unwatched
+from backprint.regions.nouns import LEVELS, NonfiniteOrigin, Pass, RegionForward, UnreachedOperator, Unwatched
 from backprint.regions.write import DumpedPass, forget_numbers, write_pass
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -162,7 +162,7 @@ class Region:
         return self._core.unreached()
 
     @property
-    def forward(self) -> Forward:
+    def forward(self) -> RegionForward:
         """The autograd graph of the block at its end, where the region has a path and no pass has reached it."""
         return self._core.forward
 

@@ -26,10 +26,10 @@ from backprint.regions import dots
 from backprint.regions.nouns import (
     RUN,
     Flowed,
-    Forward,
     Node,
     NonfiniteOrigin,
     Pass,
+    RegionForward,
     StackLine,
     Stats,
     UnreachedOperator,
@@ -72,7 +72,7 @@ def write_pass(found: Pass, folder: Path, head: str) -> DumpedPass:
 def write_unreached(
     title: str,
     head: str,
-    forward: Forward,
+    forward: RegionForward,
     ops: Sequence[UnreachedOperator],
     origin: NonfiniteOrigin | Unwatched | None,
     folder: Path,
@@ -282,8 +282,8 @@ def nonfinite_lines(found: Pass) -> list[str]:
     if isinstance(bad, Unwatched):
         return [*lines, f"NaN and Inf: {bad}.", ""]
     where = found.where(bad) or "a node outside"
-    said = f"**First NaN or Inf**: edge `{bad.name}`, the gradient of `{bad.tensor}`, of {where} ({bad.stats})."
-    return [*lines, said, ""]
+    text = f"**First NaN or Inf**: edge `{bad.name}`, the gradient of `{bad.tensor}`, of {where} ({bad.stats})."
+    return [*lines, text, ""]
 
 
 def summary_text(found: Pass) -> str:

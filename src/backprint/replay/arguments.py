@@ -20,7 +20,7 @@ from backprint.graph.links import free_ports, mutated
 from backprint.graph.nouns import Argument, Capture, Port, TensorSpec
 from backprint.likeness.describe import Describing, Like, describe_value
 from backprint.likeness.differences import holds_live_value, likeness_differences, likeness_text
-from backprint.memory import memory_spans, overlaps
+from backprint.memory import memory_spans, overlapping_pairs
 from backprint.replay.run import sizes_of
 from backprint.replay.strides import laid_as, lies, strides
 from backprint.tree import FLAGS, leaf_name, positional
@@ -447,7 +447,7 @@ def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
     known = {frozenset(pair) for pair in same}
     now: dict[tuple[str, str], int] = {}
-    for left, right, apart in overlaps(memory_spans(tensors), written):
+    for left, right, apart in overlapping_pairs(memory_spans(tensors), written):
         if frozenset((left, right)) not in known:
             turned = (right, left) in then
             now[(right, left) if turned else (left, right)] = -apart if turned else apart
