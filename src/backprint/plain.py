@@ -1,7 +1,7 @@
 """Text of strangers: as it may be printed, as a cell of a table, as JSON.
 
-What would move a cursor, hide or reorder letters is spelled out; what a spreadsheet would compute, or what readers of
-JSON understand in different ways, is not let through.
+Characters that move a cursor, hide or reorder letters are escaped. Texts that a spreadsheet would compute are quoted,
+and JSON that its readers understand in different ways is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How much memory there is for one result: what this process was allowed, or what the machine has free.
+"""How much memory there is for one result: this process's limit, or the machine's free memory.
 
-No torch here: a corpus run's parent asks too.
+No torch here: a corpus run's parent imports it too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def memory_limit() -> int:
 
 
 def free_address_space() -> int:
-    """The bytes that this process may still ask for (`ulimit -v`); 0 where nothing limits them."""
+    """The bytes that this process may still reserve (`ulimit -v`); 0 where nothing limits them."""
     import resource
 
     most, _ = resource.getrlimit(resource.RLIMIT_AS)

@@ -80,7 +80,7 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], Any]:
 
 
 def number_duplicates(names: Sequence[str]) -> list[str]:
-    """The names, numbered where one occurs twice: `{"a.b": x, "a": {"b": y}}` gives `a.b` and `a.b~2`."""
+    """The names, numbered where one occurs twice: `{"a.b": x, "a": {"b": y}}` yields `a.b` and `a.b~2`."""
     found: list[str] = []
     taken = set(names)
     seen: set[str] = set()

@@ -138,7 +138,7 @@ def computes_with(program: ModelProgram, names: Sequence[str]) -> bool:
 
 
 def only_renames(program: ModelProgram, number: int) -> bool:
-    """Whether a line only gives a value another name."""
+    """Whether a line only renames a value."""
     return any(line.line == number and isinstance(line.value, Name) for line in program.lines)
 
 

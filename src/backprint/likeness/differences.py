@@ -10,7 +10,7 @@ from backprint.likeness.describe import Like
 
 
 def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
-    """Where two likenesses differ: the path inside the value, and what it was and is in words."""
+    """Where two likenesses differ: the path inside the value, and both values in words."""
     if isinstance(was, dict) and isinstance(now, dict) and compared_kinds(was) == compared_kinds(now):
         yield from differences_inside(was, now, path)
     elif was != now:

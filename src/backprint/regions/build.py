@@ -64,7 +64,7 @@ class PassBuild:
         """Nodes that a gradient went to and that did not run: where `torch.autograd.grad` ends."""
         found: dict[Any, None] = {}
         for node in near:
-            for target, kept in zip(self.call.nodes[node].slots, self.call.flows[node].gave, strict=False):
+            for target, kept in zip(self.call.nodes[node].slots, self.call.flows[node].returned, strict=False):
                 if node in inside and target is not None and kept is not None and target[0] not in self.call.flows:
                     found[target[0]] = None
         return list(found)
@@ -113,18 +113,18 @@ class PassBuild:
             return Unwatched()
         for node in sorted(self.ran, key=lambda node: node_record(self.call.nodes[node]).seq):
             for ran in runs_of_node(self.call.nodes[node]):
-                if ran.gives and ran.source is not None and ran.source.what == "NaN":
+                if ran.bad_results and ran.source is not None and ran.source.what == "NaN":
                     return origin_of(self.core, ran)
         return next((found for node in near if (found := self.went_bad(node)) is not None), None)
 
     def went_bad(self, node: Any) -> NonfiniteOrigin | None:
         """Where the NaN and Inf come from in the gradients that a node took or returned."""
         flow, each, inside = self.call.flows[node], self.call.nodes[node], self.is_inside(node)
-        if inside and (place := first_nonfinite(flow.took)) is not None:
+        if inside and (place := first_nonfinite(flow.taken)) is not None:
             return self.brought(node, place)
         slots = [
             slot if inside or self.is_into(target) else None
-            for slot, target in zip(flow.gave, each.slots, strict=False)
+            for slot, target in zip(flow.returned, each.slots, strict=False)
         ]
         slot = first_nonfinite(slots)
         if slot is None:
@@ -139,7 +139,7 @@ class PassBuild:
         target, own = each.slots[slot], self.node(node, True)
         tensor = self.tensor(*target) if target is not None else ""
         return NonfiniteOrigin(
-            nonfinite_kind(flow.gave[slot]), "backward", ", ".join(own.ops), own.line, tensor, own.name
+            nonfinite_kind(flow.returned[slot]), "backward", ", ".join(own.ops), own.line, tensor, own.name
         )
 
     def is_into(self, target: Any) -> bool:
@@ -150,16 +150,16 @@ class PassBuild:
         """The origin for a node that took NaN or Inf: they came from outside, unless every gradient that was added up
         for it is finite and comes from inside."""
         own = self.node(node, True)
-        took = self.call.flows[node].took
+        taken = self.call.flows[node].taken
         feeders = [
-            (source, gave)
+            (source, returned)
             for source, flow in self.call.flows.items()
-            for target, gave in zip(self.call.nodes[source].slots, flow.gave, strict=False)
+            for target, returned in zip(self.call.nodes[source].slots, flow.returned, strict=False)
             if target == (node, place)
         ]
-        what = nonfinite_kind(took[place] if place < len(took) else None) or "NaN"
+        what = nonfinite_kind(taken[place] if place < len(taken) else None) or "NaN"
         ends = (", ".join(own.ops), own.line, self.tensor(node, place), own.name)
-        if feeders and all(self.is_inside(source) and not nonfinite_kind(gave) for source, gave in feeders):
+        if feeders and all(self.is_inside(source) and not nonfinite_kind(returned) for source, returned in feeders):
             return NonfiniteOrigin(
                 what, "backward", *ends, "made by a hook on what it takes, or where that is added up"
             )
@@ -186,9 +186,9 @@ class PassBuild:
         flow = self.call.flows[node]
         found = []
         for slot, target in enumerate(self.call.nodes[node].slots):
-            if target is None or not flow.gave or not (node in inside or target[0] in inside):
+            if target is None or not flow.returned or not (node in inside or target[0] in inside):
                 continue
-            kept = flow.gave[slot] if slot < len(flow.gave) else None
+            kept = flow.returned[slot] if slot < len(flow.returned) else None
             if target[0] not in self.titles or (kept is None and target[0] not in self.call.flows):
                 continue
             name = f"{self.titles[node]}:{slot} -> {self.titles[target[0]]}:{target[1]}"
@@ -200,7 +200,7 @@ class PassBuild:
         """The gradients that a node took."""
         flow: NodeFlow = self.call.flows[node]
         found = []
-        for place, kept in enumerate(flow.took):
+        for place, kept in enumerate(flow.taken):
             if kept is not None:
                 name = f"{self.titles[node]}:{place}"
                 ends = (self.titles[node], place, self.tensor(node, place))

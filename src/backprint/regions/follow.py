@@ -45,8 +45,8 @@ class KeptGradient(NamedTuple):
 class NodeFlow:
     """The gradients that a node took and returned."""
 
-    took: tuple[KeptGradient | None, ...]
-    gave: tuple[KeptGradient | None, ...] = ()
+    taken: tuple[KeptGradient | None, ...]
+    returned: tuple[KeptGradient | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +124,14 @@ class BackwardCall:
     def after(self, node: Any) -> Callable[[Any, Any], None]:
         """The hook that runs after a node, for its gradients."""
 
-        def hook(gave: Any, took: Any) -> None:
+        def hook(returned: Any, taken: Any) -> None:
             if running_call() is self:
                 watch.here.deriving = None
                 with self.quietly():
-                    kept = self.taken(node, took)
+                    kept = self.taken(node, taken)
                     targets = self.nodes[node].slots
                     self.flows[node] = NodeFlow(
-                        kept, tuple(self.given_to(targets[slot], each) for slot, each in enumerate(gave))
+                        kept, tuple(self.given_to(targets[slot], each) for slot, each in enumerate(returned))
                     )
 
         return hook
@@ -140,7 +140,7 @@ class BackwardCall:
         """The hook that runs before a node whose backward makes nodes itself (`create_graph`)."""
         each = self.nodes[node]
 
-        def hook(took: Any) -> None:
+        def hook(taken: Any) -> None:
             if running_call() is self and each.made is not None:
                 watch.here.deriving = (each.cores, (each.kind, each.made))
 
@@ -149,19 +149,19 @@ class BackwardCall:
     def before(self, node: Any) -> Callable[[Any], None]:
         """The hook that runs before a node that only takes gradients."""
 
-        def hook(took: Any) -> None:
+        def hook(taken: Any) -> None:
             if running_call() is self:
                 with self.quietly():
-                    self.flows[node] = NodeFlow(self.taken(node, took))
+                    self.flows[node] = NodeFlow(self.taken(node, taken))
 
         return hook
 
-    def taken(self, node: Any, took: Any) -> tuple[KeptGradient | None, ...]:
+    def taken(self, node: Any, taken: Any) -> tuple[KeptGradient | None, ...]:
         """Keep the gradients that a node takes; one that comes unchanged from a single node is kept already."""
         if self.level == "none":
-            return tuple([self.keep(tensor) for tensor in took])
+            return tuple([self.keep(tensor) for tensor in taken])
         found = []
-        for place, tensor in enumerate(took):
+        for place, tensor in enumerate(taken):
             held = self.held.pop((node, place), None)
             same = held is not None and held[0] is tensor
             found.append(held[1] if same and held is not None else self.keep(tensor))

@@ -1,7 +1,7 @@
 """Names of nodes, after the operators they stand for; names of tensors, after the user's variables around the region.
 
-A node is called after its operator and how many of it ran before (`mul`, `mul_1`), so the same program gives the same
-names again. A tensor has the name of its variable, a parameter its path in a module that the block's function can
+A node is named after its operator and how many of it ran before (`mul`, `mul_1`), so the same program has the same
+names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function can
 see, and any other tensor the name of the node that made it. Private torch APIs, tried on torch 2.13:
 `Node._input_metadata`.
 """
@@ -190,7 +190,7 @@ def leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 def leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     """The tensors and modules in one variable."""
-    kind = type(value)  # and not isinstance, which asks the value itself: a proxy may answer with an error
+    kind = type(value)  # not isinstance, which reads `__class__` of the value: a proxy may raise
     if issubclass(kind, (Tensor, nn.Module)):
         yield name, value
     elif depth < 2 and kind in (list, tuple) and len(value) <= MOST:

@@ -47,17 +47,17 @@ class BlockWatcher(Protocol):
 class OperatorRun:
     """An operator that ran: its name, its line, and the nodes that were made for it.
 
-    `source` says where the NaN or Inf in its arguments or results come from; `gives`, that its results have some.
+    `source` says where the NaN or Inf in its arguments or results come from; `bad_results`, that its results have some.
     `taken` is the argument that had them, and `title` the name of that argument.
     """
 
-    __slots__ = ("frame", "gives", "name", "nodes", "rank", "source", "taken", "title", "view")
+    __slots__ = ("bad_results", "frame", "name", "nodes", "rank", "source", "taken", "title", "view")
 
     def __init__(self, func: Any, frame: tuple[CodeType, int] | None, nodes: tuple[NodeRecord, ...]) -> None:
         self.name, self.frame, self.nodes, self.view = str(func), frame, nodes, bool(func.is_view)
         self.rank: dict[int, int] = {}
         self.source: NonfiniteSource | None = None
-        self.gives = False
+        self.bad_results = False
         self.taken: weakref.ref[Tensor] | None = None
         self.title = ""
 

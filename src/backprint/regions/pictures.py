@@ -1,4 +1,4 @@
-"""Pictures of a dump, drawn when someone asks: never in the program's own step.
+"""Pictures of a dump, drawn by a command: never in the program's own step.
 
 Graphviz takes minutes for some graphs of a hundred nodes, so it gets a limit of nodes and of seconds. It is given what
 graph.json says, quoted, and not the `.dot` files, which may say anything.

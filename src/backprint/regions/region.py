@@ -199,7 +199,7 @@ class Region:
 
 
 class Passes(Sequence[Pass]):
-    """The passes of a region; those that are on disk are read when one asks for them."""
+    """The passes of a region; those on disk are read when they are indexed."""
 
     def __init__(self, found: tuple[Pass | DumpedPass, ...]) -> None:
         self._found = found

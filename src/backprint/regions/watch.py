@@ -217,12 +217,12 @@ def run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...]
     result = func(*args, **kwargs)
     if look is not None:
         with keeping_errors(cores):
-            ran.source, ran.gives = look.source(result, cores, ran.frame)
+            ran.source, ran.bad_results = look.source(result, cores, ran.frame)
             if look.same is not None and ran.source is not None:
                 ran.taken, ran.title = weakref.ref(look.same), origins.variable_holding(look.same, sys._getframe(2))
                 if not ran.source.born and ran.source.taken is None:
                     ran.source.taken, ran.source.title = ran.taken, ran.title
-            if ran.gives:
+            if ran.bad_results:
                 for core in cores:
                     core.went_bad(ran)
     return result

@@ -187,7 +187,7 @@ def op_json(op: UnreachedOperator) -> dict[str, Any]:
 
 
 def origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | None:
-    """A NonfiniteOrigin as a JSON object; None where there is none or nobody watched."""
+    """A NonfiniteOrigin as a JSON object; None where there is none, or gradients were not watched."""
     if not isinstance(origin, NonfiniteOrigin):
         return None
     return {
