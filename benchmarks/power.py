@@ -36,7 +36,7 @@ import backprint as bp
 from backprint.formats import has_graphnet
 from backprint.graph.nouns import Capture
 from backprint.graphnet.plan import plan_of
-from backprint.graphnet.read import read
+from backprint.graphnet.read import read_graphnet
 from backprint.replay.power import Power, power_of
 from backprint.sample.fit import placed
 from backprint.sample.inputs import Inputs, held_exact
@@ -112,7 +112,7 @@ def measured(folder: Path, mode: str | None, tries: int, seconds: float) -> Row:
     warnings.simplefilter("ignore")
     started = time.monotonic()
     capture = bp.capture(folder, mode=mode)
-    names = {named.raw: named.name for named in plan_of(read(folder)).inputs}
+    names = {named.raw: named.name for named in plan_of(read_graphnet(folder)).inputs}
     spent = time.monotonic() - started
     ours = power_of(capture, "all", seconds=seconds, count=GROUPS + tries)
     single = tuple(trial.inputs[0] for trial in ours.trials if len(trial.inputs) == 1 and " " in trial.name)

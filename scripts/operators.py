@@ -22,9 +22,9 @@ import torch
 from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
 from backprint.graph.table import Row, read, written
-from backprint.graphnet.emit import resolve
-from backprint.graphnet.isolation import standings
-from backprint.graphnet.unsafe import guarded, guarded_method
+from backprint.graphnet.emit import torch_callable
+from backprint.graphnet.isolation import callable_standings
+from backprint.graphnet.unsafe import guarded_function, guarded_method
 
 SOURCE = Path(__file__).parent.parent / "src/backprint"
 TABLE, CALLABLES = SOURCE / "graph/operators.txt", SOURCE / "graphnet/callables.txt"
@@ -131,15 +131,15 @@ def callable_standing(name: str, fuzzed: dict[str, str], old: tuple[str, str]) -
     if name.startswith("Tensor."):
         return ("checked" if guarded_method(name.removeprefix("Tensor.")) is not None else "safe"), ""
     try:
-        function = resolve(name)
+        function = torch_callable(name)
     except ReplayError:  # another torch's
         return "safe", ""
-    return ("checked", "") if guarded(name, function) is not function else ("safe", "")
+    return ("checked", "") if guarded_function(name, function) is not function else ("safe", "")
 
 
 def write_callables(fuzzed: dict[str, str], forget: str) -> Counter[str]:
     """Write how each function and method stands; which there are is not for this script to say."""
-    old = dict(standings())
+    old = dict(callable_standings())
     rows = {
         name: callable_standing(name, fuzzed, ("safe", "") if re.search(forget, name) else before)
         for name, before in old.items()

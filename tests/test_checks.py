@@ -250,8 +250,8 @@ HOSTILE = {
     "a power": ("operator.pow", arguments(3, 10**8), "a power of 200,000,000 bits"),
     "a shift": ("operator.lshift", arguments(True, 10**11), "bits; a graph's numbers have at most 4,096"),
     "a product": ("operator.mul", arguments(2**4000, 2**4000), "a product of 8,002 bits"),
-    "a text": ("operator.mul", arguments("a", 10**10), "a text is no operand of operator.mul"),
-    "a text that is filled in": ("operator.mod", arguments("%2147483640d", 1), "a text is no operand"),
+    "a text": ("operator.mul", arguments("a", 10**10), "a text cannot be an operand of operator.mul"),
+    "a text that is filled in": ("operator.mod", arguments("%2147483640d", 1), "a text cannot be an operand"),
     "a list many times": ("operator.mul", arguments([0], 10**9), "1,000,000,000 times"),
     "two lists": ("operator.add", arguments([0] * MOST_ITEMS, [0]), "a list of more than 65,536 items"),
 }
@@ -419,13 +419,13 @@ def test_a_graph_says_what_it_is_isolated_for() -> None:
 def test_there_is_room_for_what_is_allowed_free_and_in_the_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
     ones = ("aten.ones.default", [2**28])
     assert refused(*ones) == ""
-    monkeypatch.setattr("backprint.room._allowed", room.held() + (1 << 29))
+    monkeypatch.setattr("backprint.room._allowed", room.held_bytes() + (1 << 29))
     assert "a result of 1.0 GiB, and there is room for 0.5" in refused(*ones)
     monkeypatch.setattr("backprint.room._allowed", 0)
-    monkeypatch.setattr("resource.getrlimit", lambda kind: (room.held(0) + (1 << 28), -1))
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (room.held_bytes(0) + (1 << 28), -1))
     assert "a result of 1.0 GiB, and there is room for 0.2" in refused(*ones)
     monkeypatch.undo()
-    monkeypatch.setattr(room, "available", lambda: 1 << 27)
+    monkeypatch.setattr(room, "available_bytes", lambda: 1 << 27)
     assert "a result of 1.0 GiB, and there is room for 0.1" in refused(*ones)
 
 

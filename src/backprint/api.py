@@ -11,7 +11,7 @@ from backprint.graph.nouns import Capture, Graph
 
 if TYPE_CHECKING:
     from backprint.parts.nouns import Split
-    from backprint.regions.compare import Comparison
+    from backprint.regions.compare import DumpComparison
 
 
 def capture(
@@ -250,10 +250,10 @@ def region(
     ends; else passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf or an error,
     and `limit=5` at most five.
     """
-    from backprint.regions.region import make
+    from backprint.regions.region import make_region
 
     _tried_with_this_torch()
-    return make(path, gradients, stacks, name, every, limit, only_bad)
+    return make_region(path, gradients, stacks, name, every, limit, only_bad)
 
 
 def replay(
@@ -338,7 +338,7 @@ def compare_regions(
     *,
     run_a: str = "latest",
     run_b: str = "latest",
-) -> Comparison:
+) -> DumpComparison:
     """Compare two dumps of a region edge by edge, as `backprint region compare A B` does.
 
     `run_a` and `run_b` choose a run of a script where several wrote into one dump: `"latest"`, `"all"` or a run's name.
@@ -398,7 +398,7 @@ def save(
     from backprint.calls import check_save
     from backprint.choices import check_choice, check_sequence
     from backprint.errors import UsageError
-    from backprint.graphnet.write import beside
+    from backprint.graphnet.write import graphnet_writer
     from backprint.replay.annotations import settled
     from backprint.replay.verify import verdict_json
     from backprint.replay.verify import verify as prove
@@ -420,16 +420,18 @@ def save(
     check_custom(capture, allow)
     if capture.fake:
         kept = {"witness": None, "verdict": verdict_json(prove(capture)[0])}
-        return write(capture, path, _fake_inputs(capture, data), kept, ({},) * len(capture.pairs), beside(None))
+        return write(
+            capture, path, _fake_inputs(capture, data), kept, ({},) * len(capture.pairs), graphnet_writer(None)
+        )
     if data == "none":
         kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
-        return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs), beside(None))
+        return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs), graphnet_writer(None))
     inputs, proof = _attested(capture, data, power)
     measured = proof.power if power != "none" else None
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
     if capture.origin is not None and proof.notes is not None:
         capture = settled(capture, proof.notes)
-    return write(capture, path, inputs, kept, proof.values, beside(_tried))
+    return write(capture, path, inputs, kept, proof.values, graphnet_writer(_tried))
 
 
 def write_layout(

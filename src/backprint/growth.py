@@ -11,24 +11,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 MOST_BITS = 4096
-"""How long a whole number may be that a graph computes."""
+"""The most bits of an integer that a graph computes."""
 
 MOST_ITEMS = 2**16
-"""How many items a list may have that a graph makes, those of the lists in it counted as often as they stand."""
+"""The most items of a list that a graph makes; items of nested lists count as often as they occur."""
 
 
-def growth(target: str, args: Sequence[Any]) -> str:
-    """Why a call of plain arithmetic may not run: it would make a number, a list or a text of any size."""
+def growth_complaint(target: str, args: Sequence[Any]) -> str:
+    """Say why a call of plain arithmetic is refused: its number, list or text could have any size. '' if it may run."""
     for argument in args:
         if isinstance(argument, str) and target in GROWS:
-            return f"a text is no operand of {target} in a graph"
+            return f"a text cannot be an operand of {target} in a graph"
         if isinstance(argument, (list, tuple, dict)) and tree_size(argument) > MOST_ITEMS:
             return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
     return GROWS[target](*args) if target in GROWS and len(args) == 2 else ""
 
 
 def tree_size(value: Any) -> int:
-    """The number of items in a value, counted as often as they are reached; no more than one above MOST_ITEMS."""
+    """Count the items of a nested value, each as often as it is reached; stops at MOST_ITEMS + 1."""
     if isinstance(value, (list, tuple)) and not any(isinstance(item, (list, tuple, dict)) for item in value):
         return len(value) + 1
     return _tree_size(value, {})
@@ -47,38 +47,38 @@ def _tree_size(value: Any, known: dict[int, int]) -> int:
 
 
 def sum_growth(left: Any, right: Any) -> str:
-    """Of `left + right`."""
+    """The complaint about `left + right`."""
     if isinstance(left, (list, tuple)) and tree_size(left) + tree_size(right) > MOST_ITEMS:
         return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
     return ""
 
 
 def product_growth(left: Any, right: Any) -> str:
-    """Of `left * right`."""
+    """The complaint about `left * right`."""
     for items, times in ((left, right), (right, left)):
         if isinstance(items, (list, tuple)) and isinstance(times, int) and tree_size(items) * times > MOST_ITEMS:
             return f"a list of {len(items):,} items {times:,} times: more than {MOST_ITEMS:,} items; no graph needs one"
     if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() + right.bit_length(), "a product")
+        return bits_complaint(left.bit_length() + right.bit_length(), "a product")
     return ""
 
 
 def power_growth(left: Any, right: Any) -> str:
-    """Of `left ** right`."""
+    """The complaint about `left ** right`."""
     if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() * abs(right), "a power")
+        return bits_complaint(left.bit_length() * abs(right), "a power")
     return ""
 
 
 def shift_growth(left: Any, right: Any) -> str:
-    """Of `left << right`."""
+    """The complaint about `left << right`."""
     if isinstance(left, int) and isinstance(right, int):
-        return too_long(left.bit_length() + max(right, 0), "a shift")
+        return bits_complaint(left.bit_length() + max(right, 0), "a shift")
     return ""
 
 
-def too_long(bits: int, what: str) -> str:
-    """What is said of a whole number of that many bits."""
+def bits_complaint(bits: int, what: str) -> str:
+    """The complaint about an integer of that many bits."""
     return f"{what} of {bits:,} bits; a graph's numbers have at most {MOST_BITS:,}" if bits > MOST_BITS else ""
 
 

@@ -1,4 +1,4 @@
-"""Where tensors lie in memory, and which of them meet there: part of what a call's arguments are."""
+"""Where tensors are laid out in memory, and which of them overlap: a property of a call's arguments."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 LOOK = 2**16
-"""Up to how many elements two tensors that lie between each other are looked at one by one."""
+"""Two tensors whose spans cross are compared element by element up to this many elements."""
 
-Meeting = tuple[str, str, int]
+Overlap = tuple[str, str, int]
 """Two names, and how many bytes the second tensor begins after the first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tensor lies: a memory, the bytes from `start` to before `stop`, and how its elements lie in them."""
+class MemorySpan:
+    """The memory that a tensor occupies: the bytes from `start` to before `stop`, and its shape and stride in them."""
 
     memory: tuple[str, int]
     start: int
@@ -30,17 +30,17 @@ class Place:
     itemsize: int
 
 
-def places(values: Mapping[str, Tensor]) -> dict[str, Place]:
-    """Where these tensors lie; those without elements lie nowhere. A sparse one lies where its values do."""
-    found = {name: place(tensor) for name, tensor in values.items()}
+def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
+    """The span of each tensor that has elements. A sparse tensor has the span of its values."""
+    found = {name: memory_span(tensor) for name, tensor in values.items()}
     return {name: each for name, each in found.items() if each is not None}
 
 
-def place(tensor: Tensor) -> Place | None:
-    """Where a tensor lies."""
+def memory_span(tensor: Tensor) -> MemorySpan | None:
+    """The span of a tensor; None where it has no elements, or no storage of its own."""
     if tensor.is_nested or tensor.layout in (torch.jagged, torch._mkldnn):
         return None
-    tensor = parts(tensor)[-1]
+    tensor = strided_parts(tensor)[-1]
     shape, stride, item = tensor.shape, tensor.stride(), tensor.element_size()
     if not all(isinstance(size, int) for size in (*shape, *stride)) or 0 in shape:
         return None
@@ -50,48 +50,51 @@ def place(tensor: Tensor) -> Place | None:
     else:
         memory, start = (str(tensor.device), 0), tensor.data_ptr()
     last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    return Place(memory, start, start + (last + 1) * item, tuple(shape), tuple(stride), item)
+    return MemorySpan(memory, start, start + (last + 1) * item, tuple(shape), tuple(stride), item)
 
 
-def meetings(found: Mapping[str, Place], of: Collection[str] | None = None) -> Iterator[Meeting]:
-    """The pairs of tensors that share memory; with `of`, those with one of these in them."""
+def overlapping_pairs(found: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
+    """The pairs of tensors that share memory; with `of`, only pairs that name one of `of`."""
     rows = sorted(found.items(), key=lambda row: (row[1].memory, row[1].start))
-    open_: list[tuple[str, Place]] = []
+    open_: list[tuple[str, MemorySpan]] = []
     order = {name: index for index, name in enumerate(found)}
     for name, here in rows:
         open_ = [(other, there) for other, there in open_ if there.memory == here.memory and there.stop > here.start]
         for other, there in open_:
-            if (of is None or name in of or other in of) and meet(there, here):
+            if (of is None or name in of or other in of) and spans_overlap(there, here):
                 left, right = sorted((other, name), key=order.__getitem__)
                 yield left, right, found[right].start - found[left].start
         open_.append((name, here))
 
 
-def meet(left: Place, right: Place) -> bool:
-    """Whether two tensors whose bytes lie between each other have some in common."""
+def spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
+    """Whether two tensors whose spans cross have an element's bytes in common."""
     if is_dense(left) and is_dense(right):
         return True
     apart = right.start - left.start
-    if left.itemsize != right.itemsize or apart % left.itemsize or max(count(left), count(right)) > LOOK:
+    if (
+        left.itemsize != right.itemsize
+        or apart % left.itemsize
+        or max(element_count(left), element_count(right)) > LOOK
+    ):
         return True
-    return bool(torch.isin(offsets(left), offsets(right) + apart // left.itemsize).any())
+    return bool(torch.isin(element_offsets(left), element_offsets(right) + apart // left.itemsize).any())
 
 
-def count(place: Place) -> int:
-    """The number of elements."""
+def element_count(place: MemorySpan) -> int:
     found = 1
     for size in place.shape:
         found *= size
     return found
 
 
-def is_dense(place: Place) -> bool:
+def is_dense(place: MemorySpan) -> bool:
     """Whether a tensor's elements fill the bytes between its first and its last."""
-    return (place.stop - place.start) <= count(place) * place.itemsize
+    return (place.stop - place.start) <= element_count(place) * place.itemsize
 
 
-def offsets(place: Place) -> Tensor:
-    """How many elements after its first each of a tensor's lies."""
+def element_offsets(place: MemorySpan) -> Tensor:
+    """The offset of each element from the first, in elements."""
     total = torch.zeros((), dtype=torch.int64)
     for size, stride in zip(place.shape, place.stride, strict=True):
         total = total.unsqueeze(-1) + torch.arange(size) * stride

@@ -1,7 +1,7 @@
 """Text of strangers: as it may be printed, as a cell of a table, as JSON.
 
-What would move a cursor, hide or reorder letters is spelled out; what a spreadsheet would compute, or what readers of
-JSON understand in different ways, is not let through.
+Characters that move a cursor, hide or reorder letters are escaped. Texts that a spreadsheet would compute are quoted,
+and JSON that its readers understand in different ways is refused.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ def printable(text: str, lines: bool = False) -> str:
     if text.isprintable():
         return text
     stays = "\n\t" if lines else ""
-    return "".join(letter if letter.isprintable() or letter in stays else spelled(letter) for letter in text)
+    return "".join(letter if letter.isprintable() or letter in stays else escape_character(letter) for letter in text)
 
 
-def spelled(letter: str) -> str:
-    """One character as Python writes it; `\\x` is for bytes alone."""
+def escape_character(letter: str) -> str:
+    """Escape a character as Python does; `\\x` stands for a byte that is not UTF-8."""
     code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as os.fsdecode gives it
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as os.fsdecode returns it
         return f"\\x{code - 0xDC00:02x}"
     return SHORT.get(letter) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
 FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""How a cell begins that spreadsheets take for a formula (OWASP, CSV injection)."""
+"""The first character of a cell that spreadsheets take for a formula (OWASP, CSV injection)."""
 
 
-def cell(text: str) -> str:
-    """A text that a spreadsheet takes for one: an apostrophe stands before what it would compute."""
+def spreadsheet_cell(text: str) -> str:
+    """Write a text as a spreadsheet's cell: an apostrophe keeps a formula from being computed."""
     return printable(f"'{text}" if FORMULA.match(text) else text)
 
 
 def parse_json(text: str) -> Any:
-    """A JSON text; what readers of JSON would understand in different ways is a ValueError."""
+    """Parse JSON. Texts that JSON readers understand in different ways raise ValueError."""
     return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""How large the result of a call would be, told before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
+"""How large the result of a call would be, before it is made: `kron`, `ones(5000000000)`, outer sums fill memory.
 
-A call whose tensors and numbers, multiplied, come to little makes little. Any other is run on tensors of the same
-shapes without values, once for each shapes; where that cannot be, because the shape hangs on values, nothing is said.
+A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on meta tensors
+of the same shapes, once for each combination of shapes. Where a result's shape depends on values, nothing is known.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensor`,
 `torch.utils._python_dispatch._disable_current_modes`, `torch._C._functorch.is_functorch_wrapped_tensor`.
@@ -11,68 +11,57 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprint.room import SMALL, too_large
+from backprint.room import SMALL, why_too_large
+from backprint.tree import plain_leaves
 
 SURE = SMALL // 16
-"""Elements of which a result takes no more than what nobody asks about, whatever its dtype."""
+"""A result of so few elements takes less than SMALL bytes, whatever its dtype."""
 
 
-def outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Why a call may not run: there is no room for what it makes. '' where there is, or nobody knows."""
-    bound = times(args)
+def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Say why a call may not run: its result does not fit in memory. '' where it does, or its size is unknown."""
+    bound = growth_factors(args)
     for value in kwargs.values():
-        bound *= weight(value)
-    if bound <= SURE or not all(map(has_values, leaves_of((args, kwargs)))):
+        bound *= growth_factor(value)
+    if bound <= SURE or not all(map(has_own_values, plain_leaves(args, kwargs))):
         return ""
     try:
-        return too_large(made_by(function, frozen(args), frozen(kwargs)))
+        return why_too_large(largest_result(function, call_key(args), call_key(kwargs)))
     except TypeError:  # an argument that cannot be a key
         return ""
 
 
-def times(items: Sequence[Any]) -> int:
-    """How many times larger a result may be for these arguments together."""
+def growth_factors(items: Sequence[Any]) -> int:
+    """The factor by which these arguments together can enlarge a result."""
     bound = 1
     for item in items:
-        bound *= weight(item)
+        bound *= growth_factor(item)
     return bound
 
 
-def weight(value: Any) -> int:
-    """How many times larger a result may be for an argument."""
+def growth_factor(value: Any) -> int:
+    """The factor by which one argument can enlarge a result."""
     kind = type(value)
     if kind is Tensor or kind is nn.Parameter:
         return value.numel() or 1
     if kind is int:
         return abs(value) or 1
     if kind is list or kind is tuple:
-        return times(value)
+        return growth_factors(value)
     if kind is float and value and abs(value) < float("inf"):
         return int(max(abs(value), 1 / abs(value), 1)) if abs(value) > 1e-300 else 2**63
     return 1
 
 
-def leaves_of(value: Any) -> Iterator[Any]:
-    """The leaves of a call's arguments."""
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from leaves_of(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from leaves_of(item)
-    else:
-        yield value
-
-
-def has_values(leaf: Any) -> bool:
-    """Whether an argument has values of its own: it is no symbol, and no tensor of a tracer's."""
+def has_own_values(leaf: Any) -> bool:
+    """Whether an argument has values of its own: it is neither a symbol nor a tracer's tensor."""
     if not isinstance(leaf, Tensor):
         return not isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
     return (
@@ -84,63 +73,63 @@ def has_values(leaf: Any) -> bool:
     )
 
 
-def frozen(value: Any) -> Any:
-    """A call's arguments as a key: tensors by their shape and dtype."""
+def call_key(value: Any) -> Any:
+    """A call's arguments as a hashable key: tensors by shape, stride and dtype."""
     if isinstance(value, Tensor):
-        return Shaped(tuple(value.shape), value.stride(), value.dtype)
+        return TensorKey(tuple(value.shape), value.stride(), value.dtype)
     if isinstance(value, list):
-        return (List, *map(frozen, value))
+        return (ListMark, *map(call_key, value))
     if isinstance(value, tuple):
-        return tuple(map(frozen, value))
+        return tuple(map(call_key, value))
     if isinstance(value, Mapping):
-        return tuple((key, frozen(item)) for key, item in value.items())
+        return tuple((key, call_key(item)) for key, item in value.items())
     return (type(value), value)
 
 
-class List:
-    """The mark of a list in a key."""
+class ListMark:
+    """Marks a list in a call's key."""
 
 
-class Shaped(tuple[Any, ...]):
-    """A tensor in a key."""
+class TensorKey(tuple[Any, ...]):
+    """A tensor in a call's key: shape, stride, dtype."""
 
     __slots__ = ()
 
-    def __new__(cls, *parts: Any) -> Shaped:
+    def __new__(cls, *parts: Any) -> TensorKey:
         return super().__new__(cls, parts)
 
 
-def thawed(value: Any) -> Any:
-    """A key's arguments, with tensors that have no values."""
-    if isinstance(value, Shaped):
+def call_from_key(value: Any) -> Any:
+    """The arguments that a key stands for, with meta tensors."""
+    if isinstance(value, TensorKey):
         shape, stride, dtype = value
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
-    if value and value[0] is List:
-        return [thawed(item) for item in value[1:]]
+    if value and value[0] is ListMark:
+        return [call_from_key(item) for item in value[1:]]
     if len(value) == 2 and isinstance(value[0], type):
         return torch.device("meta") if isinstance(value[1], torch.device) else value[1]
-    return tuple(map(thawed, value))
+    return tuple(map(call_from_key, value))
 
 
 @functools.lru_cache(maxsize=4096)
-def made_by(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
-    """The bytes of the largest result of a call; 0 where its shape is not known without values."""
+def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> int:
+    """The bytes of a call's largest result; 0 where its shape depends on values."""
     try:
         with torch.no_grad(), _disable_current_modes(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            named = {key: thawed(item) for key, item in kwargs}
-            given = thawed(args)
+            named = {key: call_from_key(item) for key, item in kwargs}
+            given = call_from_key(args)
             if isinstance(function, torch._ops.OpOverload):
                 later = function._schema.arguments[len(given) :]
                 named |= {each.name: torch.device("meta") for each in later if each.name == "device"}
             made = function(*given, **named)
-    except Exception:  # what has no such form, or raises: its own run says so
+    except Exception:  # no meta kernel, or an error: the real call reports it
         return 0
-    return max(map(held_by, leaves_of([made])), default=0)
+    return max(map(storage_nbytes, plain_leaves(made)), default=0)
 
 
-def held_by(leaf: Any) -> int:
-    """The bytes that a result holds; a view of little may have any size."""
+def storage_nbytes(leaf: Any) -> int:
+    """The bytes of a result's storage, not of its shape: a view of a small tensor may have any shape."""
     if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided:
         return 0
     return leaf.untyped_storage().nbytes()

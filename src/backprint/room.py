@@ -1,6 +1,6 @@
-"""How much memory there is for one result: what this process was allowed, or what the machine has free.
+"""How much memory there is for one result: this process's limit, or the machine's free memory.
 
-No torch here: a corpus run's parent asks too.
+No torch here: a corpus run's parent imports it too.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ CONTAINERS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
-"""What a container may take, and has taken."""
+"""The files with a container's memory limit, and with what it uses."""
 
 _allowed = 0
 
 
-def allow(bytes: int) -> None:
-    """From now on this process may hold so much."""
+def limit_memory(bytes: int) -> None:
+    """Set how many bytes this process may hold from now on."""
     global _allowed
     _allowed = bytes
 
 
-def most_bytes() -> int:
-    """How large one result may be; 0 where nobody knows."""
-    rooms = [available(), address_space()]
-    rooms += [max(_allowed - held(), 1)] if _allowed else []
+def memory_limit() -> int:
+    """The most bytes of one result; 0 where no limit is known."""
+    rooms = [available_bytes(), free_address_space()]
+    rooms += [max(_allowed - held_bytes(), 1)] if _allowed else []
     return min(filter(None, rooms), default=0)
 
 
-def address_space() -> int:
-    """The bytes that this process may still ask for (`ulimit -v`); 0 where nothing limits them."""
+def free_address_space() -> int:
+    """The bytes that this process may still reserve (`ulimit -v`); 0 where nothing limits them."""
     import resource
 
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return 0 if most == resource.RLIM_INFINITY else max(most - held(0), 1)
+    return 0 if most == resource.RLIM_INFINITY else max(most - held_bytes(0), 1)
 
 
-def held(column: int = 1) -> int:
-    """The bytes of memory that this process holds; of column 0, those that it has asked for."""
+def held_bytes(column: int = 1) -> int:
+    """The bytes of memory that this process holds; with column 0, the bytes that it has reserved."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[column]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
-def available() -> int:
-    """The bytes of memory that this process may still take: the machine's, or its container's."""
+def available_bytes() -> int:
+    """The bytes of memory that are still free on this machine, or in its container."""
     found = total = 0
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -63,17 +63,17 @@ def available() -> int:
     return found
 
 
-def too_large(bytes: int) -> str:
-    """What is said of a result of this size; '' where there is room for it."""
+def why_too_large(bytes: int) -> str:
+    """Say why a result of this size does not fit in memory; '' where it does."""
     if bytes <= SMALL:
         return ""
-    most = most_bytes()
+    most = memory_limit()
     if not most or bytes <= most:
         return ""
     return f"a result of {bytes / GIB:,.1f} GiB, and there is room for {most / GIB:,.1f}"
 
 
 SMALL = 1 << 28
-"""A result of which nobody asks whether there is room for it."""
+"""Results up to this many bytes are never checked."""
 
 GIB = 1 << 30

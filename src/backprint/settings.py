@@ -47,7 +47,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "mkldnn": (lambda: torch.backends.mkldnn.enabled, _set_mkldnn),
 }
-"""What can be put back: how to read it, and how to set it from its text."""
+"""Settings that can be restored: how to read each, and how to set it from its text."""
 
 FACTS: Mapping[str, Callable[[], object]] = {
     "backprint": lambda: __version__,
@@ -57,18 +57,18 @@ FACTS: Mapping[str, Callable[[], object]] = {
     "cpu_capability": torch.backends.cpu.get_cpu_capability,
     "autocast": lambda: torch.is_autocast_enabled("cpu"),
 }
-"""What is as it is."""
+"""Facts that are recorded and cannot be set."""
 
 
-def record() -> tuple[tuple[str, str], ...]:
-    """Everything as it is now."""
+def read_settings() -> tuple[tuple[str, str], ...]:
+    """Read every setting and fact as it is now."""
     readers = {**FACTS, **{name: read for name, (read, _) in SETTINGS.items()}}
     return tuple((name, str(read())) for name, read in readers.items())
 
 
 @contextlib.contextmanager
 def restored(recorded: Mapping[str, str]) -> Iterator[None]:
-    """The settings as they were recorded, and back afterwards. A value that this torch refuses stays as it is."""
+    """Run with the recorded settings, then restore the present ones. A value that torch refuses is skipped."""
     before = {name: str(read()) for name, (read, _) in SETTINGS.items()}
     try:
         for name, (_, put) in SETTINGS.items():
@@ -84,7 +84,7 @@ def restored(recorded: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No search for garbage: tracing makes objects by the million and keeps them, and each search walks them all."""
+    """Run without garbage collection: tracing keeps objects by the million, and each collection walks all of them."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -94,9 +94,9 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def differences(recorded: Mapping[str, str]) -> list[str]:
-    """What is other now than recorded, in words; the settings among it could not be put back."""
-    now = dict(record())
+def settings_differences(recorded: Mapping[str, str]) -> list[str]:
+    """Describe what differs now from what was recorded; a setting among it could not be restored."""
+    now = dict(read_settings())
     return [f"{name} {then}, now {now[name]}" for name, then in recorded.items() if name in now and now[name] != then]
 
 
@@ -105,7 +105,7 @@ def differences(recorded: Mapping[str, str]) -> list[str]:
 
 @contextlib.contextmanager
 def quiet_random() -> Iterator[None]:
-    """Every random state as it was: torch's on every device, numpy's, Python's."""
+    """Restore every random state afterwards: torch's on every device, numpy's and Python's."""
     cpu = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
     foreign = foreign_states()
@@ -131,22 +131,22 @@ def put_foreign(states: Mapping[str, Any]) -> None:
         sys.modules["numpy"].random.set_state(states["numpy.random"])
 
 
-def digest_of(state: Any) -> str:
+def random_state_digest(state: Any) -> str:
     """A random state in 16 hex digits."""
-    return hashlib.sha256(repr(plain_state(state)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(hashable_state(state)).encode()).hexdigest()[:16]
 
 
-def plain_state(state: Any) -> Any:
+def hashable_state(state: Any) -> Any:
     """A random state with bytes in the place of its arrays: numpy's states have some."""
     if isinstance(state, Mapping):
-        return {key: plain_state(item) for key, item in state.items()}
+        return {key: hashable_state(item) for key, item in state.items()}
     if isinstance(state, (tuple, list)):
-        return tuple(map(plain_state, state))
+        return tuple(map(hashable_state, state))
     return state.tobytes() if hasattr(state, "tobytes") else state
 
 
 STATE_OF = "the state of "
-"""How the name of a pin begins that holds a generator of numbers, and no input: no port has such a name."""
+"""The prefix of a pin's name that holds a generator's state rather than an input: no port has such a name."""
 
 OWN = "generator "
-"""How the name of a generator begins that a program reaches itself; it lives no longer than the program."""
+"""The prefix of the name of a generator that the program reaches itself and that lives as long as the program."""

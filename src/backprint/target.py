@@ -1,4 +1,4 @@
-"""A TARGET: what a verb works on, as a text. `file.py:factory`, `package.module:factory`, or a folder with a sample.
+"""A TARGET names what a verb works on: `file.py:factory`, `package.module:factory`, or the folder of a sample.
 
 A GraphNet sample is built from its parsed code, with its own recipes. A Backprint sample is captured again from its
 saved forward, under the names and recipes that it has. This module stands beside the face: it joins reading and
@@ -25,9 +25,10 @@ from backprint.graph.nouns import Capture
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A callable with its arguments: the recipes that these were made by, where there are any, and who asks, and why.
+    """A callable with its arguments, and the recipes that the arguments were made by, if there are any.
 
-    `requires_grad` is what to tell capture, `mode` what capture still has to do, `bytes` what the tensors take.
+    `with_grad` and `without_grad` are (name, why) of the inputs that require grad and of those that do not.
+    `requires_grad` and `mode` are options for capture; `bytes` is the size of all tensors.
     """
 
     title: str
@@ -36,8 +37,8 @@ class Target:
     kwargs: dict[str, Any]
     kind: str
     recipes: Any = None
-    asks: tuple[tuple[str, str], ...] = ()
-    rests: tuple[tuple[str, str], ...] = ()
+    with_grad: tuple[tuple[str, str], ...] = ()
+    without_grad: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     requires_grad: Any = None
     bytes: int = 0
@@ -48,10 +49,11 @@ class Target:
 def read_target(
     text: Any, *, fake: bool = False, device: str | None = None, mode: str | None = None, trust: bool = False
 ) -> Target:
-    """The Target that a text names. A factory is run, as importing it does; a sample is parsed unless it is trusted."""
+    """Read the Target that a text names. A factory is imported and called; a sample is parsed, and executed only if
+    it is refused and trusted."""
     place = Path(text)
     if not place.is_dir():
-        return from_factory(str(text), fake, device, mode)
+        return target_of_factory(str(text), fake, device, mode)
     found = format_of(place)
     if found is None:
         known = ", or ".join(
@@ -62,7 +64,7 @@ def read_target(
 
 
 def read_capture(place: Path, mode: str | None = None, trust: bool = False, allow: tuple[str, ...] = ()) -> Capture:
-    """The Capture of a sample: loaded where it is one of ours, else made in memory."""
+    """The Capture of a sample: one of Backprint's is loaded, any other captured in memory."""
     from backprint.sample.load import load
 
     found = format_of(place)
@@ -72,12 +74,12 @@ def read_capture(place: Path, mode: str | None = None, trust: bool = False, allo
 
 
 def capture_target(target: Target, **options: Any) -> Capture:
-    """`bp.capture` of a Target: its own recipes become the Capture's, and only what they do not cover is fitted."""
+    """`bp.capture` of a Target: its recipes become the Capture's, and only inputs without one are fitted."""
     from backprint.api import DEFAULTS, capture_made
 
     unknown = sorted(set(options) - set(DEFAULTS))
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is no option of bp.capture; there are {', '.join(DEFAULTS)}")
+        raise UsageError(f"{unknown[0]!r} is not an option of bp.capture; its options are {', '.join(DEFAULTS)}")
     given = by_name({**DEFAULTS, "mode": target.mode, "fake": target.fake, **options})
     if given["requires_grad"] is None:
         given["requires_grad"] = target.requires_grad
@@ -86,7 +88,7 @@ def capture_target(target: Target, **options: Any) -> Capture:
     if bool(given["fake"]) is not target.fake:
         raise UsageError(f"{target.title}: read the TARGET with fake={given['fake']}, as it is to be captured")
     if target.kind != "factory":
-        given["mode"] = None  # it is in the code already
+        given["mode"] = None  # the code is in that mode already
         if target.fake and given["specialise"] is None:
             given["specialise"] = True  # the numbers that a sample's code reads are known from its metadata
     made = capture_made(target.model, target.args, target.kwargs, given, target.recipes)
@@ -94,7 +96,7 @@ def capture_target(target: Target, **options: Any) -> Capture:
 
 
 def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Capture:
-    """`bp.capture` of a text or a path; it brings its own arguments along."""
+    """`bp.capture` of a text or a path, which has its own arguments."""
     given = dict(kwargs)
     read = {key: given.pop(key) for key in ("device", "trust") if key in given}
     if args or given:
@@ -106,19 +108,19 @@ def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], o
 # ------------------------------------------------------------------ GraphNet's samples
 
 
-def from_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
-    """A GraphNet sample, built; one that wants a process of its own is refused where it has values and none."""
+def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
+    """Build a GraphNet sample. One that needs a process of its own is refused here, unless it is trusted or fake."""
     from backprint.api import fake as world
-    from backprint.graphnet import read
-    from backprint.graphnet.build import build
-    from backprint.graphnet.isolation import needs_isolation
+    from backprint.graphnet import read_graphnet
+    from backprint.graphnet.build import build_sample
+    from backprint.graphnet.isolation import isolated_calls
 
-    sample = read(place, trust)
+    sample = read_graphnet(place, trust)
     if sample.program is not None and not trust and not fake:
-        check_here(told(place, needs_isolation(sample.program), f"bp.capture({str(place)!r}, trust=True)"))
-    with building(fake):  # where a device that is not here stands for the CPU
-        check_device(device)
-    built = build(sample, device=device or "cpu", mode=mode, fake=world if fake else None)
+        check_here(told(place, isolated_calls(sample.program), f"bp.capture({str(place)!r}, trust=True)"))
+    with unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
+        check_torch_device(device)
+    built = build_sample(sample, device=device or "cpu", mode=mode, fake=world if fake else None)
     return Target(
         title=sample.name,
         model=built.module,
@@ -126,10 +128,10 @@ def from_graphnet(place: Path, fake: bool, device: str | None, mode: str | None,
         kwargs=built.inputs,
         kind="graphnet",
         recipes=built.recipes,
-        asks=built.asks,
-        rests=built.rests,
+        with_grad=built.with_grad,
+        without_grad=built.without_grad,
         notes=built.notes,
-        requires_grad=tuple(name for name, _ in built.asks) or False,
+        requires_grad=tuple(name for name, _ in built.with_grad) or False,
         bytes=built.bytes,
         fake=fake,
     )
@@ -138,8 +140,8 @@ def from_graphnet(place: Path, fake: bool, device: str | None, mode: str | None,
 # ------------------------------------------------------------------ our own samples
 
 
-def from_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
-    """A Backprint sample, to be captured again from its saved forward."""
+def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
+    """Make a Target of a Backprint sample, to be captured again from its saved forward."""
     from backprint.capture import frames
     from backprint.replay.again import module_of
     from backprint.sample.inputs import Inputs
@@ -158,8 +160,8 @@ def from_sample(place: Path, fake: bool, device: str | None, mode: str | None, t
         raise SampleError(
             f"{place}: it was saved without data, so there is no {capture.recipes.missing[0]!r} to run on"
         )
-    check_device(device)
-    model, inputs, asks, rests = module_of(capture, device, frames.at)
+    check_torch_device(device)
+    model, inputs, with_grad, without_grad = module_of(capture, device, frames.at)
     recipes = capture.recipes.inputs if device in (None, "cpu") else None
     size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     return Target(
@@ -169,45 +171,47 @@ def from_sample(place: Path, fake: bool, device: str | None, mode: str | None, t
         kwargs=inputs,
         kind="backprint",
         recipes=recipes and Inputs(recipes.recipes, recipes.exact, recipes.seed),
-        asks=asks,
-        rests=rests,
+        with_grad=with_grad,
+        without_grad=without_grad,
         notes=capture.notes,
-        requires_grad=tuple(name for name, _ in asks) or False,
+        requires_grad=tuple(name for name, _ in with_grad) or False,
         bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
     )
 
 
 READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Target]] = {
-    BACKPRINT.name: from_sample,
-    GRAPHNET.name: from_graphnet,
+    BACKPRINT.name: target_of_sample,
+    GRAPHNET.name: target_of_graphnet,
 }
-"""What makes a Target of a sample, by its format."""
+"""The reader of each format of samples."""
 
 
 # ------------------------------------------------------------------ factories
 
 
-def from_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
-    """What the factory of a TARGET gives: a callable, its arguments and keyword arguments; with `fake`, no values."""
-    factory = function_of(text)
-    with building(fake):
+def target_of_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
+    """Call the factory of a TARGET: it returns a callable, arguments and keyword arguments; with `fake`, no values."""
+    factory = find_factory(text)
+    with unallocated_if(fake):
         made = factory()
     if isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0]):
         model, args, *rest = made
         kwargs = rest[0] if rest else {}
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         if isinstance(kwargs, dict):
-            check_device(device)
+            check_torch_device(device)
             if device:
-                with building(fake):
-                    model, args, kwargs = moved(device, model, args, kwargs)
+                with unallocated_if(fake):
+                    model, args, kwargs = move_to_device(device, model, args, kwargs)
             title = getattr(model, "__name__", type(model).__name__)
-            size = sum(tensor.nbytes for tensor in tensors_of(model, args, kwargs))
+            size = sum(tensor.nbytes for tensor in strided_tensors(model, args, kwargs))
             return Target(title, model, args, kwargs, "factory", bytes=size, mode=mode, fake=fake)
-    raise UsageError(f"{text}: the factory must give (model, args) or (model, args, kwargs), not {_kind(made)}")
+    raise UsageError(
+        f"{text}: the factory must return (model, args) or (model, args, kwargs), not {_describe_type(made)}"
+    )
 
 
-def tensors_of(*values: Any) -> list[Any]:
+def strided_tensors(*values: Any) -> list[Any]:
     """The tensors among a model's state and its arguments, each once."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -220,8 +224,8 @@ def tensors_of(*values: Any) -> list[Any]:
     return list({id(tensor): tensor for tensor in found if tensor.layout is torch.strided}.values())
 
 
-def building(fake: bool) -> Any:
-    """Where nothing that is made is allocated, if `fake` says so."""
+def unallocated_if(fake: bool) -> Any:
+    """The mode under which nothing is allocated, if `fake`."""
     if not fake:
         return contextlib.nullcontext()
     from backprint.api import fake as world
@@ -229,7 +233,7 @@ def building(fake: bool) -> Any:
     return world()
 
 
-def check_device(device: str | None) -> None:
+def check_torch_device(device: str | None) -> None:
     """Raise unless tensors can be made on this device."""
     if device is None:
         return
@@ -237,19 +241,19 @@ def check_device(device: str | None) -> None:
 
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # no such device; not in this build of torch
+    except (RuntimeError, AssertionError) as error:  # no such device, or not in this build of torch
         raise UsageError(f"--device {device}: {str(error).splitlines()[0][:200]}") from error
 
 
-def moved(device: str, *values: Any) -> Any:
-    """Models and tensors on a device."""
+def move_to_device(device: str, *values: Any) -> Any:
+    """Move models and tensors to a device."""
     import torch
     from torch.utils._pytree import tree_map
 
     return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)
 
 
-def _kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     return (
         f"({', '.join(type(item).__name__ for item in value)})"
         if isinstance(value, tuple)
@@ -257,14 +261,14 @@ def _kind(value: Any) -> str:
     )
 
 
-def function_of(text: str) -> Callable[..., Any]:
-    """The function that `file.py:name` or `package.module:name` names. This runs the file, as importing it does."""
+def find_factory(text: str) -> Callable[..., Any]:
+    """Find the function that `file.py:name` or `package.module:name` names. The file is imported, and so executed."""
     place, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         raise UsageError(
-            f"{text!r} is no TARGET: write file.py:factory, package.module:factory, or the folder of a sample"
+            f"{text!r} is not a TARGET: write file.py:factory, package.module:factory, or the folder of a sample"
         )
-    module = from_file(Path(place)) if place.endswith(".py") else from_name(place)
+    module = import_file(Path(place)) if place.endswith(".py") else import_by_name(place)
     found = getattr(module, name, None)
     if not callable(found):
         names = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
@@ -272,8 +276,8 @@ def function_of(text: str) -> Callable[..., Any]:
     return found
 
 
-def from_file(path: Path) -> Any:
-    """A Python file as a module, its folder importable as for a script."""
+def import_file(path: Path) -> Any:
+    """Import a Python file, with its folder on sys.path as for a script."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
     sys.path.insert(0, str(path.resolve().parent))
@@ -286,8 +290,8 @@ def from_file(path: Path) -> Any:
     return module
 
 
-def from_name(name: str) -> Any:
-    """A module by its dotted name, seen from the current folder."""
+def import_by_name(name: str) -> Any:
+    """Import a module by its dotted name, with the current folder on sys.path."""
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)
@@ -321,7 +325,7 @@ def loss_of(text: str | None) -> Any:
         return None
     if text in LOSSES:
         return lambda output: getattr(first_tensor(output), text)()
-    return function_of(text)
+    return find_factory(text)
 
 
 def first_tensor(output: Any) -> Any:

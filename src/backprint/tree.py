@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from backprint.errors import UsageError
 
 
-def bind(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
+def bind_names(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
     """The name of each positional argument, and the callable's parameter names."""
     function = target.forward if isinstance(target, nn.Module) else target
     try:
@@ -53,15 +53,15 @@ def positional(arguments: Sequence[str], count: int) -> list[str]:
     return names
 
 
-def name_of(path: Sequence[Any], positional: Sequence[str]) -> str:
+def leaf_name(path: Sequence[Any], positional: Sequence[str]) -> str:
     """The own name of a leaf: its parameter's name, then its path inside containers."""
-    where, first, *rest = map(step_of, path)
+    where, first, *rest = map(key_text, path)
     head = positional[int(first)] if where == "0" else first
     return ".".join([head, *rest])
 
 
-def step_of(key: Any) -> str:
-    """One key of a tree path as text."""
+def key_text(key: Any) -> str:
+    """A key of a pytree path as text."""
     match key:
         case pytree.SequenceKey(idx=index):
             return str(index)
@@ -75,12 +75,12 @@ def step_of(key: Any) -> str:
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], Any]:
     """A result's leaves under their names (`output`, `output.0`, `output.logits`), and its structure."""
     paths, structure = pytree.tree_flatten_with_path(result)
-    names = apart([printable(".".join(["output", *map(step_of, path)])) for path, _ in paths])
+    names = number_duplicates([printable_name(".".join(["output", *map(key_text, path)])) for path, _ in paths])
     return [(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True)], structure
 
 
-def apart(names: Sequence[str]) -> list[str]:
-    """The names, with a number where one stands twice: `{"a.b": x, "a": {"b": y}}` gives `a.b` and `a.b~2`."""
+def number_duplicates(names: Sequence[str]) -> list[str]:
+    """The names, numbered where one occurs twice: `{"a.b": x, "a": {"b": y}}` yields `a.b` and `a.b~2`."""
     found: list[str] = []
     taken = set(names)
     seen: set[str] = set()
@@ -94,8 +94,8 @@ def apart(names: Sequence[str]) -> list[str]:
     return found
 
 
-def printable(name: str) -> str:
-    """A name that a port can have."""
+def printable_name(name: str) -> str:
+    """The name with `_` in the place of characters that a port's name cannot have."""
     return name if name.isprintable() else "".join(c if c.isprintable() else "_" for c in name)
 
 
@@ -109,7 +109,7 @@ def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
     """A copy in copied memory; `bases` holds the copies of storages made so far."""
     if tensor.layout is not torch.strided:
-        return joined(tensor, [copy_value(part, bases) for part in parts(tensor)])
+        return join_sparse(tensor, [copy_value(part, bases) for part in strided_parts(tensor)])
     storage = tensor.untyped_storage()
     if storage._cdata not in bases:
         bases[storage._cdata] = storage.clone()
@@ -123,7 +123,7 @@ ROWS = (torch.sparse_csr, torch.sparse_bsr)
 """Compressed layouts whose rows are compressed; the others' columns are."""
 
 
-def parts(tensor: Tensor) -> tuple[Tensor, ...]:
+def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
     """The tensor itself, or a sparse one's strided parts, its values last; without their history."""
     if tensor.layout is torch.strided:
         return (tensor,)
@@ -136,8 +136,8 @@ def parts(tensor: Tensor) -> tuple[Tensor, ...]:
         return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
 
 
-def joined(like: Tensor, given: Sequence[Tensor]) -> Tensor:
-    """A sparse tensor like another, of these parts; it shares their memory."""
+def join_sparse(like: Tensor, given: Sequence[Tensor]) -> Tensor:
+    """Build a sparse tensor like another from strided parts; it shares their memory."""
     aten = torch.ops.aten
     made: Tensor
     if like.layout is torch.sparse_coo:
@@ -149,12 +149,12 @@ def joined(like: Tensor, given: Sequence[Tensor]) -> Tensor:
     return made
 
 
-def ones_like(tensor: Tensor) -> Tensor:
-    """The tangent that an output has where none is given: ones, for a sparse tensor in its own places."""
+def ones_tangent(tensor: Tensor) -> Tensor:
+    """The default tangent of an output: ones; for a sparse tensor, ones at its own indices."""
     if tensor.layout is torch.strided:
         return torch.ones_like(tensor)
-    *indices, values = parts(tensor)
-    return joined(tensor, [*(each.clone() for each in indices), torch.ones_like(values)])
+    *indices, values = strided_parts(tensor)
+    return join_sparse(tensor, [*(each.clone() for each in indices), torch.ones_like(values)])
 
 
 def plain_leaves(*values: Any) -> Iterator[Any]:
@@ -172,7 +172,7 @@ def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
     """The names of tensors that share memory, group by group; a sparse tensor's memory is that of its values."""
     groups: dict[int, list[str]] = {}
     for name, tensor in values.items():
-        memory = parts(tensor)[-1]
+        memory = strided_parts(tensor)[-1]
         if memory.numel():
             groups.setdefault(memory.untyped_storage()._cdata, []).append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]
@@ -190,4 +190,4 @@ FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
     "storage offset": lambda tensor: tensor.storage_offset(),
     "bytes of storage": lambda tensor: tensor.untyped_storage().nbytes(),
 }
-"""What a program may ask of an argument beside its values, shape and strides."""
+"""What a program can read of an argument besides its values, shape and strides."""

@@ -260,18 +260,18 @@ def test_what_is_captured_without_a_gradient_is_good(place: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        ("program.py", "'program.py' is no TARGET: write file.py:factory, package.module:factory, or the folder of"),
+        ("program.py", "'program.py' is not a TARGET: write file.py:factory, package.module:factory, or the folder of"),
         (
             "models",
             "models: not a sample: a sample's folder has capture.json (a Backprint sample), or model.py and graph_net",
         ),
-        ("program.py:", "is no TARGET"),
-        ("program.py:a-b", "is no TARGET"),
+        ("program.py:", "is not a TARGET"),
+        ("program.py:a-b", "is not a TARGET"),
         ("absent.py:factory", "absent.py: no such file"),
         ("models.absent:factory", "models.absent: no module 'models.absent' (the current folder is searched first)"),
         ("program.py:absent", "program.py has no function 'absent'; it has Net, factory, one_input"),
         ("program.py:loss_of_text", "program.py has no function 'loss_of_text'"),
-        ("program.py:no_pair", "the factory must give (model, args) or (model, args, kwargs), not a Net"),
+        ("program.py:no_pair", "the factory must return (model, args) or (model, args, kwargs), not a Net"),
         ("program.py:three_of_a_kind", "or (model, args, kwargs), not (Net, tuple, list)"),
     ],
 )
@@ -300,7 +300,7 @@ def test_a_loss_of_the_users(place: Path) -> None:
     good("capture", "program.py:factory", "-o", "out", "--loss", "program.py:squares")
     assert {"aten.pow.Tensor_Scalar", "aten.sum.default"} <= targets(place / "out")
     assert "no function 'cubes'" in refused("capture", "program.py:factory", "-o", "o", "--loss", "program.py:cubes")
-    assert "is no TARGET" in refused("capture", "program.py:factory", "-o", "o", "--loss", "max")
+    assert "is not a TARGET" in refused("capture", "program.py:factory", "-o", "o", "--loss", "max")
 
 
 def test_a_loss_of_what_has_no_floats_is_wrong_usage(place: Path) -> None:

@@ -29,7 +29,7 @@ from backprint.corpus.run import Begun, Written
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.graph.nouns import TensorSpec
 from backprint.graph.text import parse
-from backprint.plain import cell, parse_json, printable
+from backprint.plain import parse_json, printable, spreadsheet_cell
 from backprint.report.files import text_of
 
 SOURCE = Path(bp.__file__).parent
@@ -128,9 +128,9 @@ def test_a_folders_name_and_a_verbs_words_are_printed_as_text(tmp_path: Path) ->
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff20"])
 def test_a_spreadsheet_computes_no_cell(start: str) -> None:
     text = f"{start}cmd|'/c calc'!A0"
-    assert text_of(text) == cell(text)
-    assert cell(text)[0] == "'"
-    assert cell(text) == "'" + printable(text)
+    assert text_of(text) == spreadsheet_cell(text)
+    assert spreadsheet_cell(text)[0] == "'"
+    assert spreadsheet_cell(text) == "'" + printable(text)
     assert (text_of(-5), text_of(-0.5), text_of("a-b"), text_of("x\x1b")) == (-5, -0.5, "a-b", "x\\u001b")
 
 

@@ -284,13 +284,13 @@ def test_only_given_twice_keeps_both(tmp_path: Path) -> None:
 
 
 def test_a_tree_of_a_sample_holds_no_samples_below_it(tmp_path: Path) -> None:
-    from backprint.graphnet.layout import copied
+    from backprint.graphnet.layout import copy_sample
 
     for name in ("model.py", "subgraph_0/model.py", "deeper/one/model.py", "data/numbers.txt"):
         (tmp_path / "a" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "a" / name).write_text(name)
-    copied(tmp_path / "a", tmp_path / "tree")
+    copy_sample(tmp_path / "a", tmp_path / "tree")
     assert {path.name for path in (tmp_path / "tree").iterdir()} == TREE_FILES | {"data"}
     (tmp_path / "a" / "model.py").unlink()
-    copied(tmp_path / "a", tmp_path / "whole")
+    copy_sample(tmp_path / "a", tmp_path / "whole")
     assert (tmp_path / "whole" / "subgraph_0" / "graph_net.json").is_file()

@@ -37,8 +37,8 @@ from backprint.errors import RefusedError
 from backprint.fx.operators import check_call, resolve
 from backprint.graph.table import operators
 from backprint.graphnet.code import callables
-from backprint.graphnet.emit import resolve as torch_function
-from backprint.graphnet.unsafe import guarded, guarded_method
+from backprint.graphnet.emit import torch_callable as torch_function
+from backprint.graphnet.unsafe import guarded_function, guarded_method
 
 SECONDS = 4
 """How long one call may take."""
@@ -273,7 +273,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    room.allow(MEMORY // 4)
+    room.limit_memory(MEMORY // 4)
 
 
 def shown(value: Any) -> str:
@@ -304,7 +304,7 @@ def callable_of(name: str) -> Target:
     if name.startswith("Tensor."):
         function: Any = guarded_method(last) or functools.partial(method, last)
     else:
-        function = guarded(name, torch_function(name))
+        function = guarded_function(name, torch_function(name))
         last = getattr(function, "__name__", last)
     packet = getattr(torch.ops.aten, last, None)
     overloads = [getattr(packet, each) for each in packet.overloads()] if packet is not None else []

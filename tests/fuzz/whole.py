@@ -29,14 +29,14 @@ from backprint.graph.claims import lies
 from backprint.graph.isolation import needs_isolation
 from backprint.graph.text import parse
 from backprint.graphnet import isolation, training
-from backprint.graphnet import read as read_graphnet
-from backprint.graphnet.build import module_of
-from backprint.graphnet.emit import function_of
+from backprint.graphnet import read_graphnet as read_graphnet
+from backprint.graphnet.build import module_with_state
+from backprint.graphnet.emit import compile_program
 from backprint.graphnet.meta import Use
-from backprint.graphnet.metas import examples_of, listed_bytes
+from backprint.graphnet.metas import listed_bytes, read_symbol_examples
 from backprint.graphnet.plan import plan_of
-from backprint.graphnet.probe import candidates
-from backprint.graphnet.recipes import notes_of, recipes_of
+from backprint.graphnet.probe import number_candidates
+from backprint.graphnet.recipes import recipe_notes, recipes_from_metas
 
 STAGES = (
     "files", "JSON", "Python", "characters", "metadata", "fields", "grammar", "graph", "ports", "sizes", "witness",
@@ -169,25 +169,25 @@ def graphnet(folder: Path, at: At, number: int) -> None:
         json.dumps(graphnet_cli.numbers(folder)).encode()
     plan, program = plan_of(sample), sample.program
     assert program is not None
-    isolation.needs_isolation(program)
+    isolation.isolated_calls(program)
     static = {size for each in sample.metas.values() for size in each.shape}
     for argument in program.arguments:
         if argument.kind.startswith("Sym"):
-            candidates(argument, program.arguments, sample.metas, examples_of(folder), static)
+            number_candidates(argument, program.arguments, sample.metas, read_symbol_examples(folder), static)
     at.stage = "recipes"
     known = [(each.name, each.role, plan.metas[each.raw], plan.uses.get(each.raw, Use()))
              for each in plan.inputs if each.raw in plan.metas]  # fmt: skip
-    recipes_of(known, 0, "cpu")
-    notes_of(known)
+    recipes_from_metas(known, 0, "cpu")
+    recipe_notes(known)
     at.stage = "function"
     names = {each.raw: each.name for each in plan.inputs if each.role == "input"}
     state = {each.raw: each.name for each in plan.inputs if each.role != "input"}
-    changed, _ = training.in_mode(program, ("eval", "train")[number % 2], ())
-    forward = function_of(changed, names, state, str(folder / "model.py"), "cpu")
+    changed, _ = training.rewrite_mode(program, ("eval", "train")[number % 2], ())
+    forward = compile_program(changed, names, state, str(folder / "model.py"), "cpu")
     made = {
         name: torch.empty(meta.shape, dtype=getattr(torch, meta.dtype), device="meta") for name, _, meta, _ in known
     }
-    module_of(sample.name, forward, plan.inputs, made, {name for name, _ in plan.asks})
+    module_with_state(sample.name, forward, plan.inputs, made, {name for name, _ in plan.with_grad})
     if number % 16 == 0:
         printed(show.command, folder)
 

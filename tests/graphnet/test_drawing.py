@@ -14,7 +14,7 @@ from torch import Tensor
 import backprint as bp
 from backprint.graphnet.code import read_code
 from backprint.graphnet.meta import USES, Known, Meta, Use
-from backprint.graphnet.recipes import notes_of, recipes_of
+from backprint.graphnet.recipes import recipe_notes, recipes_from_metas
 from backprint.graphnet.uses import uses_of
 from backprint.sample.recipe_json import from_json, to_json
 
@@ -23,7 +23,7 @@ INF, NONE = math.inf, Use()
 
 def made(meta: Meta, role: str = "parameter", use: Use = NONE, name: str = "") -> Tensor:
     known: Known = (name or meta.name, role, meta, use)
-    inputs = recipes_of([known], 0, "cpu")
+    inputs = recipes_from_metas([known], 0, "cpu")
     for recipe in inputs.recipes.values():
         assert from_json(to_json(recipe)) == recipe
     tensor = inputs.make()[known[0]]
@@ -89,7 +89,9 @@ def test_what_keeps_a_divisor_from_nothing_is_not_nothing(name: str) -> None:
     meta = Meta(name, (), "float64", mean=0.0, std=0.0)
     use = Use(frozenset({"read"}))
     assert made(meta, "input", use).item() == 1e-5
-    assert notes_of([(name, "input", meta, use)])[0].startswith("1 inputs of floats printed as 0 that keep a divisor")
+    assert recipe_notes([(name, "input", meta, use)])[0].startswith(
+        "1 inputs of floats printed as 0 that keep a divisor"
+    )
     assert made(Meta("dropout_p", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
     assert made(Meta("steps", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
 
@@ -122,7 +124,7 @@ def test_a_divisor_stays_away_from_nothing() -> None:
 def test_data_is_kept_as_it_is_printed_and_said() -> None:
     meta = Meta("eps", (3,), mean=0.0, std=0.0, data=(0.0, 0.25, -1.5))
     assert made(meta, "buffer").tolist() == [0.0, 0.25, -1.5]
-    (note,) = notes_of([("eps", "buffer", meta, Use())])
+    (note,) = recipe_notes([("eps", "buffer", meta, Use())])
     assert note == "1 inputs of floats printed as 0.000000 and kept so, whatever they were: eps"
 
 
@@ -179,10 +181,10 @@ def test_an_additive_mask_has_what_closed_its_places(mean: float) -> None:
 
 def test_every_recipe_has_its_own_seed_and_the_same_next_time() -> None:
     known: list[Known] = [(name, "parameter", Meta(name, (50,), mean=0.0, std=1.0), Use()) for name in "ab"]
-    first, second = recipes_of(known, 0, "cpu").make(), recipes_of(known, 0, "cpu").make()
+    first, second = recipes_from_metas(known, 0, "cpu").make(), recipes_from_metas(known, 0, "cpu").make()
     assert not torch.equal(first["a"], first["b"])
     assert torch.equal(first["a"], second["a"])
-    assert not torch.equal(first["a"], recipes_of(known, 1, "cpu").make()["a"])
+    assert not torch.equal(first["a"], recipes_from_metas(known, 1, "cpu").make()["a"])
 
 
 # ------------------------------------------------------------------ samples

@@ -15,11 +15,11 @@ from subjects.graphnet_samples import ROWS, Handmade, integers, write_sample
 
 from backprint import room
 from backprint.errors import RefusedError, ReplayError, SampleError
-from backprint.graphnet import isolation, read, uses
-from backprint.graphnet.build import build
-from backprint.graphnet.code import Program, callables, read_code
-from backprint.graphnet.emit import function_of
-from backprint.graphnet.isolation import needs_isolation, standings
+from backprint.graphnet import isolation, read_graphnet, uses
+from backprint.graphnet.build import build_sample
+from backprint.graphnet.code import ModelProgram, callables, read_code
+from backprint.graphnet.emit import compile_program
+from backprint.graphnet.isolation import callable_standings, isolated_calls
 from backprint.graphnet.plan import plan_of
 
 LAST = "return (L_x_ * L_self_parameters_w_,)"
@@ -32,7 +32,7 @@ def sample(tmp_path: Path, *lines: str, rows: Any = ROWS) -> Path:
 
 def run(place: Path) -> Any:
     """What the built module gives on its inputs."""
-    built = build(read(place))
+    built = build_sample(read_graphnet(place))
     return built.module(**built.inputs)
 
 
@@ -48,10 +48,13 @@ GROWS = {
     "one line": (["t = (1, 2)", "t = (t * 60, t) * 60", "t = (t * 60, t) * 60"], "a list of"),
     "a list by its method": (["t = [1]", "t = t.__mul__(1000000000000)"], "a list where a graph has a tensor"),
     "a list in itself": (["t = [1, 2]", "t[0] = t", "u = torch.tensor(t)"], "a list where a graph has a tensor"),
-    "a text": (["s = L_x_.type()", *["s = s + s"] * DOUBLE], "a text is no operand of operator.add"),
-    "a text by a number": (["s = L_x_.type()", "s = s * 1000000000000"], "a text is no operand of operator.mul"),
-    "a text in place": (["s = L_x_.type()", *["s += s"] * DOUBLE], "a text is no operand of operator.add"),
-    "a text of a dictionary": (["(a,) = {'%2147483640d': 1}", "b = a % 1"], "a text is no operand of operator.mod"),
+    "a text": (["s = L_x_.type()", *["s = s + s"] * DOUBLE], "a text cannot be an operand of operator.add"),
+    "a text by a number": (["s = L_x_.type()", "s = s * 1000000000000"], "a text cannot be an operand of operator.mul"),
+    "a text in place": (["s = L_x_.type()", *["s += s"] * DOUBLE], "a text cannot be an operand of operator.add"),
+    "a text of a dictionary": (
+        ["(a,) = {'%2147483640d': 1}", "b = a % 1"],
+        "a text cannot be an operand of operator.mod",
+    ),
     "powers of powers": (["n = 9 ** 60", *["n = n ** 60"] * 4], "a power of"),
     "a power in place": (["n = 9", *["n **= 60"] * 5], "a power of"),
     "a shift in place": (["n = 1", "n <<= 100000000000"], "a shift of"),
@@ -136,21 +139,21 @@ def test_plain_lists_and_numbers_are_as_they_were(tmp_path: Path) -> None:
     assert run(sample(tmp_path, *lines, rows=rows))[0].shape == (3,)
 
 
-def program(*lines: str) -> Program:
+def program(*lines: str) -> ModelProgram:
     """The Program of a few lines."""
     head = "import torch\n\n\nclass GraphModule(torch.nn.Module):\n    def forward(self, x : torch.Tensor):\n"
     return read_code(head + "".join(f"        {line}\n" for line in lines))
 
 
-def made_of(parsed: Program) -> set[str]:
+def made_of(parsed: ModelProgram) -> set[str]:
     """The names of what its function calls of ours and torch's."""
-    return set(function_of(parsed, {"x": "x"}, {}, "model.py", "cpu").__code__.co_names)
+    return set(compile_program(parsed, {"x": "x"}, {}, "model.py", "cpu").__code__.co_names)
 
 
 def test_arithmetic_on_tensors_is_left_as_it_is() -> None:
     lines = ("a, b = x.chunk(2)", "y = a + b * 2", "y = torch.relu(y) ** y", "y += b", "y[0] = 1")
     assert made_of(program(*lines, "z = [x, y]", "return (y,)")) == {"chunk", "torch_relu"}
-    assert made_of(program("t = (1,)", "t = t + t", "return t")) == {"summed"}
+    assert made_of(program("t = (1,)", "t = t + t", "return t")) == {"bounded_add"}
 
 
 LARGE = {
@@ -169,14 +172,14 @@ def test_a_result_for_which_there_is_no_room_is_named_with_its_line(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines, words = LARGE[case]
-    monkeypatch.setattr(room, "_allowed", room.held() + (1 << 30))
+    monkeypatch.setattr(room, "_allowed", room.held_bytes() + (1 << 30))
     with pytest.raises(SampleError, match=words):
         run(sample(tmp_path, *lines))
 
 
 def test_looking_for_room_draws_no_numbers_and_a_view_takes_none(tmp_path: Path) -> None:
     before = torch.get_rng_state()
-    built = build(read(sample(tmp_path, "y = torch.randn(3)", "z = torch.ones(1).expand(5000000000)")))
+    built = build_sample(read_graphnet(sample(tmp_path, "y = torch.randn(3)", "z = torch.ones(1).expand(5000000000)")))
     assert torch.equal(before, torch.get_rng_state())
     assert built.module(**built.inputs)[0].shape == (2, 3)
 
@@ -187,7 +190,7 @@ def test_looking_for_room_draws_no_numbers_and_a_view_takes_none(tmp_path: Path)
 def test_a_value_that_is_joined_to_itself_is_read_at_once(tmp_path: Path) -> None:
     place = sample(tmp_path, "y = L_x_", *["y = torch.cat([y, y])"] * 200)
     start = time.monotonic()
-    plan_of(read(place))
+    plan_of(read_graphnet(place))
     assert time.monotonic() - start < 2
 
 
@@ -209,15 +212,15 @@ def test_following_inputs_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_program_says_what_it_is_isolated_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert needs_isolation(program("y = x.relu() + 1", "return (y,)")) == []
-    assert needs_isolation(program("y = x.remainder(2)", "y //= 2", "return (y,)")) == []
-    monkeypatch.setattr(isolation, "standings", lambda: {"torch.relu": ("isolated", "why")})
-    assert needs_isolation(program("y = torch.relu(x)", "return (y,)")) == ["torch.relu (why)"]
+    assert isolated_calls(program("y = x.relu() + 1", "return (y,)")) == []
+    assert isolated_calls(program("y = x.remainder(2)", "y //= 2", "return (y,)")) == []
+    monkeypatch.setattr(isolation, "callable_standings", lambda: {"torch.relu": ("isolated", "why")})
+    assert isolated_calls(program("y = torch.relu(x)", "return (y,)")) == ["torch.relu (why)"]
 
 
 def test_the_table_says_of_each_function_how_it_stands() -> None:
-    assert set(standings()) == callables()
-    for name, (standing, reason) in standings().items():
+    assert set(callable_standings()) == callables()
+    for name, (standing, reason) in callable_standings().items():
         assert standing in ("safe", "checked", "isolated"), name
         assert bool(reason) == (standing == "isolated"), name
-    assert standings()["torch.ctc_loss"] == standings()["Tensor.__floordiv__"] == ("checked", "")
+    assert callable_standings()["torch.ctc_loss"] == callable_standings()["Tensor.__floordiv__"] == ("checked", "")

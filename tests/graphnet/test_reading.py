@@ -32,10 +32,10 @@ from torch import Tensor
 import backprint as bp
 from backprint.errors import BackprintError, GraphError, RefusedError, ReplayError, SampleError, UsageError
 from backprint.formats import has_graphnet
-from backprint.graphnet import read
-from backprint.graphnet.build import build
+from backprint.graphnet import read_graphnet
+from backprint.graphnet.build import build_sample
 from backprint.graphnet.code import callables, read_code
-from backprint.graphnet.emit import function_of, resolve
+from backprint.graphnet.emit import compile_program, torch_callable
 from backprint.graphnet.names import MEMBERS, name_inputs
 from backprint.graphnet.plan import plan_of
 from backprint.target import capture_target, read_target
@@ -48,7 +48,7 @@ def sample(tmp_path: Path, *lines: str, rows: Any = ROWS, name: str = "made", **
 
 def run(place: Path, **options: Any) -> Any:
     """What the built module gives on its inputs."""
-    built = build(read(place), **options)
+    built = build_sample(read_graphnet(place), **options)
     return built.module(**built.inputs)
 
 
@@ -67,13 +67,13 @@ def test_handmade_samples_are_captured_and_proved(name: str, mode: str | None, t
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_function_computes_what_the_file_says(name: str, tmp_path: Path) -> None:
     place = write(name, tmp_path / name)
-    built = build(read(place))
+    built = build_sample(read_graphnet(place))
     values = {**dict(built.module.named_parameters()), **dict(built.module.named_buffers()), **built.inputs}
     values = {key: value.clone() if isinstance(value, Tensor) else value for key, value in values.items()}
     text = (place / "model.py").read_text().replace('"cuda", index=0', '"cpu"').replace('"cuda:0"', '"cpu"')
     space: dict[str, Any] = {}
     exec(compile(text.replace('"cuda"', '"cpu"'), "<the file itself>", "exec"), space)
-    raw = {named.raw: values[named.name] for named in plan_of(read(place)).inputs}
+    raw = {named.raw: values[named.name] for named in plan_of(read_graphnet(place)).inputs}
     wanted = space["GraphModule"]()(**raw)
     torch.set_grad_enabled(True)
     torch.testing.assert_close(built.module(**built.inputs), wanted, rtol=0, atol=0)
@@ -140,7 +140,7 @@ def test_one_direction_of_ours_is_no_target(tmp_path: Path) -> None:
     place = bp.capture(write("vmap", tmp_path / "vmap")).save(tmp_path / "out")
     assert not has_graphnet(place / "pair_0" / "forward")
     with pytest.raises(SampleError, match="one direction of a sample of ours: the sample is"):
-        read(place / "pair_0" / "forward")
+        read_graphnet(place / "pair_0" / "forward")
 
 
 def test_a_target_brings_its_own_inputs(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_numbers_that_the_code_reads_are_known_without_allocating(tmp_path: Path
 def test_hostile_code_is_refused_by_name(name: str, tmp_path: Path, no_effects: None) -> None:
     text, words = HOSTILE[name]
     with pytest.raises(GraphError) as refusal:
-        read(write_sample(Handmade(ROWS, ""), tmp_path / "s", model=text))
+        read_graphnet(write_sample(Handmade(ROWS, ""), tmp_path / "s", model=text))
     assert words in str(refusal.value)
     assert "model.py:" in str(refusal.value)
     assert "--trust" in str(refusal.value)
@@ -194,7 +194,7 @@ def test_hostile_code_is_refused_by_name(name: str, tmp_path: Path, no_effects: 
 def test_hostile_metadata_is_refused_by_name(name: str, tmp_path: Path, no_effects: None) -> None:
     text, words = HOSTILE_METAS[name]
     with pytest.raises(BackprintError) as refusal:
-        read(write_sample(Handmade(ROWS, "return (L_x_,)"), tmp_path / "s", weight_meta=text))
+        read_graphnet(write_sample(Handmade(ROWS, "return (L_x_,)"), tmp_path / "s", weight_meta=text))
     assert words in str(refusal.value)
     assert "weight_meta.py:" in str(refusal.value)
 
@@ -217,7 +217,7 @@ def no_effects() -> Iterator[None]:
 
 
 def test_what_is_harmless_is_not_refused(tmp_path: Path) -> None:
-    read(write_sample(Handmade(ROWS, ""), tmp_path / "s", model=body("f = L_x_.abs()")))
+    read_graphnet(write_sample(Handmade(ROWS, ""), tmp_path / "s", model=body("f = L_x_.abs()")))
 
 
 FORBIDDEN = (
@@ -242,16 +242,16 @@ def test_every_function_of_the_table_is_there() -> None:
             with pytest.raises(
                 ReplayError, match=f"torch {re.escape(torch.__version__)} has no {name}, which the sample"
             ):
-                resolve(name)
+                torch_callable(name)
         elif name.startswith("torch."):
-            assert callable(resolve(name)), name
+            assert callable(torch_callable(name)), name
         else:
             assert callable(getattr(Tensor, name.removeprefix("Tensor."))), name
 
 
 def test_only_the_table_is_looked_up() -> None:
     with pytest.raises(ReplayError, match="not in the table"):
-        resolve("torch.load")
+        torch_callable("torch.load")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_numbers_and_lists_do_not_grow_without_end(line: str, words: str, tmp_pa
 def test_what_the_parser_refuses_is_executed_if_trusted_and_that_is_said(tmp_path: Path) -> None:
     place = sample(tmp_path, "y = [L_x_ * k for k in (1.0, 2.0)]", "return (y[1] * L_self_parameters_w_,)")
     with pytest.raises(RefusedError, match=r"model.py:\d+: .*ListComp.*--trust"):
-        read(place)
+        read_graphnet(place)
     target = read_target(place, trust=True)
     assert any(note.startswith("executed, because it is trusted: ") and "model.py:" in note for note in target.notes)
     assert [verdict.verdict for verdict in capture_target(target).verify()] == ["bitwise"]
@@ -313,7 +313,7 @@ def test_a_name_may_shadow_what_stands_outside(tmp_path: Path) -> None:
 def test_an_input_may_have_the_name_that_another_has_in_the_code(tmp_path: Path) -> None:
     rows = [floats("x", 2, original_name='"y"', data="[1.0, 2.0]"), floats("L_x_", 2, data="[3.0, 4.0]")]
     place = sample(tmp_path, "return (x, L_x_)", rows=rows)
-    assert list(build(read(place)).inputs) == ["y", "x"]
+    assert list(build_sample(read_graphnet(place)).inputs) == ["y", "x"]
     assert [value.tolist() for value in run(place)] == [[1.0, 2.0], [3.0, 4.0]]
 
 
@@ -351,7 +351,7 @@ def test_devices_follow_the_device_asked_for(said: str, tmp_path: Path) -> None:
         imports="import torch\nfrom torch import device\n",
     )
     assert run(place)[0].device.type == "cpu"
-    built = build(read(place), device="meta", fake=bp.fake)
+    built = build_sample(read_graphnet(place), device="meta", fake=bp.fake)
     assert built.module(**built.inputs)[0].device.type == "meta"
 
 
@@ -401,22 +401,22 @@ def test_names_are_unique_and_no_tensor_is_a_folder_of_another(tmp_path: Path) -
         floats("a", 2),
         size("a_1"),
     ]
-    names = [named.name for named in plan_of(read(sample(tmp_path, "return (a,)", rows=rows))).inputs]
+    names = [named.name for named in plan_of(read_graphnet(sample(tmp_path, "return (a,)", rows=rows))).inputs]
     assert len(set(names)) == len(rows)
     assert names[0] == "a"
-    build(read(tmp_path / "made"))
+    build_sample(read_graphnet(tmp_path / "made"))
 
 
 def test_an_original_name_wins(tmp_path: Path) -> None:
     rows = [weight("primals_1", 3, original_name='"head.weight"'), floats("L_x_", 2, 3)]
-    built = build(read(sample(tmp_path, "return (L_x_ * primals_1,)", rows=rows)))
+    built = build_sample(read_graphnet(sample(tmp_path, "return (L_x_ * primals_1,)", rows=rows)))
     assert [name for name, _ in built.module.named_parameters()] == ["head.weight"]
 
 
 def test_no_module_is_named_like_a_method(tmp_path: Path) -> None:
     rows = [floats("L_x_", 2, 3), weight("L_self_modules_type_modules_half_parameters_forward_", 3)]
     place = sample(tmp_path, "return (L_x_ * L_self_modules_type_modules_half_parameters_forward_,)", rows=rows)
-    assert [name for name, _ in plan_of(read(place)).asks] == [rows[1].name]
+    assert [name for name, _ in plan_of(read_graphnet(place)).with_grad] == [rows[1].name]
     assert [verdict.verdict for verdict in bp.capture(place).verify()] == ["bitwise"]
 
 
@@ -436,7 +436,7 @@ def test_the_members_of_a_module_are_known() -> None:
 def test_a_symbolic_size_has_the_size_of_the_tensor_after_it(
     rows: Any, symbols: dict[str, int], wanted: dict[str, int], tmp_path: Path
 ) -> None:
-    built = build(read(sample(tmp_path, "return (L_x_ * 2,)", rows=rows, symbols=symbols)))
+    built = build_sample(read_graphnet(sample(tmp_path, "return (L_x_ * 2,)", rows=rows, symbols=symbols)))
     assert {name: built.inputs[name] for name in wanted} == wanted
     assert any(note.startswith("numbers among the inputs: ") for note in built.notes)
 
@@ -446,7 +446,7 @@ def test_a_size_that_does_not_run_is_not_taken(tmp_path: Path) -> None:
     place = sample(tmp_path, "return (L_x_.transpose(0, 1).view_as(torch.ones(s5, 6)),)", rows=rows, symbols={"S0": 6})
     with pytest.raises(RuntimeError):
         torch.ones(4, 6).view(6, 6)
-    built = build(read(place))
+    built = build_sample(read_graphnet(place))
     assert built.inputs["s5"] == 4
     assert "the graph runs on shapes with them" in built.notes[0]
 
@@ -455,7 +455,7 @@ def test_a_size_that_does_not_run_is_not_taken(tmp_path: Path) -> None:
 
 
 def asks(place: Path) -> dict[str, str]:
-    return dict(plan_of(read(place)).asks)
+    return dict(plan_of(read_graphnet(place)).with_grad)
 
 
 def test_parameters_ask_and_the_input_of_a_whole_model_does_not(tmp_path: Path) -> None:
@@ -469,9 +469,9 @@ def test_parameters_ask_and_the_input_of_a_whole_model_does_not(tmp_path: Path) 
 
 
 def test_floats_ask_where_there_is_no_parameter_but_masks_do_not(tmp_path: Path) -> None:
-    plan = plan_of(read(write("subgraph_3", tmp_path / "subgraph_3")))
-    assert [name for name, _ in plan.asks] == ["mul_3", "add_1"]
-    assert dict(plan.rests)["attention_mask"].startswith("a mask by its")
+    plan = plan_of(read_graphnet(write("subgraph_3", tmp_path / "subgraph_3")))
+    assert [name for name, _ in plan.with_grad] == ["mul_3", "add_1"]
+    assert dict(plan.without_grad)["attention_mask"].startswith("a mask by its")
 
 
 def test_what_an_earlier_part_computed_asks(tmp_path: Path) -> None:
@@ -484,17 +484,17 @@ def test_what_an_earlier_part_computed_asks(tmp_path: Path) -> None:
 
 def test_nothing_asks_where_nothing_can(tmp_path: Path) -> None:
     target = read_target(write("no_gradient", tmp_path / "n"))
-    assert target.asks == ()
-    assert [name for name, _ in target.rests] == ["ids", "attention_mask"]
+    assert target.with_grad == ()
+    assert [name for name, _ in target.without_grad] == ["ids", "attention_mask"]
 
 
 def test_requires_grad_by_name(tmp_path: Path) -> None:
     place = write("convnet", tmp_path / "c")
-    built = build(read(place), requires_grad=["x"])
-    assert built.asks == (("x", "asked for by name"),)
+    built = build_sample(read_graphnet(place), requires_grad=["x"])
+    assert built.with_grad == (("x", "asked for by name"),)
     assert not any(parameter.requires_grad for parameter in built.module.parameters())
-    with pytest.raises(UsageError, match="no floating-point input"):
-        build(read(place), requires_grad=["s1"])
+    with pytest.raises(UsageError, match="not a floating-point input"):
+        build_sample(read_graphnet(place), requires_grad=["s1"])
 
 
 # ------------------------------------------------------------------ training mode
@@ -502,12 +502,12 @@ def test_requires_grad_by_name(tmp_path: Path) -> None:
 
 def test_training_mode_drops_and_updates(tmp_path: Path) -> None:
     place = write("convnet", tmp_path / "c")
-    built = build(read(place), mode="train")
+    built = build_sample(read_graphnet(place), mode="train")
     before = built.module.get_buffer("stem.bn.running_mean").clone()
     one, two = built.module(**built.inputs)[0], built.module(**built.inputs)[0]
     assert not torch.equal(one, two)
     assert not torch.equal(before, built.module.get_buffer("stem.bn.running_mean"))
-    still = build(read(place), mode="eval")
+    still = build_sample(read_graphnet(place), mode="eval")
     assert torch.equal(still.module(**still.inputs)[0], still.module(**still.inputs)[0])
 
 
@@ -528,7 +528,10 @@ def test_training_mode_drops_and_updates(tmp_path: Path) -> None:
 )
 def test_each_dropout_has_its_mode(call: str, drops: bool, tmp_path: Path) -> None:
     place = sample(tmp_path, "x = L_x_", f"y = {call}", "return (y,)", rows=[floats("L_x_", 16, 16)])
-    trained, evaluated = build(read(place), mode="train"), build(read(place), mode="eval")
+    trained, evaluated = (
+        build_sample(read_graphnet(place), mode="train"),
+        build_sample(read_graphnet(place), mode="eval"),
+    )
     torch.manual_seed(0)
     assert torch.equal(evaluated.module(**evaluated.inputs)[0], evaluated.module(**evaluated.inputs)[0])
     same = torch.equal(trained.module(**trained.inputs)[0], trained.module(**trained.inputs)[0])
@@ -542,19 +545,21 @@ def test_eval_mode_takes_training_back(tmp_path: Path) -> None:
         "return (y,)",
         rows=[floats("L_x_", 16, 16), weight("L_self_parameters_w_", 16)],
     )
-    built = build(read(place), mode="eval")
+    built = build_sample(read_graphnet(place), mode="eval")
     assert built.notes == ("mode eval: 1 dropout changed",)
     assert torch.equal(built.module(**built.inputs)[0], built.module(**built.inputs)[0])
 
 
 def test_attention_says_what_is_lost(tmp_path: Path) -> None:
     line = "y = torch._C._nn.scaled_dot_product_attention(L_x_, L_x_, L_x_, dropout_p=0.0)"
-    built = build(read(sample(tmp_path, line, "return (y,)", rows=[floats("L_x_", 1, 2, 3, 4)])), mode="train")
+    built = build_sample(
+        read_graphnet(sample(tmp_path, line, "return (y,)", rows=[floats("L_x_", 1, 2, 3, 4)])), mode="train"
+    )
     assert any("1 scaled_dot_product_attention keep dropout_p as traced" in note for note in built.notes)
 
 
 def test_a_norm_of_one_value_stays_in_eval_mode_and_that_is_said(tmp_path: Path) -> None:
-    built = build(read(write("norm_of_one", tmp_path / "n")), mode="train")
+    built = build_sample(read_graphnet(write("norm_of_one", tmp_path / "n")), mode="train")
     assert any("1 batch_norm stay in eval mode, one value a channel: model.py:" in note for note in built.notes)
     built.module(**built.inputs)
 
@@ -562,7 +567,7 @@ def test_a_norm_of_one_value_stays_in_eval_mode_and_that_is_said(tmp_path: Path)
 def test_a_norm_of_one_value_is_found_even_where_shapes_hang_on_values(tmp_path: Path) -> None:
     rows = [*SAMPLES["norm_of_one"].rows, integers("L_n_", 2, data=[1, 1])]
     text = SAMPLES["norm_of_one"].body.replace("pooled = ", "k = L_n_[0].item()\npooled = ").replace("(x, 1)", "(x, k)")
-    built = build(read(write_sample(Handmade(rows, text), tmp_path / "n")), mode="train")
+    built = build_sample(read_graphnet(write_sample(Handmade(rows, text), tmp_path / "n")), mode="train")
     assert any("which do is seen when the graph runs" in note for note in built.notes)
     built.module(**built.inputs)
 
@@ -574,7 +579,7 @@ def test_a_sample_without_metadata_has_the_shapes_of_its_constraints(tmp_path: P
     rows = [floats("L_x_", 5, 3), weight("L_self_parameters_w_", 5, 3), integers("L_i_", 2)]
     place = sample(tmp_path, "return ((L_x_ * L_self_parameters_w_)[L_i_],)", rows=rows)
     (place / "weight_meta.py").unlink()
-    built = build(read(place))
+    built = build_sample(read_graphnet(place))
     assert any(note.startswith("no weight_meta.py") for note in built.notes)
     assert [tuple(value.shape) for value in built.inputs.values()] == [(5, 3), (2,)]
     assert [verdict.verdict for verdict in bp.capture(place).verify()] == ["bitwise"]
@@ -585,33 +590,33 @@ def test_a_sample_that_says_nothing_of_its_inputs_is_refused(tmp_path: Path) -> 
     (place / "weight_meta.py").unlink()
     (place / "input_tensor_constraints.py").unlink()
     with pytest.raises(SampleError, match=r"neither weight_meta.py nor input_tensor_constraints.py"):
-        read(place)
+        read_graphnet(place)
     place = sample(tmp_path, "return (L_x_,)", rows=[*ROWS, floats("L_y_", 2)])
     (place / "weight_meta.py").write_text(CONVNET.weight_meta())
     with pytest.raises(SampleError, match="no metadata says what L_self_parameters_w_, L_y_ are"):
-        read(place)
+        read_graphnet(place)
 
 
 def test_infinities_are_read_however_they_are_spelled(tmp_path: Path) -> None:
     said = '[float("-inf"), -inf, float("nan"), math.inf, 0.0, -1]'
     rows = [floats("L_x_", 6, data=said, mean="nan", std='float("inf")')]
-    meta = read(sample(tmp_path, "return (L_x_,)", rows=rows)).metas["L_x_"]
+    meta = read_graphnet(sample(tmp_path, "return (L_x_,)", rows=rows)).metas["L_x_"]
     assert meta.data is not None
     assert repr(meta.data) == "(-inf, -inf, nan, inf, 0.0, -1)"
 
 
 def test_what_is_no_sample_is_named(tmp_path: Path) -> None:
     with pytest.raises(SampleError, match=r"there is no model.py"):
-        read(tmp_path)
+        read_graphnet(tmp_path)
     with pytest.raises(UsageError, match=r"not a sample: a sample's folder has capture.json"):
         read_target(tmp_path)
     place = write("vmap", tmp_path / "v")
     (place / "graph_net.json").write_text("[1")
     with pytest.raises(SampleError, match=r"graph_net.json: not JSON"):
-        read(place)
+        read_graphnet(place)
     (place / "graph_net.json").write_text("[1]")
     with pytest.raises(SampleError, match="an object is expected, not a list"):
-        read(place)
+        read_graphnet(place)
 
 
 def test_a_mode_is_not_written_into_a_saved_graph(tmp_path: Path) -> None:
@@ -619,7 +624,7 @@ def test_a_mode_is_not_written_into_a_saved_graph(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written into a saved graph"):
         read_target(place, mode="train")
     target = read_target(place)
-    assert (target.kind, [name for name, _ in target.asks]) == ("backprint", ["w"])
+    assert (target.kind, [name for name, _ in target.with_grad]) == ("backprint", ["w"])
     again = capture_target(target)
     assert again.recipes.recipes["x"] == bp.load(place).recipes.recipes["x"]
     assert [verdict.verdict for verdict in again.verify()] == ["bitwise"]
@@ -628,7 +633,7 @@ def test_a_mode_is_not_written_into_a_saved_graph(tmp_path: Path) -> None:
 def test_functions_are_made_for_what_is_asked(tmp_path: Path) -> None:
     program = read_code(SAMPLES["in_place"].model())
     names = {argument.name: argument.name for argument in program.arguments}
-    made = function_of(program, names, {}, "model.py", "cpu")
+    made = compile_program(program, names, {}, "model.py", "cpu")
     assert made.__code__.co_filename == "model.py"
     assert made.__code__.co_varnames[: len(names) + 1] == ("self", *names)
 

@@ -28,7 +28,7 @@ from backprint.api import write_layout
 from backprint.cli import main
 from backprint.errors import SampleError, UsageError
 from backprint.graphnet.layout import TREES
-from backprint.graphnet.regenerate import regenerate
+from backprint.graphnet.regenerate import draw_like_graphnet
 
 FILES = {
     "model.py",
@@ -177,7 +177,7 @@ def by_name(folder: Path) -> dict[str, dict[str, Any]]:
 def runs(folder: Path, seed: int) -> tuple[Tensor, ...]:
     """The results of a graph on what they would draw, and that their comparison gets along with them."""
     model = imported(folder / "model.py").GraphModule()
-    given = {name: regenerate(row, seed) for name, row in rows(folder).items()}
+    given = {name: draw_like_graphnet(row, seed) for name, row in rows(folder).items()}
     assert set(inspect.signature(model.forward).parameters) == set(given)
     torch.manual_seed(0)
     found = model(**given)
@@ -225,13 +225,13 @@ def test_a_samples_folders_and_its_trees_run_under_graphnets_rules(name: str, tm
 def test_a_mask_an_index_and_a_count_stay_what_they_are(tmp_path: Path) -> None:
     model, args, _ = PROGRAMS["masked"]()
     drawn = by_name(bp.save(bp.capture(model, *args), tmp_path / "masked") / "pair_0" / "forward")
-    assert torch.equal(regenerate(drawn["causal"]), args[2])
-    assert torch.equal(regenerate(drawn["keep"]), args[1])
+    assert torch.equal(draw_like_graphnet(drawn["causal"]), args[2])
+    assert torch.equal(draw_like_graphnet(drawn["keep"]), args[1])
     model, args, _ = PROGRAMS["looked_up"]()
     drawn = by_name(bp.save(bp.capture(model, *args), tmp_path / "looked_up") / "pair_0" / "forward")
-    assert regenerate(drawn["ids"]).min() >= 0
-    assert regenerate(drawn["ids"]).max() < 50
-    assert torch.equal(regenerate(drawn["small"]), args[2])
+    assert draw_like_graphnet(drawn["ids"]).min() >= 0
+    assert draw_like_graphnet(drawn["ids"]).max() < 50
+    assert torch.equal(draw_like_graphnet(drawn["small"]), args[2])
     assert drawn["table"]["min_val"] < drawn["table"]["max_val"]
 
 
@@ -325,7 +325,7 @@ def test_trees_are_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("relative", ["../out", "/abs", "a b", "", "a;rm"])
 def test_a_place_that_their_tools_cannot_take_is_refused(relative: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is no path below a tree|in a path alone"):
+    with pytest.raises(UsageError, match=r"is not a path below a tree|in a path alone"):
         write_layout(bp.capture(nn.Linear(2, 2), torch.randn(1, 2)), tmp_path, relative)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import backprint as bp
-from backprint.regions.bounds import Bounds, Count
+from backprint.regions.bounds import PassBounds, PassCount
 from backprint.regions.read import read_passes
 
 SICK = (3, 4, 7)
@@ -104,8 +104,8 @@ def test_passes_at_the_same_time_keep_no_more_than_the_limit(tmp_path: Path) -> 
     y.register_hook(lambda _: inner.backward())
     outer.backward()
     assert numbers(tmp_path) == [1]
-    count = Count()
-    assert [count.keep(Bounds(limit=1)) for _ in range(2)] == [True, False]
+    count = PassCount()
+    assert [count.keep(PassBounds(limit=1)) for _ in range(2)] == [True, False]
 
 
 def test_a_backward_that_runs_nothing_inside_is_not_counted(tmp_path: Path) -> None:

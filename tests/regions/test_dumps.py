@@ -163,7 +163,7 @@ def spoiled(change: Callable[[dict[str, Any]], Any], place: Path) -> None:
         (lambda c: c["edges"][0].update(kept="nothing"), "malformed: KeyError"),
         (lambda c: c.update(nodes=[[]]), "malformed: TypeError"),
         (lambda c: c.update(gradients="all"), "malformed: ValueError"),
-        (lambda c: c.pop("region"), "is no region's graph.json"),
+        (lambda c: c.pop("region"), "is not a region's graph.json"),
         (lambda c: c.update(time="now"), "malformed: its time is 'now'"),
         (lambda c: c.update(origin={"what": "NaN"}), "malformed: KeyError"),
     ],

@@ -336,7 +336,7 @@ def test_a_variable_that_answers_with_an_error_is_left_alone() -> None:
     assert type(proxy) is Proxy
 
 
-@pytest.mark.parametrize("broken", ["Call.hook", "walk"])
+@pytest.mark.parametrize("broken", ["BackwardCall.hook", "reachable_nodes"])
 def test_what_goes_wrong_in_ours_is_said_and_the_backward_is_whole(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -329,7 +329,7 @@ def test_what_goes_wrong_while_looking_is_said_and_the_forward_goes_on(monkeypat
     def fails(*_: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(origins.Look, "source", fails)
+    monkeypatch.setattr(origins.OperatorLook, "source", fails)
     x = leaf(1.0)
     with pytest.warns(RuntimeWarning, match="RuntimeError: ours"), bp.region(gradients="stats") as region:
         y = (x * 2).add(1)

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.likeness.describe import Describing, described
-from backprint.memory import meetings, places
+from backprint.likeness.describe import Describing, describe_value
+from backprint.memory import memory_spans, overlapping_pairs
 
 X = torch.arange(12.0).reshape(3, 4)
 
@@ -383,8 +383,8 @@ def test_memory_that_nothing_is_written_to_may_be_shared() -> None:
 
 
 def test_tensors_between_each_others_elements_share_nothing() -> None:
-    assert list(meetings(places(dict(zip("ab", interleaved(), strict=True))))) == []
-    assert list(meetings(places(dict(zip("ab", overlapping(), strict=True))))) == [("a", "b", 4)]
+    assert list(overlapping_pairs(memory_spans(dict(zip("ab", interleaved(), strict=True))))) == []
+    assert list(overlapping_pairs(memory_spans(dict(zip("ab", overlapping(), strict=True))))) == [("a", "b", 4)]
     x, y = interleaved()
     capture = bp.capture(in_place, *apart(), requires_grad=False)
     with pytest.raises(bp.GuardError, match="strides"):
@@ -469,10 +469,10 @@ def test_a_likeness_is_json_and_the_same_in_another_process() -> None:
     import sys
 
     text = "[{'a': 1.5, 'b': ('x', None, {'c', 'd', 'e'})}, range(3), b'z', slice(1, None)]"
-    here = described(eval(text), Describing(lambda index: index)).like
+    here = describe_value(eval(text), Describing(lambda index: index)).like
     code = (
-        "import json; from backprint.likeness.describe import Describing, described; "
-        f"print(json.dumps(described({text}, Describing(lambda index: index)).like))"
+        "import json; from backprint.likeness.describe import Describing, describe_value; "
+        f"print(json.dumps(describe_value({text}, Describing(lambda index: index)).like))"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert json.loads(there) == json.loads(json.dumps(here))
@@ -482,7 +482,7 @@ def test_what_contains_itself_or_is_shared_over_and_over_ends() -> None:
     shared: Any = [1]
     for _ in range(60):
         shared = [shared, shared]
-    assert described(shared, Describing(lambda index: index)).like
+    assert describe_value(shared, Describing(lambda index: index)).like
 
 
 def test_state_may_not_name_an_argument() -> None:

@@ -284,7 +284,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "capture.json with NaN": (
         raw("capture.json", lambda data: b'{"format": NaN}'),
         "capture.json",
-        "NaN is no JSON number",
+        "NaN is not a JSON number",
     ),
     "capture.json nested deeply": (
         raw("capture.json", lambda data: b"[" * DEEP + b"]" * DEEP),

@@ -17,7 +17,7 @@ from backprint.capture.process import GLOBALS, SWITCHES
 from backprint.capture.program import SPARSE, CalledProgram, Held, NamedTensor, OwnObjects, Slot, hooks_of, state_of
 from backprint.capture.reach import roots
 from backprint.errors import CaptureError, UsageError
-from backprint.tree import bind, copy_values, name_of
+from backprint.tree import bind_names, copy_values, leaf_name
 
 
 def read_call(
@@ -31,9 +31,9 @@ def read_call(
     specialise: bool = False,
 ) -> CalledProgram:
     """The program of `target(*args, **kwargs)`; with `fake`, one that runs on tensors without values."""
-    bound, arguments = bind(target, args, kwargs)
+    bound, arguments = bind_names(target, args, kwargs)
     paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
-    names = [name_of(path, bound) for path, _ in paths]
+    names = [leaf_name(path, bound) for path, _ in paths]
     leaves, tensors, values = [], [], {}
     called: dict[str, Tensor] = {}
     seen: dict[int, str] = {}

@@ -13,7 +13,7 @@ import torch
 
 from backprint.capture.generators import generator_state, put_generator
 from backprint.capture.picture import Picture
-from backprint.settings import OWN, digest_of, foreign_states, put_foreign
+from backprint.settings import OWN, foreign_states, put_foreign, random_state_digest
 
 
 @dataclass(slots=True, eq=False)
@@ -32,13 +32,15 @@ class Chance:
 
     def pins(self) -> dict[str, str]:
         """The digest of each state that the program's numbers depend on."""
-        process = {name: digest_of(self.states[name]) for name in sorted(self.drawn)}
-        return process | {name: digest_of(state) for name, (_, state) in self.objects.items()}
+        process = {name: random_state_digest(self.states[name]) for name in sorted(self.drawn)}
+        return process | {name: random_state_digest(state) for name, (_, state) in self.objects.items()}
 
     def now(self) -> dict[str, str]:
         """The digests of the same states as they are now."""
-        process = {name: digest_of(state) for name, state in foreign_states().items() if name in self.drawn}
-        return process | {name: digest_of(generator_state(source)) for name, (source, _) in self.objects.items()}
+        process = {name: random_state_digest(state) for name, state in foreign_states().items() if name in self.drawn}
+        return process | {
+            name: random_state_digest(generator_state(source)) for name, (source, _) in self.objects.items()
+        }
 
 
 @contextlib.contextmanager
@@ -57,9 +59,13 @@ def same_chance(chance: Chance, picture: Picture | None, backward: bool = False)
     try:
         yield
         chance.after = foreign_states()
-        chance.drawn.update(name for name, state in begun.items() if digest_of(state) != digest_of(chance.after[name]))
+        chance.drawn.update(
+            name
+            for name, state in begun.items()
+            if random_state_digest(state) != random_state_digest(chance.after[name])
+        )
         for name, source, state in before:
-            if digest_of(state) != digest_of(generator_state(source)):
+            if random_state_digest(state) != random_state_digest(generator_state(source)):
                 chance.objects.setdefault(name, (source, state))
     finally:
         put_foreign(callers)

@@ -28,7 +28,7 @@ from backprint.capture.stage import is_only_given
 from backprint.capture.witness import second_order, step
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
-from backprint.memory import Meeting, meetings, places
+from backprint.memory import Overlap, memory_spans, overlapping_pairs
 from backprint.settings import STATE_OF, quiet_random
 from backprint.tree import alias_groups, copy_values
 
@@ -103,7 +103,7 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         ),
         pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.chance.pins().items()),
         opaque=made.opaque,
-        environment=settings.record(),
+        environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
         seed=SEED,
         fake=program.world is not None,
@@ -286,11 +286,11 @@ def joint(program: ScoutedProgram) -> dict[str, Tensor]:
     return copy_values({name: own[name] for group in groups for name in group})
 
 
-def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Meeting, ...] | None:
+def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
     """The tensors of a call that share memory with others, or with what the program takes from outside."""
     if program.given is None:
         return None
-    found = meetings({**program.given.memory, **places(program.outside)})
+    found = overlapping_pairs({**program.given.memory, **memory_spans(program.outside)})
     return tuple(each for each in found if each[:2] not in same)
 
 

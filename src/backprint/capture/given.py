@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from backprint.graph.nouns import Argument
-from backprint.likeness.describe import Describing, Like, described
-from backprint.likeness.differences import lives_in
-from backprint.memory import Place, places
+from backprint.likeness.describe import Describing, Like, describe_value
+from backprint.likeness.differences import holds_live_value
+from backprint.memory import MemorySpan, memory_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Given:
 
     arguments: tuple[Argument, ...] = ()
     live: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    memory: Mapping[str, Place] = field(default_factory=dict)
+    memory: Mapping[str, MemorySpan] = field(default_factory=dict)
 
 
 def read_given(
@@ -37,12 +37,12 @@ def read_given(
     live: dict[str, list[Any]] = {}
     for name, key, value in bound(parameters, args, kwargs):
         state = Describing(lambda _: next(rest))
-        like = described(value, state).like
+        like = describe_value(value, state).like
         found.setdefault(name, []).append((key, like))
         live.setdefault(name, []).extend(state.live)
     rows = [row(name, parameters.get(name), found.get(name)) for name in dict.fromkeys((*parameters, *found))]
     held = {name: tuple(each) for name, each in live.items() if each}
-    return Given(tuple(each for each in rows if each is not None), held, places(tensors))
+    return Given(tuple(each for each in rows if each is not None), held, memory_spans(tensors))
 
 
 def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
@@ -91,8 +91,8 @@ def row(name: str, parameter: inspect.Parameter | None, given: list[tuple[Any, L
     keyword = parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
     default = None
     if parameter is not None and parameter.default is not inspect.Parameter.empty:
-        default = described(parameter.default, Describing(lambda _: ""), False).like
+        default = describe_value(parameter.default, Describing(lambda _: ""), False).like
     if given is None:
         return None if default is None else Argument(name, default, True, keyword)
     like = given[0][1]
-    return Argument(name, like, default is not None and default == like and not lives_in(like), keyword)
+    return Argument(name, like, default is not None and default == like and not holds_live_value(like), keyword)

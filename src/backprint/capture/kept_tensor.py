@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 LARGE = 2**20
 """Bytes of a parameter above which it is copied when a write to it has been seen, not in advance."""
@@ -57,7 +57,7 @@ class KeptTensor:
         plain = is_plain(tensor)
         self.alias = tensor.detach() if plain else None
         self.memory = tensor.untyped_storage()._cdata if plain and tensor.layout is torch.strided else id(tensor)
-        self.nbytes = sum(part.untyped_storage().nbytes() for part in parts(tensor)) if plain else 0
+        self.nbytes = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
 
     @property
     def is_large(self) -> bool:
@@ -74,7 +74,7 @@ class KeptTensor:
     def copy(self) -> None:
         """Keep the bytes of all memory that the tensor lies in."""
         if self.alias is not None:
-            self.content = tuple(part.untyped_storage().clone() for part in parts(self.alias))
+            self.content = tuple(part.untyped_storage().clone() for part in strided_parts(self.alias))
 
     def put_back(self) -> None:
         """The tensor as it was."""
@@ -84,7 +84,7 @@ class KeptTensor:
                 (tensor._base if tensor._is_view() else tensor).detach_()
             if not lies_as(tensor, self.alias):
                 tensor.data = self.alias
-            for part, content in zip(parts(self.alias), self.content or (), strict=False):
+            for part, content in zip(strided_parts(self.alias), self.content or (), strict=False):
                 storage = part.untyped_storage()
                 if not same_bytes(storage, content):
                     put_bytes(storage, content)
@@ -128,7 +128,7 @@ def lies_as(tensor: Tensor, alias: Tensor) -> bool:
     if tensor.layout is not alias.layout or tensor.shape != alias.shape or tensor.dtype is not alias.dtype:
         return False
     if tensor.layout is not torch.strided:
-        return all(lies_as(now, then) for now, then in zip(parts(tensor), parts(alias), strict=True))
+        return all(lies_as(now, then) for now, then in zip(strided_parts(tensor), strided_parts(alias), strict=True))
     return (
         tensor.untyped_storage()._cdata == alias.untyped_storage()._cdata
         and tensor.stride() == alias.stride()

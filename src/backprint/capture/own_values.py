@@ -11,7 +11,7 @@ from torch import Tensor
 from backprint.capture.kept_tensor import lies_as, untraced
 from backprint.capture.picture import Picture
 from backprint.errors import CaptureError
-from backprint.tree import alias_groups, copy_values, parts
+from backprint.tree import alias_groups, copy_values, strided_parts
 
 
 def put_values(
@@ -99,7 +99,7 @@ def exchange_back(name: str, tensor: Tensor, value: Tensor, version: int) -> Non
 def write(tensor: Tensor, value: Tensor) -> None:
     """A value into a tensor, wherever it lies; of an expanded one each element once."""
     if tensor.layout is not torch.strided:
-        pairs = list(zip(parts(tensor), parts(value), strict=True))
+        pairs = list(zip(strided_parts(tensor), strided_parts(value), strict=True))
         if all(left.shape == right.shape for left, right in pairs):
             for left, right in pairs:
                 left.copy_(right)

@@ -21,7 +21,7 @@ from backprint.capture.chance import same_chance
 from backprint.capture.custom import through
 from backprint.capture.program import CalledProgram, OwnObjects, Slot, state_of
 from backprint.errors import UsageError
-from backprint.tree import copy_values, ones_like, outputs_of
+from backprint.tree import copy_values, ones_tangent, outputs_of
 
 
 class Substitute(TorchFunctionMode):
@@ -232,7 +232,7 @@ def pull_back(
     if not roots or not wanted:
         return {}
     known = tangents or {}
-    pulls = [known[name] if name in known else ones_like(tensor) for name, tensor in roots.items()]
+    pulls = [known[name] if name in known else ones_tangent(tensor) for name, tensor in roots.items()]
     with modes_reach_backward(), same_chance(program.chance, program.target.picture, backward=True):
         found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], pulls)
     if found is None:

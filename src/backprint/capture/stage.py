@@ -24,7 +24,7 @@ from backprint.capture.program import CalledProgram, NamedTensor, OwnObjects, ho
 from backprint.capture.protection import as_captured, protected
 from backprint.capture.reach import keepers, state_of_optimizer, tensors_of
 from backprint.capture.running import leaf_values, placed, shielded, training_mode
-from backprint.tree import alias_groups, copy_values, parts
+from backprint.tree import alias_groups, copy_values, strided_parts
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class TensorMark:
             return True
         if self.content is None:
             return False
-        now = (part.untyped_storage() for part in parts(tensor))
+        now = (part.untyped_storage() for part in strided_parts(tensor))
         return not all(same_bytes(left, right) for left, right in zip(now, self.content, strict=True))
 
 
@@ -198,12 +198,17 @@ def stage_of(
         picture = program.target.picture if isinstance(program.target, OwnObjects) else None
         marks = {name: marked(tensor, picture) for name, tensor in ready.items()}
         memories = {
-            part.untyped_storage()._cdata for tensor in ready.values() for part in parts(tensor) if in_memory(tensor)
+            part.untyped_storage()._cdata
+            for tensor in ready.values()
+            for part in strided_parts(tensor)
+            if in_memory(tensor)
         }
         aliases = {
             name: (tensor, marked(tensor, picture))
             for name, tensor in reached.items()
-            if id(tensor) not in known and in_memory(tensor) and parts(tensor)[-1].untyped_storage()._cdata in memories
+            if id(tensor) not in known
+            and in_memory(tensor)
+            and strided_parts(tensor)[-1].untyped_storage()._cdata in memories
         }
     return Staged(program, ready, leaves, marks, aliases, reached, gradients, optimizers, states)
 
@@ -216,10 +221,10 @@ def in_memory(tensor: Tensor) -> bool:
 def marked(tensor: Tensor, picture: Picture | None) -> TensorMark:
     """A tensor as it is. A large parameter is known by its version alone, unless a Picture has its content anyway."""
     plain = in_memory(tensor)
-    size = sum(part.untyped_storage().nbytes() for part in parts(tensor)) if plain else 0
-    known = picture is not None and plain and parts(tensor)[-1].untyped_storage()._cdata in picture.copied
+    size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
+    known = picture is not None and plain and strided_parts(tensor)[-1].untyped_storage()._cdata in picture.copied
     whole = plain and (known or not (isinstance(tensor, nn.Parameter) and size > LARGE))
-    content = tuple(part.untyped_storage().clone() for part in parts(tensor)) if whole else None
+    content = tuple(part.untyped_storage().clone() for part in strided_parts(tensor)) if whole else None
     return TensorMark(tensor._version, tensor.detach(), content)
 
 

@@ -26,7 +26,7 @@ from backprint.capture.kept_tensor import put_bytes
 from backprint.capture.program import SPARSE
 from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
-from backprint.tree import FLAGS, parts, plain_leaves
+from backprint.tree import FLAGS, plain_leaves, strided_parts
 
 CHANGED = ("has a gradient", "version")
 """What a program itself changes of an argument: a guard is about what it was before."""
@@ -299,7 +299,7 @@ def asks(tensor: Tensor) -> bool:
 
 def storages(tensor: Tensor) -> list[Any]:
     """The storages that a tensor's elements lie in: a sparse one has several, that of its values last."""
-    return [part.untyped_storage() for part in parts(tensor)]
+    return [part.untyped_storage() for part in strided_parts(tensor)]
 
 
 def span(tensor: Tensor) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from backprint.capture.running import call, named_outputs, pull_back, result_of,
 from backprint.capture.stage import Staged, staged
 from backprint.errors import CaptureError
 from backprint.settings import quiet_random
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def step(
 
 def apart(tensor: Tensor, stage: Staged) -> Tensor:
     """A result without its history; a copy where it lies in the caller's memory, which is put back after the run."""
-    memories = {part.untyped_storage()._cdata for each in stage.ready.values() for part in parts(each)}
+    memories = {part.untyped_storage()._cdata for each in stage.ready.values() for part in strided_parts(each)}
     if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in memories:
         return tensor.detach()
     return tensor.detach().clone()

@@ -19,7 +19,7 @@ from backprint.checks.looking import (
     reading_values,
     unlike,
 )
-from backprint.room import too_large
+from backprint.room import why_too_large
 
 TRAPS = {torch.int32: -(2**31), torch.int64: -(2**63)}
 """The number of a dtype that the processor cannot divide by -1."""
@@ -152,8 +152,10 @@ def repeated(given: Bound) -> str:
     if isinstance(item, Tensor) and counts.numel():
         dim = given.get("dim")
         spread = item.numel() if dim is None else item.shape[int(dim)]
-        return too_large(total * item.nbytes // max(counts.numel() if counts.numel() > 1 else 1, 1)) if spread else ""
-    return too_large(total * counts.element_size())
+        return (
+            why_too_large(total * item.nbytes // max(counts.numel() if counts.numel() > 1 else 1, 1)) if spread else ""
+        )
+    return why_too_large(total * counts.element_size())
 
 
 def enumerated(given: Bound) -> str:
@@ -163,7 +165,7 @@ def enumerated(given: Bound) -> str:
         return ""
     with reading_values():
         largest = int(numbers.max())
-    return too_large((largest + 1) * 8 * (numbers.numel() if "num_classes" in given else 1))
+    return why_too_large((largest + 1) * 8 * (numbers.numel() if "num_classes" in given else 1))
 
 
 def decimal(given: Bound) -> str:

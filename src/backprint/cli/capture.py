@@ -201,7 +201,7 @@ def captured(
     answer = {"sample": str(output), "name": made.name, "engine": made.engine, **stored.verdict}
     answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet" or made.notes:
-        answer |= {"asks": found.asks, "notes": made.notes}
+        answer |= {"asks": found.with_grad, "notes": made.notes}
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, made))
     return CaptureReport(lines, 1 if answer["verdict"] in ("wrong", "failed") else 0)
 

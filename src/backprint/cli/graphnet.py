@@ -13,7 +13,7 @@ from backprint.cli.say import console, echo, table_text
 def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
     """Print a GraphNet sample."""
     from backprint.errors import UsageError
-    from backprint.graphnet.metas import text_of
+    from backprint.graphnet.metas import read_sample_text
 
     if side == "backward":
         raise UsageError(f"{place}: a GraphNet sample has no backward: `backprint capture {place} -o DIR` makes it")
@@ -22,26 +22,30 @@ def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
         echo(json.dumps(row))
         return
     if side or not summary_only:
-        echo(text_of(place / "model.py"), lines=True)
+        echo(read_sample_text(place / "model.py"), lines=True)
     if not side:
         tell(row)
 
 
 def numbers(place: Path) -> dict[str, Any]:
     """Everything that is said of the sample, as data."""
-    from backprint.graphnet import read
+    from backprint.graphnet import read_graphnet
     from backprint.graphnet.plan import plan_of
 
-    sample = read(place)
+    sample = read_graphnet(place)
     assert sample.program is not None  # without trust, what is not parsed has been refused
     plan = plan_of(sample)
-    why = {name: (asks, said) for asks, rows in ((True, plan.asks), (False, plan.rests)) for name, said in rows}
+    why = {name: (True, said) for name, said in plan.with_grad} | {
+        name: (False, said) for name, said in plan.without_grad
+    }
     inputs = []
     for named in plan.inputs:
         meta = plan.metas.get(named.raw)
         spec = {"dtype": meta.dtype, "shape": list(meta.shape)} if meta is not None else {"dtype": "int", "shape": []}
-        asks, said = why[named.name]
-        inputs.append({"name": named.name, "role": named.role, **spec, "asks": asks, "why": said, "code": named.raw})
+        requires_grad, said = why[named.name]
+        inputs.append(
+            {"name": named.name, "role": named.role, **spec, "asks": requires_grad, "why": said, "code": named.raw}
+        )
     return {
         "sample": str(place),
         "name": sample.name,
@@ -56,13 +60,13 @@ def numbers(place: Path) -> dict[str, Any]:
 
 def called(program: Any) -> Counter[str]:
     """How often each function and method is called."""
-    from backprint.graphnet.code import Call, Method, values_of
+    from backprint.graphnet.code import FunctionCall, MethodCall, located_expressions
 
     found: Counter[str] = Counter()
-    for _, value in values_of(program):
-        if isinstance(value, Call):
+    for _, value in located_expressions(program):
+        if isinstance(value, FunctionCall):
             found[value.target] += 1
-        elif isinstance(value, Method):
+        elif isinstance(value, MethodCall):
             found[f".{value.name}"] += 1
     return found
 

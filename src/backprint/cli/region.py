@@ -36,13 +36,13 @@ RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginni
 def show(dump: Path, run: str) -> None:
     """Print the passes of a dump: edges, what flowed, and the forward lines they come from."""
     from backprint.regions.read import check_dump, read_passes
-    from backprint.regions.write import summary
+    from backprint.regions.write import summary_text
 
     check_dump(dump)
     for line in chosen(dump, run):
         echo(line + "\n", lines=True)
     for each in read_passes(dump, run):
-        echo(summary(each), lines=True)
+        echo(summary_text(each), lines=True)
 
 
 @command.command("draw")
@@ -56,7 +56,7 @@ def draw(dump: Path, run: str, timeout: float, nodes: int) -> None:
 
     Exit 1 unless all are drawn.
     """
-    from backprint.regions.pictures import draw as drawn
+    from backprint.regions.pictures import draw_dump as drawn
     from backprint.regions.read import check_dump
 
     check_dump(dump)
@@ -72,14 +72,14 @@ def draw(dump: Path, run: str, timeout: float, nodes: int) -> None:
 
 def chosen(dump: Path, run: str) -> list[str]:
     """Which of several runs is taken."""
-    from backprint.regions.read import ALL, one_of, runs_of
+    from backprint.regions.read import ALL, runs_of, select_run
 
     runs = runs_of(dump)
     if len(runs) == 1:
         return []
     if run == ALL:
         return [f"{dump}: all of {len(runs)} runs"]
-    one = one_of(runs, run, dump)
+    one = select_run(runs, run, dump)
     others = ", ".join(str(each) for each in runs if each is not one)
     latest = " (the latest)" if one is runs[-1] else ""
     return [f"{dump}: run {one}{latest}, with {one.reached} passes; left out: {others}"]
@@ -119,7 +119,7 @@ def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run
 
 
 def as_dict(found: Any) -> dict[str, Any]:
-    """A Comparison as JSON."""
+    """A DumpComparison as JSON."""
 
     def row(each: Any) -> dict[str, Any] | None:
         if each is None:

@@ -263,9 +263,9 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
 
 def of_graphnet(folder: Path, name: str, by: str) -> Member:
     """A sample of GraphNet's: its code, whatever its values are called; exactly the same with its inputs' shapes."""
-    from backprint.graphnet.likeness import identity
+    from backprint.graphnet.likeness import sample_identity
 
-    said, elements = identity(folder, exact=by == "exact")
+    said, elements = sample_identity(folder, exact=by == "exact")
     return Member(name, ("code", digest(said)), bytes=elements)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from backprint.errors import UsageError
 from backprint.formats import BACKPRINT, CAPTURE, GRAPHNET
-from backprint.plain import spelled
+from backprint.plain import escape_character
 
 THEIRS = (GRAPHNET.main, *GRAPHNET.required)
 """The files that a GraphNet sample cannot be without; any of them makes a folder one."""
@@ -109,7 +109,7 @@ def escape(path: str) -> str:
 def _escaped(letter: str) -> str:
     if letter == "\\":
         return r"\\"
-    return letter if letter.isprintable() else spelled(letter)
+    return letter if letter.isprintable() else escape_character(letter)
 
 
 LONG = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backprint.errors import UsageError
-from backprint.room import available
+from backprint.room import available_bytes
 
 GIB = 1 << 30
 
@@ -50,7 +50,7 @@ def limits_of(
 ) -> Limits:
     """Limits for each of several workers, in GiB; what is not said is a fair share of what this machine has free."""
     out = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir())
-    share = int(available() * 0.9 / jobs) if memory is None else int(memory * GIB)
+    share = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
     free = max(shutil.disk_usage(out).free - FREE, FREE)
     room = min(16 * GIB, int(free / 2 / jobs)) if disk is None else int(disk * GIB)
     return Limits(timeout, share, room, threads=max(1, cores() // jobs), shares=jobs if memory is None else 1)
@@ -58,7 +58,7 @@ def limits_of(
 
 def default_jobs() -> int:
     """A worker for each core, as far as memory goes."""
-    return max(1, min(cores(), available() // ROOM))
+    return max(1, min(cores(), available_bytes() // ROOM))
 
 
 def cores() -> int:

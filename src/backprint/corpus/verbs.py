@@ -87,9 +87,9 @@ def verb_of(text: str) -> Verb:
     """
     if text in VERBS:
         return VERBS[text]
-    from backprint.target import function_of
+    from backprint.target import find_factory
 
-    function = function_of(text)
+    function = find_factory(text)
     return Verb(function, getattr(function, "warm", versions))
 
 
@@ -187,7 +187,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
         with stage("layout"):
             source = task.path if task.kind == "graphnet" else None
             write_layout(made, staging / TREES, tree_name(task.id), source)
-    asked = [[name, why] for name, why in target.asks]
+    asked = [[name, why] for name, why in target.with_grad]
     return row | {"mode": mode, "asks": asked, "notes": [*map(one_line, target.notes), *row["notes"]]}
 
 

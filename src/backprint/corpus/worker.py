@@ -304,7 +304,7 @@ def cell(
         tell = enclosed(staging, limits, tell, prints)
         processes.die_with(worker)
         isolation.begin()
-        room.allow(limits.memory)
+        room.limit_memory(limits.memory)
         row = worked(verb, task, options, staging / "sample", limits.threads, tell)
         say(tell, {"row": row})
         code = 0

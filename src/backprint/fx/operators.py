@@ -20,8 +20,8 @@ from backprint.errors import RefusedError, ReplayError
 from backprint.graph.isolation import SEEN
 from backprint.graph.nouns import HIGHER, MATHS, OPERATORS, PLAIN_TARGETS, SYMS, is_custom
 from backprint.graph.table import operators
-from backprint.growth import growth
-from backprint.results import outgrown
+from backprint.growth import growth_complaint
+from backprint.results import why_outgrown
 
 ROOMS: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
 
@@ -44,14 +44,14 @@ def resolve(target: str) -> Callable[..., Any]:
 def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise RefusedError unless these arguments may stand in a call of a target."""
     if target in PLAIN_TARGETS:
-        complaint = growth(target, args) or by_operator(target, args)
+        complaint = growth_complaint(target, args) or by_operator(target, args)
     elif isinstance(function, torch._ops.OpOverload):
         complaint = wrong(function, args, kwargs)
     elif complaint := handed_on(target, args, kwargs):
         raise RefusedError(complaint)
     else:
         return  # what its body makes is asked there
-    if complaint := complaint or outgrown(function, args, kwargs):
+    if complaint := complaint or why_outgrown(function, args, kwargs):
         raise RefusedError(complaint)
 
 

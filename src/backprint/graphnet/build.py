@@ -1,7 +1,7 @@
 """A GraphNet sample as a module that can be captured: parameters and buffers under their own names, inputs, recipes.
 
-The module's forward is a function made from the checked Program (`emit`). Where the parser refused `model.py` and the
-caller trusts it, and only there, the file is executed, and a note says so.
+The module's forward is a function that `emit` compiles from the parsed program. The file is executed only where the
+parser refused it and the caller trusts it, and a note says so.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from torch import Tensor, nn
 
 from backprint.errors import SampleError, UsageError
 from backprint.graphnet import training
-from backprint.graphnet.code import Call, Name, Program, Return
-from backprint.graphnet.emit import function_of
+from backprint.graphnet.code import FunctionCall, ModelProgram, Name, Return
+from backprint.graphnet.emit import compile_program
 from backprint.graphnet.meta import Known, Use
-from backprint.graphnet.metas import examples_of, text_of
-from backprint.graphnet.names import Named
-from backprint.graphnet.plan import Plan, plan_of
-from backprint.graphnet.probe import Probe, careful_batch_norm, numbers_of, run_on_shapes, untrainable
+from backprint.graphnet.metas import read_sample_text, read_symbol_examples
+from backprint.graphnet.names import NamedInput
+from backprint.graphnet.plan import SamplePlan, plan_of
+from backprint.graphnet.probe import ShapeRun, careful_batch_norm, choose_numbers, find_untrainable, run_on_shapes
 from backprint.graphnet.read import GraphNetSample
-from backprint.graphnet.recipes import notes_of, recipes_of
+from backprint.graphnet.recipes import recipe_notes, recipes_from_metas
 from backprint.sample.inputs import Inputs
 
 Fake = Callable[[], AbstractContextManager[Any]]
-"""What gives the mode in which tensors have no values."""
+"""Makes the mode under which tensors have no values."""
 
 SMALL = 64
-"""Elements of a tensor that has values even where nothing is allocated."""
+"""Tensors of up to so many elements have values even with `fake`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """A sample ready to be captured: call `module(**inputs)`. `asks` and `rests` are (name, why) of each input."""
+class BuiltSample:
+    """A sample to capture: call `module(**inputs)`. `with_grad` and `without_grad` are (name, why) of each input."""
 
     module: nn.Module
     inputs: dict[str, Any]
     recipes: Inputs
-    asks: tuple[tuple[str, str], ...]
-    rests: tuple[tuple[str, str], ...]
+    with_grad: tuple[tuple[str, str], ...]
+    without_grad: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     bytes: int
 
 
-def build(
+def build_sample(
     sample: GraphNetSample,
     *,
     device: str = "cpu",
@@ -58,8 +58,8 @@ def build(
     seed: int = 0,
     requires_grad: Iterable[str] | bool | None = None,
     fake: Fake | None = None,
-) -> Built:
-    """The sample as a module and its inputs; with `fake`, in tensors without values, made within the mode it gives."""
+) -> BuiltSample:
+    """Build a sample as a module and its inputs; with `fake`, of tensors without values, made under its mode."""
     if mode not in (None, *training.MODES):
         raise UsageError(f"mode={mode!r} is none of None (as it was traced), 'train', 'eval'")
     plan = plan_of(sample, requires_grad)
@@ -68,14 +68,14 @@ def build(
         for named in plan.inputs
         if named.raw in plan.metas
     ]
-    recipes = recipes_of(known, seed, device)
-    forward, numbers, notes = forward_of(sample, plan, mode, device, fake)
+    recipes = recipes_from_metas(known, seed, device)
+    forward, numbers, notes = forward_in_mode(sample, plan, mode, device, fake)
     if sample.program is not None and fake is None:
-        check_room(sample, numbers)
-    made = recipes.make() if fake is None else empty(known, recipes, device, fake)
-    asked = {name for name, _ in plan.asks}
+        check_result_sizes(sample, numbers)
+    made = recipes.make() if fake is None else unallocated_tensors(known, recipes, device, fake)
+    asked = {name for name, _ in plan.with_grad}
     with nullcontext() if fake is None else fake():
-        module = module_of(sample.name, forward, plan.inputs, made, asked)
+        module = module_with_state(sample.name, forward, plan.inputs, made, asked)
     inputs: dict[str, Any] = {}
     for named in plan.inputs:
         if named.role == "input" and named.raw in numbers:
@@ -83,11 +83,19 @@ def build(
         elif named.role == "input":
             inputs[named.name] = made[named.name].requires_grad_(named.name in asked)
     module.train(mode != "eval")
-    return Built(module, inputs, recipes, plan.asks, plan.rests, (*sample.notes, *notes, *notes_of(known)), plan.bytes)
+    return BuiltSample(
+        module,
+        inputs,
+        recipes,
+        plan.with_grad,
+        plan.without_grad,
+        (*sample.notes, *notes, *recipe_notes(known)),
+        plan.bytes,
+    )
 
 
-def check_room(sample: GraphNetSample, numbers: Mapping[str, Any]) -> None:
-    """Raise where a line makes what there is no room for, as far as shapes alone tell."""
+def check_result_sizes(sample: GraphNetSample, numbers: Mapping[str, Any]) -> None:
+    """Raise where a line's result does not fit in memory, as far as shapes alone tell."""
     assert sample.program is not None
     if complaint := run_on_shapes(sample.program, sample.metas, numbers).outgrown:
         raise SampleError(f"{sample.path}: {complaint}")
@@ -96,36 +104,36 @@ def check_room(sample: GraphNetSample, numbers: Mapping[str, Any]) -> None:
 # ------------------------------------------------------------------ forward
 
 
-def forward_of(
-    sample: GraphNetSample, plan: Plan, mode: str | None, device: str, fake: Fake | None = None
+def forward_in_mode(
+    sample: GraphNetSample, plan: SamplePlan, mode: str | None, device: str, fake: Fake | None = None
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The module's forward, the inputs that are numbers, and what is to be said of both."""
+    """The module's forward in a mode, the inputs that are numbers, and notes on both."""
     program, notes = sample.program, list[str]()
     extra: dict[str, Any] = {}
     if program is None:
-        program, extra = trusted(sample, fake)
+        program, extra = program_of_file(sample, fake)
         notes.append(f"executed, because it is trusted: {sample.refused}")
-    numbers, said = numbers_of(program, sample.metas, examples_of(sample.path))
-    notes += said
+    numbers, more = choose_numbers(program, sample.metas, read_symbol_examples(sample.path))
+    notes += more
     if mode is not None and sample.program is not None:
-        probe = untrainable(program, sample.metas, numbers) if mode == "train" else Probe(None)
-        program, said = training.in_mode(program, mode, probe.alone)
-        notes += [*said, *told(probe)]
+        probe = find_untrainable(program, sample.metas, numbers) if mode == "train" else ShapeRun(None)
+        program, more = training.rewrite_mode(program, mode, probe.alone)
+        notes += [*more, *batch_norm_notes(probe)]
         if probe.error is not None:
             extra = dict.fromkeys(training.NORMS[:1], careful_batch_norm)
     elif mode is not None:
         notes.append(f"mode {mode}: nothing changed in a file that is executed as it is")
     names = {named.raw: named.name for named in plan.inputs if named.role == "input"}
     state = {named.raw: named.name for named in plan.inputs if named.role != "input"}
-    made = function_of(program, names, state, str(sample.path / "model.py"), device, extra)
+    made = compile_program(program, names, state, str(sample.path / "model.py"), device, extra)
     return made, numbers, tuple(notes)
 
 
-def told(probe: Probe) -> list[str]:
-    """What is to be said of batch norms that cannot train."""
+def batch_norm_notes(probe: ShapeRun) -> list[str]:
+    """Notes on batch norms that cannot train."""
     if probe.error is not None:
-        said = "a batch_norm with one value a channel stays in eval mode; which do is seen when the graph runs"
-        return [f"{said} ({probe.error})"]
+        why = "a batch_norm with one value a channel stays in eval mode; which do is seen when the graph runs"
+        return [f"{why} ({probe.error})"]
     if not probe.alone:
         return []
     lines = ", ".join(f"model.py:{line}" for line in probe.alone[:3])
@@ -136,46 +144,43 @@ def told(probe: Probe) -> list[str]:
 EXECUTED = "torch.executed"
 
 
-def trusted(sample: GraphNetSample, fake: Fake | None) -> tuple[Program, dict[str, Any]]:
-    """A Program that calls the file's own class: this executes the file."""
+def program_of_file(sample: GraphNetSample, fake: Fake | None) -> tuple[ModelProgram, dict[str, Any]]:
+    """A program that calls the file's own class: this executes the file."""
     arguments = sample.arguments
-    call = Call(EXECUTED, (), tuple((argument.name, Name(argument.name)) for argument in arguments))
-    return Program(arguments, (Return(1, call),)), {EXECUTED: executed(sample.path / "model.py", fake)}
+    call = FunctionCall(EXECUTED, (), tuple((argument.name, Name(argument.name)) for argument in arguments))
+    return ModelProgram(arguments, (Return(1, call),)), {EXECUTED: execute_model(sample.path / "model.py", fake)}
 
 
-def executed(path: Path, fake: Fake | None = None) -> nn.Module:
-    """An instance of the class in a file that is trusted: this runs the file, as importing it does.
-
-    With `fake`, what it makes has no values either.
-    """
+def execute_model(path: Path, fake: Fake | None = None) -> nn.Module:
+    """Execute a trusted file, as importing it does, and make an instance of its class; with `fake`, without values."""
     module = ModuleType("graphnet_trusted")
     module.__file__ = str(path)
     try:
         with nullcontext() if fake is None else fake():
             # an import would leave a cache beside the file
-            exec(compile(text_of(path), str(path), "exec"), vars(module))
+            exec(compile(read_sample_text(path), str(path), "exec"), vars(module))
             made = module.GraphModule()
     except Exception as error:  # a trusted file may raise anything
         raise SampleError(f"{path}: executing it raised {type(error).__name__}: {str(error)[:300]}") from error
     if not isinstance(made, nn.Module):
-        raise SampleError(f"{path}: its GraphModule is a {type(made).__name__}, and no torch.nn.Module")
+        raise SampleError(f"{path}: its GraphModule is a {type(made).__name__}, not a torch.nn.Module")
     return made
 
 
 # ------------------------------------------------------------------ the module
 
 
-def module_of(
-    name: str, forward: Any, inputs: Iterable[Named], made: Mapping[str, Tensor], asked: Collection[str]
+def module_with_state(
+    name: str, forward: Any, inputs: Iterable[NamedInput], made: Mapping[str, Tensor], asked: Collection[str]
 ) -> nn.Module:
-    """A module of this name with the state under its FQNs."""
+    """Make a module of this class name, with parameters and buffers under their FQNs."""
     module: nn.Module = type(name, (nn.Module,), {"forward": forward})()
     for named in inputs:
         if named.role == "input":
             continue
         *path, last = named.name.split(".")
         owner = module
-        for step in path:  # by hand: a module may be named like a method, as `type`
+        for step in path:  # add_module refuses names of methods, such as `type`
             owner = owner._modules.setdefault(step, nn.Module())
         tensor = made[named.name]
         if named.role == "parameter":
@@ -185,8 +190,8 @@ def module_of(
     return module
 
 
-def empty(known: Iterable[Known], recipes: Inputs, device: str, fake: Fake) -> dict[str, Tensor]:
-    """Tensors that nobody has to allocate; small ones, which code may read, have their recipe's values."""
+def unallocated_tensors(known: Iterable[Known], recipes: Inputs, device: str, fake: Fake) -> dict[str, Tensor]:
+    """Tensors under `fake`; small ones, which code may read, have their recipe's values."""
     small = {name for name, _, meta, _ in known if meta.data is not None or math.prod(meta.shape) <= SMALL}
     here = Inputs({name: replace(recipes.recipes[name], device="cpu") for name in small}, recipes.exact, recipes.seed)
     values = {name: tensor.flatten().tolist() for name, tensor in here.make().items()}

@@ -1,4 +1,4 @@
-"""The `model.py` of a GraphNet sample as a Program: torch-level straight lines, read with `ast` alone.
+"""The `model.py` of a GraphNet sample as a ModelProgram: torch-level straight lines, read with `ast` alone.
 
 Nothing of the file is imported, looked up or run. What may be called is the table `callables.txt`: functions by their
 dotted names and methods of tensors by theirs, taken from torch 2.13's tensor functions without what touches files,
@@ -12,7 +12,7 @@ pickles, raw memory, hooks, threads or callables. What is not in the grammar is 
     z = y.to(device=device(type="cuda", index=0), dtype=torch.float16)
     return (z,)
 
-`emit` makes a function of a Program, `training` rewrites one, `uses` looks at what it does with its inputs.
+`emit` compiles a ModelProgram to a function, `training` rewrites it, `uses` finds what it does with its inputs.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ class Torch:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """A device that the code names. It follows the device asked for; `object` says whether it is one, or a text."""
+class DeviceExpr:
+    """A device that the code names, replaced by the device asked for. `object`: a torch.device, not a text."""
 
     name: str
     object: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A function of the table, by its dotted name."""
+class FunctionCall:
+    """A call of a function of the table, by its dotted name."""
 
     target: str
     args: tuple[Expr, ...]
@@ -75,8 +75,8 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """A method of the table."""
+class MethodCall:
+    """A call of a tensor method of the table."""
 
     of: Expr
     name: str
@@ -86,7 +86,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """`.T`, `.shape` and their like."""
+    """An attribute of a value: `.T`, `.shape`."""
 
     of: Expr
     name: str
@@ -94,7 +94,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Arithmetic or a comparison, by Python's class of it: `Add`, `Lt`."""
+    """Arithmetic or a comparison, by the name of its `ast` class: `Add`, `Lt`."""
 
     kind: str
     left: Expr
@@ -118,7 +118,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class SliceExpr:
     """`slice(start, stop, step)`, or `start:stop:step`."""
 
     start: Expr
@@ -128,7 +128,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A tuple or a list."""
+    """A tuple or a list of expressions."""
 
     items: tuple[Expr, ...]
     list: bool = False
@@ -136,13 +136,25 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A dictionary."""
+    """A dictionary of expressions."""
 
     pairs: tuple[tuple[Expr, Expr], ...]
 
 
 Expr: TypeAlias = (
-    Const | Name | Torch | Device | Call | Method | Attribute | Operation | Unary | Item | Slice | Items | Pairs
+    Const
+    | Name
+    | Torch
+    | DeviceExpr
+    | FunctionCall
+    | MethodCall
+    | Attribute
+    | Operation
+    | Unary
+    | Item
+    | SliceExpr
+    | Items
+    | Pairs
 )
 
 
@@ -157,7 +169,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Augment:
-    """`a += value`: in place on a tensor, and then the name is bound again."""
+    """`a += value`: in place on a tensor, then the name is bound again."""
 
     line: int
     target: Expr
@@ -167,7 +179,7 @@ class Augment:
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """An expression for its effect."""
+    """An expression that is evaluated for its effect."""
 
     line: int
     value: Expr
@@ -175,18 +187,18 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The last line."""
+    """The last statement: what forward returns."""
 
     line: int
     value: Expr
 
 
-Line: TypeAlias = Assign | Augment | Do | Return
+Statement: TypeAlias = Assign | Augment | Do | Return
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """An argument of forward and what its annotation says: `Parameter`, `Tensor`, `SymInt`, or nothing."""
+class ForwardArgument:
+    """An argument of forward and the kind that its annotation says: `Parameter`, `Tensor`, `SymInt`, or ''."""
 
     name: str
     kind: str
@@ -194,11 +206,11 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A whole `model.py`: its arguments and its lines, the last of which returns."""
+class ModelProgram:
+    """A parsed `model.py`: the arguments of its forward, and its statements, the last of which returns."""
 
-    arguments: tuple[Argument, ...]
-    lines: tuple[Line, ...]
+    arguments: tuple[ForwardArgument, ...]
+    lines: tuple[Statement, ...]
 
 
 # ------------------------------------------------------------------ what is legal
@@ -206,7 +218,7 @@ class Program:
 
 @functools.cache
 def callables() -> frozenset[str]:
-    """What a graph may call: `torch.conv2d`, `Tensor.view`."""
+    """The functions and methods that a graph may call: `torch.conv2d`, `Tensor.view`."""
     lines = Path(__file__).with_name("callables.txt").read_text(encoding="ascii").splitlines()
     return frozenset(line.partition(" ")[0] for line in lines)
 
@@ -221,7 +233,7 @@ NOISE = frozenset(
         "torch.autograd.function.FunctionCtx",
     }
 )
-"""Calls that compute nothing, Dynamo's own assertions among them: None stands in their place."""
+"""Calls without effect, Dynamo's own assertions among them: None replaces them."""
 
 ATTRIBUTES = frozenset("T H mT mH real imag shape dtype device ndim layout itemsize nbytes is_cuda".split())
 CONSTANTS: dict[str, Any] = {
@@ -247,7 +259,7 @@ IMPORTS = frozenset(
     }
 )
 RESERVED = frozenset({"self", "torch"})
-"""Names that a line may not bind. Others, such as `device`, are values from where a line binds them."""
+"""Names that a line may not bind. Others, such as `device`, are values once a line binds them."""
 
 BINARY = frozenset("Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift RShift".split())
 COMPARE = frozenset("Eq NotEq Lt LtE Gt GtE Is IsNot".split())
@@ -270,25 +282,25 @@ _DEVICE = re.compile(rf"(?:{'|'.join(sorted(DEVICES))})(?::\d{{1,3}})?")
 # ------------------------------------------------------------------ reading
 
 
-def read_code(text: str) -> Program:
-    """The Program that a text says. Raises RefusedError or GraphError with the line; runs nothing."""
+def read_code(text: str) -> ModelProgram:
+    """Parse a text. Raises RefusedError or GraphError with the line; runs nothing."""
     tree, lines = tree_of(text)
     try:
-        return Reader(lines).program(tree)
+        return CodeReader(lines).program(tree)
     except (RecursionError, MemoryError) as error:
         raise RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})") from None
 
 
-class Reader:
-    """Reads one text: its lines, and the names bound so far."""
+class CodeReader:
+    """Parses one text; keeps its lines and the names bound so far."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.bound: set[str] = set()
         self.depth = 0
 
-    def said(self, node: Any) -> str:
-        """What the text says at a node, up to 80 characters of its first line."""
+    def source_of(self, node: Any) -> str:
+        """The source text of a node, up to 80 characters of its first line."""
         line = self.lines[node.lineno - 1]
         end = node.end_col_offset if node.end_lineno == node.lineno else None
         return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
@@ -298,7 +310,7 @@ class Reader:
 
     # ---- the file, the class, the function
 
-    def program(self, tree: ast.Module) -> Program:
+    def program(self, tree: ast.Module) -> ModelProgram:
         found = None
         for node in tree.body:
             match node:
@@ -309,7 +321,7 @@ class Reader:
                 case ast.ClassDef(name="GraphModule") if found is None:
                     found = self.forward_of(node)
                 case _:
-                    odd = f"{self.said(node)!r} is outside the class"
+                    odd = f"{self.source_of(node)!r} is outside the class"
                     raise self.refused(node, f"{odd}: a GraphNet model is imports and one class GraphModule")
         if found is None:
             raise GraphError("the text holds no class GraphModule")
@@ -318,14 +330,14 @@ class Reader:
     def check_import(self, node: ast.Import | ast.ImportFrom) -> None:
         """Raise at an import of anything but the few names that graphs use."""
         for alias in node.names:
-            said = f"import {alias.name}"
+            statement = f"import {alias.name}"
             if isinstance(node, ast.ImportFrom):
-                said = f"from {'.' * node.level}{node.module or ''} {said}"
-            if said not in IMPORTS or alias.asname:
-                raise self.refused(node, f"{said!r:.100}: a graph imports {', '.join(sorted(IMPORTS))} alone")
+                statement = f"from {'.' * node.level}{node.module or ''} {statement}"
+            if statement not in IMPORTS or alias.asname:
+                raise self.refused(node, f"{statement!r:.100}: a graph imports {', '.join(sorted(IMPORTS))} alone")
 
     def forward_of(self, cls: ast.ClassDef) -> ast.FunctionDef:
-        """The class's one function."""
+        """The class's only function, forward."""
         plain = not (cls.decorator_list or cls.keywords or getattr(cls, "type_params", None)) and len(cls.bases) == 1
         if not plain or self.dotted(cls.bases[0]) not in ("torch.nn.Module", "torch.nn.modules.module.Module"):
             raise self.refused(cls, "a graph's class has one base, torch.nn.Module, and no decorators or keywords")
@@ -333,9 +345,11 @@ class Reader:
             case [ast.FunctionDef(name="forward") as function]:
                 return function
         odd = next((n for n in cls.body if not (isinstance(n, ast.FunctionDef) and n.name == "forward")), cls.body[-1])
-        raise self.refused(odd, f"{self.said(odd)!r} in the class: it holds one function, forward, and nothing else")
+        raise self.refused(
+            odd, f"{self.source_of(odd)!r} in the class: it holds one function, forward, and nothing else"
+        )
 
-    def function(self, node: ast.FunctionDef) -> Program:
+    def function(self, node: ast.FunctionDef) -> ModelProgram:
         spec = node.args
         stars = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
         if node.decorator_list or spec.defaults or stars or getattr(node, "type_params", None):
@@ -346,16 +360,16 @@ class Reader:
         lines = tuple(self.line(each, last=each is node.body[-1]) for each in node.body)
         if not isinstance(lines[-1], Return):
             raise GraphError(f"line {node.lineno}: forward does not return")
-        return Program(arguments, lines)
+        return ModelProgram(arguments, lines)
 
-    def argument(self, node: ast.arg) -> Argument:
-        said = self.dotted(node.annotation) if node.annotation is not None else ""
-        if said and said not in KINDS:
-            raise self.refused(node, f"the annotation {said!r:.80} is none of {', '.join(KINDS)}")
+    def argument(self, node: ast.arg) -> ForwardArgument:
+        annotation = self.dotted(node.annotation) if node.annotation is not None else ""
+        if annotation and annotation not in KINDS:
+            raise self.refused(node, f"the annotation {annotation!r:.80} is not one of {', '.join(KINDS)}")
         if node.arg in self.bound:
             raise self.refused(node, f"forward takes {node.arg!r:.80} twice")
         self.bind(node, node.arg)
-        return Argument(node.arg, KINDS.get(said or "", ""), node.lineno)
+        return ForwardArgument(node.arg, KINDS.get(annotation or "", ""), node.lineno)
 
     def bind(self, node: Any, name: str) -> None:
         if name in RESERVED or name.startswith("__") or len(name) > MAX_STRING:
@@ -364,30 +378,34 @@ class Reader:
 
     # ---- lines
 
-    def line(self, node: ast.stmt, last: bool) -> Line:
+    def line(self, node: ast.stmt, last: bool) -> Statement:
         at = node.lineno
         match node:
             case ast.Assign(targets=targets, value=value):
                 made = self.expr(value)
-                if loose_text(made):
+                if holds_text(made):
                     raise self.refused(
-                        node, f"{self.said(node)!r}: a text is an argument or a key in a graph, not a value"
+                        node, f"{self.source_of(node)!r}: a text is an argument or a key in a graph, not a value"
                     )
                 return Assign(at, tuple(map(self.target, targets)), made)
             case ast.AugAssign(target=target, op=op, value=value):
                 kind = type(op).__name__
                 if kind not in BINARY or not isinstance(target, (ast.Name, ast.Subscript)):
-                    raise self.refused(node, f"{self.said(node)!r} is no update in place of a value or an item")
+                    raise self.refused(
+                        node, f"{self.source_of(node)!r} is not an in-place update of a value or an item"
+                    )
                 where = self.name(target) if isinstance(target, ast.Name) else self.expr(target)
                 if isinstance(where, Const):
-                    raise self.refused(node, f"{self.said(node)!r} updates a constant")
+                    raise self.refused(node, f"{self.source_of(node)!r} updates a constant")
                 return Augment(at, where, kind, self.expr(value))
             case ast.Expr(value=value):
                 return Do(at, self.expr(value))
             case ast.Return(value=value) if last:
                 return Return(at, Const(None) if value is None else self.expr(value))
         kind = type(node).__name__
-        raise self.refused(node, f"{self.said(node)!r}: a graph is straight lines, and a {kind} is none of its lines")
+        raise self.refused(
+            node, f"{self.source_of(node)!r}: a graph is straight-line code, and a {kind} is not allowed in it"
+        )
 
     def target(self, node: ast.expr) -> Expr:
         match node:
@@ -398,14 +416,14 @@ class Reader:
                 return self.expr(node)
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 return Items(tuple(map(self.target, items)))
-        raise self.refused(node, f"{self.said(node)!r}: a line binds names and items of values alone")
+        raise self.refused(node, f"{self.source_of(node)!r}: a line binds names and items of values alone")
 
     # ---- expressions
 
     def expr(self, node: ast.expr) -> Expr:
         read = EXPRESSIONS.get(type(node))
         if read is None:
-            raise self.refused(node, f"{self.said(node)!r}: a {type(node).__name__} is not part of a graph")
+            raise self.refused(node, f"{self.source_of(node)!r}: a {type(node).__name__} is not part of a graph")
         self.depth += 1
         if self.depth > MAX_EXPRESSION_DEPTH:
             raise self.refused(node, f"an expression is nested more than {MAX_EXPRESSION_DEPTH} deep")
@@ -426,7 +444,7 @@ class Reader:
             return Name(node.id)
         if node.id in CONSTANTS:
             return Const(CONSTANTS[node.id])
-        raise self.refused(node, f"{node.id!r:.80} is no value that a line before has named")
+        raise self.refused(node, f"{node.id!r:.80} is not a value that an earlier line names")
 
     def attribute(self, node: ast.Attribute) -> Expr:
         if (dotted := self.dotted(node)) and dotted.split(".")[0] not in self.bound:
@@ -434,9 +452,9 @@ class Reader:
                 return Const(CONSTANTS[dotted])
             if dotted.removeprefix("torch.") in ATOMS and dotted.startswith("torch."):
                 return Torch(dotted.removeprefix("torch."))
-            raise self.refused(node, f"{dotted!r:.120} is no constant of torch; a function has to be called")
+            raise self.refused(node, f"{dotted!r:.120} is not a constant of torch; a function has to be called")
         if node.attr not in ATTRIBUTES:
-            raise self.refused(node, f"the attribute .{node.attr:.80} is none of {', '.join(sorted(ATTRIBUTES))}")
+            raise self.refused(node, f"the attribute .{node.attr:.80} is not one of {', '.join(sorted(ATTRIBUTES))}")
         return Attribute(self.expr(node.value), node.attr)
 
     def call(self, node: ast.Call) -> Expr:
@@ -444,11 +462,13 @@ class Reader:
         if dotted and dotted.split(".")[0] not in self.bound:
             return self.function_call(node, dotted)
         if not isinstance(node.func, ast.Attribute):
-            raise self.refused(node, f"{self.said(node)!r}: only functions of torch and methods of tensors are called")
+            raise self.refused(
+                node, f"{self.source_of(node)!r}: only functions of torch and methods of tensors are called"
+            )
         name = node.func.attr
         if f"Tensor.{name}" not in callables():
-            raise self.refused(node, f"the method .{name:.80}() is no known tensor method")
-        return followed(Method(self.expr(node.func.value), name, *self.arguments(node)))
+            raise self.refused(node, f"the method .{name:.80}() is not a known tensor method")
+        return with_device_exprs(MethodCall(self.expr(node.func.value), name, *self.arguments(node)))
 
     def function_call(self, node: ast.Call, dotted: str) -> Expr:
         if dotted in NOISE:
@@ -460,14 +480,14 @@ class Reader:
         if dotted == "float":
             return self.spelled(node)
         if dotted not in callables():
-            raise self.refused(node, f"{dotted!r:.120} is no known tensor function")
-        return followed(Call(dotted, *self.arguments(node)))
+            raise self.refused(node, f"{dotted!r:.120} is not a known tensor function")
+        return with_device_exprs(FunctionCall(dotted, *self.arguments(node)))
 
     def arguments(self, node: ast.Call) -> tuple[tuple[Expr, ...], tuple[tuple[str, Expr], ...]]:
         if any(keyword.arg is None for keyword in node.keywords):
-            raise self.refused(node, f"{self.said(node)!r}: ** is not part of a graph")
+            raise self.refused(node, f"{self.source_of(node)!r}: ** is not part of a graph")
         if len({keyword.arg for keyword in node.keywords}) < len(node.keywords):
-            raise self.refused(node, f"{self.said(node)!r}: a keyword stands twice")
+            raise self.refused(node, f"{self.source_of(node)!r}: a keyword stands twice")
         kwargs = tuple((cast(str, keyword.arg), self.expr(keyword.value)) for keyword in node.keywords)
         return tuple(map(self.expr, node.args)), kwargs
 
@@ -476,29 +496,29 @@ class Reader:
         args, kwargs = self.arguments(node)
         given = dict(zip(("type", "index"), args, strict=False)) | dict(kwargs)
         kind, index = given.pop("type", None), given.pop("index", Const(None))
-        if isinstance(kind, Device):
+        if isinstance(kind, DeviceExpr):
             kind = Const(kind.name)
         match kind, index:
             case Const(value=str(text)), Const(value=None) if not given and (_DEVICE.fullmatch(text) or text == "meta"):
-                return Device(text)
+                return DeviceExpr(text)
             case Const(value=str(text)), Const(value=int(number)) if not given and text in DEVICES and number >= 0:
-                return Device(f"{text}:{number}")
-        raise self.refused(node, f"{self.said(node)!r} is no device: write device(type='cuda', index=0)")
+                return DeviceExpr(f"{text}:{number}")
+        raise self.refused(node, f"{self.source_of(node)!r} is not a device: write device(type='cuda', index=0)")
 
     def slice_call(self, node: ast.Call) -> Expr:
         args, kwargs = self.arguments(node)
         if kwargs or not 1 <= len(args) <= 3:
-            raise self.refused(node, f"{self.said(node)!r}: slice takes one to three values")
+            raise self.refused(node, f"{self.source_of(node)!r}: slice takes one to three values")
         none = Const(None)
         start, stop, step = (none, *args, none) if len(args) == 1 else (*args, none)[:3]
-        return Slice(start, stop, step)
+        return SliceExpr(start, stop, step)
 
     def spelled(self, node: ast.Call) -> Expr:
         """`float("inf")` and its like."""
         match node:
             case ast.Call(args=[ast.Constant(value=str(text))], keywords=[]) if text.strip().lower() in SPELLED:
                 return Const(SPELLED[text.strip().lower()])
-        raise self.refused(node, f"{self.said(node)!r}: float() spells inf and nan alone, as float('-inf')")
+        raise self.refused(node, f"{self.source_of(node)!r}: float() spells inf and nan alone, as float('-inf')")
 
     def binary(self, node: ast.BinOp) -> Expr:
         kind = type(node.op).__name__
@@ -509,9 +529,11 @@ class Reader:
         return made
 
     def check_growth(self, node: ast.BinOp, made: Operation) -> None:
-        """Raise where a text would grow to any size; numbers and lists are watched where they grow (`emit`)."""
-        if loose_text(made.left) or loose_text(made.right):
-            raise self.refused(node, f"{self.said(node)!r}: texts are not added, multiplied or filled in, in a graph")
+        """Raise where a text could grow to any size; `emit` bounds numbers and lists when the line runs."""
+        if holds_text(made.left) or holds_text(made.right):
+            raise self.refused(
+                node, f"{self.source_of(node)!r}: texts are not added, multiplied or filled in, in a graph"
+            )
 
     def unary(self, node: ast.UnaryOp) -> Expr:
         kind = type(node.op).__name__
@@ -527,7 +549,9 @@ class Reader:
     def compare(self, node: ast.Compare) -> Expr:
         kind = type(node.ops[0]).__name__
         if len(node.ops) > 1 or kind not in COMPARE:
-            raise self.refused(node, f"{self.said(node)!r}: a graph compares two values by ==, !=, <, <=, >, >=, is")
+            raise self.refused(
+                node, f"{self.source_of(node)!r}: a graph compares two values by ==, !=, <, <=, >, >=, is"
+            )
         return Operation(kind, self.expr(node.left), self.expr(node.comparators[0]))
 
     def subscript(self, node: ast.Subscript) -> Expr:
@@ -537,7 +561,7 @@ class Reader:
         start, stop, step = (
             Const(None) if each is None else self.expr(each) for each in (node.lower, node.upper, node.step)
         )
-        return Slice(start, stop, step)
+        return SliceExpr(start, stop, step)
 
     def items(self, node: ast.Tuple | ast.List) -> Expr:
         return Items(tuple(map(self.expr, node.elts)), isinstance(node, ast.List))
@@ -549,7 +573,7 @@ class Reader:
         return Pairs(tuple(zip(keys, map(self.expr, node.values), strict=True)))
 
     def dotted(self, node: ast.expr) -> str:
-        """`a.b.c` as a text, or '' where it is none."""
+        """`a.b.c` as a text; '' where the node is not a dotted name."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -559,29 +583,29 @@ class Reader:
         return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
 
 
-def loose_text(value: Expr) -> bool:
+def holds_text(value: Expr) -> bool:
     """Whether an expression is a text, or a tuple or list that holds one."""
     match value:
         case Const(value=str()):
             return True
         case Items(items=items):
-            return any(map(loose_text, items))
+            return any(map(holds_text, items))
     return False
 
 
-EXPRESSIONS: Mapping[type[ast.expr], Callable[[Reader, Any], Expr]] = {
-    ast.Constant: Reader.constant,
-    ast.Name: Reader.name,
-    ast.Attribute: Reader.attribute,
-    ast.Call: Reader.call,
-    ast.BinOp: Reader.binary,
-    ast.UnaryOp: Reader.unary,
-    ast.Compare: Reader.compare,
-    ast.Subscript: Reader.subscript,
-    ast.Slice: Reader.slice,
-    ast.Tuple: Reader.items,
-    ast.List: Reader.items,
-    ast.Dict: Reader.pairs,
+EXPRESSIONS: Mapping[type[ast.expr], Callable[[CodeReader, Any], Expr]] = {
+    ast.Constant: CodeReader.constant,
+    ast.Name: CodeReader.name,
+    ast.Attribute: CodeReader.attribute,
+    ast.Call: CodeReader.call,
+    ast.BinOp: CodeReader.binary,
+    ast.UnaryOp: CodeReader.unary,
+    ast.Compare: CodeReader.compare,
+    ast.Subscript: CodeReader.subscript,
+    ast.Slice: CodeReader.slice,
+    ast.Tuple: CodeReader.items,
+    ast.List: CodeReader.items,
+    ast.Dict: CodeReader.pairs,
 }
 
 
@@ -590,51 +614,53 @@ EXPRESSIONS: Mapping[type[ast.expr], Callable[[Reader, Any], Expr]] = {
 AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
 
 
-def followed(made: Call | Method) -> Call | Method:
-    """The call with the texts in it that name a device as Devices: `device="cuda"`, `x.to("cuda:0")`, `x.cuda()`."""
-    if isinstance(made, Method) and made.name in ("cuda", "cpu") and not made.kwargs and len(made.args) < 2:
-        return Method(made.of, "to", (Device(made.name, object=False),))
+def with_device_exprs(made: FunctionCall | MethodCall) -> FunctionCall | MethodCall:
+    """The call with DeviceExprs for texts that name a device: `device="cuda"`, `x.to("cuda:0")`, `x.cuda()`."""
+    if isinstance(made, MethodCall) and made.name in ("cuda", "cpu") and not made.kwargs and len(made.args) < 2:
+        return MethodCall(made.of, "to", (DeviceExpr(made.name, object=False),))
     args = made.args
-    if (isinstance(made, Method) and made.name == "to") or (isinstance(made, Call) and made.target == AUTOCAST):
-        args = (*map(as_device, args[:1]), *args[1:])
-    kwargs = tuple((key, as_device(value) if key == "device" else value) for key, value in made.kwargs)
-    if isinstance(made, Method):
-        return Method(made.of, made.name, args, kwargs)
-    return Call(made.target, args, kwargs)
+    if (isinstance(made, MethodCall) and made.name == "to") or (
+        isinstance(made, FunctionCall) and made.target == AUTOCAST
+    ):
+        args = (*map(as_device_expr, args[:1]), *args[1:])
+    kwargs = tuple((key, as_device_expr(value) if key == "device" else value) for key, value in made.kwargs)
+    if isinstance(made, MethodCall):
+        return MethodCall(made.of, made.name, args, kwargs)
+    return FunctionCall(made.target, args, kwargs)
 
 
-def as_device(value: Expr) -> Expr:
-    """A text that names a device as a Device."""
+def as_device_expr(value: Expr) -> Expr:
+    """A DeviceExpr for a text that names a device; any other expression as it is."""
     match value:
         case Const(value=str(text)) if _DEVICE.fullmatch(text):
-            return Device(text, object=False)
+            return DeviceExpr(text, object=False)
     return value
 
 
 # ------------------------------------------------------------------ walking
 
 
-def expressions(value: Expr) -> Iterator[Expr]:
-    """An expression and all that it is made of, outermost first."""
+def nested_expressions(value: Expr) -> Iterator[Expr]:
+    """An expression and all expressions inside it, outermost first."""
     yield value
-    for part in parts(value):
-        yield from expressions(part)
+    for part in subexpressions(value):
+        yield from nested_expressions(part)
 
 
-def parts(value: Expr) -> Iterator[Expr]:
-    """The expressions that one is made of."""
+def subexpressions(value: Expr) -> Iterator[Expr]:
+    """The direct operands of an expression."""
     match value:
-        case Const() | Name() | Torch() | Device():
+        case Const() | Name() | Torch() | DeviceExpr():
             return
         case Items(items=items):
             yield from items
         case Pairs(pairs=pairs):
             for pair in pairs:
                 yield from pair
-        case Call(args=args, kwargs=kwargs):
+        case FunctionCall(args=args, kwargs=kwargs):
             yield from args
             yield from (item for _, item in kwargs)
-        case Method(of=of, args=args, kwargs=kwargs):
+        case MethodCall(of=of, args=args, kwargs=kwargs):
             yield of
             yield from args
             yield from (item for _, item in kwargs)
@@ -645,12 +671,12 @@ def parts(value: Expr) -> Iterator[Expr]:
                     yield part
 
 
-def values_of(program: Program) -> Iterator[tuple[int, Expr]]:
-    """Every expression of a Program with its line; targets that are items among them."""
+def located_expressions(program: ModelProgram) -> Iterator[tuple[int, Expr]]:
+    """Every expression of a program with its line; also those in targets."""
     for line in program.lines:
         if isinstance(line, Assign):
             for target in line.targets:
-                yield from ((line.line, each) for each in expressions(target))
+                yield from ((line.line, each) for each in nested_expressions(target))
         if isinstance(line, Augment):
-            yield from ((line.line, each) for each in expressions(line.target))
-        yield from ((line.line, each) for each in expressions(line.value))
+            yield from ((line.line, each) for each in nested_expressions(line.target))
+        yield from ((line.line, each) for each in nested_expressions(line.value))

@@ -1,8 +1,8 @@
-"""A Program as a fresh Python function: our own tree, compiled with the file's name and its line numbers.
+"""Compiling a ModelProgram to a Python function, from a tree of our own, with the file's name and line numbers.
 
-Not one byte of the file's text is executed. A name is a local that a line before has bound, or one of the globals that
-we give the function: the table's functions, torch's constants, devices. Tracebacks and torch.compile's front end see
-`model.py` and its lines, because these are where the calls are written.
+Not one byte of the file's text is executed. A name is a local that an earlier line bound, or a global of the function:
+the table's functions, torch's constants, devices. Tracebacks and torch.compile's front end see `model.py` and its
+lines, because the calls are there.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._set_grad_enabled`, `torch._C._functorch`'s vmap
 levels, `torch._C._functorch.maybe_current_level`.
@@ -23,9 +23,9 @@ import torch
 
 from backprint.errors import ReplayError
 from backprint.graphnet import code
-from backprint.graphnet.code import Argument, Expr, Line, Program
-from backprint.graphnet.growth import IN_PLACE, WATCHED, Kinds, counted, listed, tensor_alone
-from backprint.graphnet.unsafe import guarded, guarded_method
+from backprint.graphnet.code import Expr, ForwardArgument, ModelProgram, Statement
+from backprint.graphnet.growth import IN_PLACE, WATCHED, ValueKinds, bounded_items, bounded_tolist, require_tensor
+from backprint.graphnet.unsafe import guarded_function, guarded_method
 
 PRESSING = frozenset(
     {
@@ -36,29 +36,29 @@ PRESSING = frozenset(
         "torch._functorch.predispatch._vmap_increment_nesting",
     }
 )
-"""Functions that change what torch keeps process-wide: a Program that calls one leaves all as it was, raise or not."""
+"""Functions that change process-wide modes of torch: a program that calls one restores them, also if it raises."""
 
 
-def function_of(
-    program: Program,
+def compile_program(
+    program: ModelProgram,
     names: Mapping[str, str],
     state: Mapping[str, str],
     file: str,
     device: str,
     extra: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """`forward(self, ...)` of a Program.
+    """Compile a program to `forward(self, ...)`.
 
-    `state` has the FQNs of the arguments that are parameters and buffers, by the names in the code; `names` what the
-    other arguments are called in the signature. Devices in the code become `device`. `extra` are functions that the
-    Program may call beside the table's.
+    `state` has the FQNs of the arguments that are parameters and buffers, by the names in the code; `names` the
+    names of the other arguments in the signature. Devices in the code become `device`. `extra` are functions that the
+    program may call besides the table's.
     """
-    made = Emitter(program, file, device, dict(extra or {}))
+    made = ProgramEmitter(program, file, device, dict(extra or {}))
     return made.function(names, state)
 
 
-def resolve(target: str) -> Any:
-    """A function of the table: never a name from outside it."""
+def torch_callable(target: str) -> Any:
+    """The function of a row of the table; a name outside the table is refused."""
     if target not in code.callables():
         raise ReplayError(f"{target!r:.120} is not in the table of functions that graphs call")
     found: Any = torch
@@ -71,10 +71,10 @@ def resolve(target: str) -> Any:
 
 
 @dataclass(slots=True)
-class Emitter:
-    """One function in the making: the globals it needs."""
+class ProgramEmitter:
+    """The state of compiling one program: the globals that its function needs."""
 
-    program: Program
+    program: ModelProgram
     file: str
     device: str
     extra: dict[str, Any]
@@ -82,14 +82,14 @@ class Emitter:
     known: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     at: dict[str, Any] = field(default_factory=dict)
-    kinds: Kinds = field(init=False)
+    kinds: ValueKinds = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kinds = Kinds(self.program)
+        self.kinds = ValueKinds(self.program)
 
     def function(self, names: Mapping[str, str], state: Mapping[str, str]) -> Callable[..., Any]:
         self.taken = {argument.name for argument in self.program.arguments} | set(names.values()) | {"self"}
-        for _, value in code.values_of(self.program):
+        for _, value in code.located_expressions(self.program):
             if isinstance(value, code.Name):
                 self.taken.add(value.id)
         self.place(self.program.arguments[0].line if self.program.arguments else 1)
@@ -114,11 +114,11 @@ class Emitter:
     # ---- where the arguments come from
 
     def arguments(
-        self, arguments: tuple[Argument, ...], names: Mapping[str, str], state: Mapping[str, str]
+        self, arguments: tuple[ForwardArgument, ...], names: Mapping[str, str], state: Mapping[str, str]
     ) -> Iterator[ast.stmt]:
-        """The lines that give every argument its value: a parameter by its FQN, an input by its own name.
+        """The lines that bind every argument: a parameter by its FQN, an input by its own name.
 
-        The inputs get theirs at once, because one may have the name that another has in the code.
+        All inputs are bound at once, because one may have the name that another has in the code.
         """
         other = [argument.name for argument in arguments if names.get(argument.name, argument.name) != argument.name]
         if other:
@@ -134,7 +134,7 @@ class Emitter:
                 value: ast.expr = ast.Name("self", ast.Load(), **self.at)
                 for step in path:
                     value = self.kept(value, "_modules", step)
-                function = self.global_name("state", lambda: tensor_of)
+                function = self.global_name("state", lambda: module_tensor)
                 value = ast.Call(function, [value, self.literal(last)], [], **self.at)
                 yield ast.Assign([ast.Name(argument.name, ast.Store(), **self.at)], value, **self.at)
 
@@ -144,22 +144,24 @@ class Emitter:
         return ast.Subscript(held, self.literal(key), ast.Load(), **self.at)
 
     def undisturbed(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The lines within `with`, where they change what torch keeps process-wide."""
-        called = {value.target for _, value in code.values_of(self.program) if isinstance(value, code.Call)}
+        """Wrap the lines in `with restored_modes()`, where they change process-wide modes."""
+        called = {
+            value.target for _, value in code.located_expressions(self.program) if isinstance(value, code.FunctionCall)
+        }
         if not called & PRESSING:
             return body
-        guard = ast.Name(self.globally("as_it_was", as_it_was), ast.Load(), **self.at)
+        guard = ast.Name(self.globally("restored_modes", restored_modes), ast.Load(), **self.at)
         return [ast.With([ast.withitem(ast.Call(guard, [], [], **self.at), None)], body, **self.at)]
 
     # ---- lines
 
-    def line(self, line: Line) -> ast.stmt:
+    def line(self, line: Statement) -> ast.stmt:
         self.place(line.line)
         made = self.statement(line)
         self.kinds.after(line)
         return made
 
-    def statement(self, line: Line) -> ast.stmt:
+    def statement(self, line: Statement) -> ast.stmt:
         match line:
             case code.Assign(targets=targets, value=value):
                 return ast.Assign(
@@ -183,17 +185,19 @@ class Emitter:
                 return self.literal(constant)
             case code.Torch(name=name):
                 return self.global_name(f"torch.{name}", lambda: getattr(torch, name))
-            case code.Device(name=name, object=is_object):
+            case code.DeviceExpr(name=name, object=is_object):
                 here = name if name == "meta" else self.device
                 if not is_object:
                     return self.literal(here)
                 return self.global_name(f"device.{here}", lambda: torch.device(here))
-            case code.Call(target=target, args=args, kwargs=kwargs):
-                function = self.global_name(target, lambda: self.extra.get(target) or guarded(target, resolve(target)))
+            case code.FunctionCall(target=target, args=args, kwargs=kwargs):
+                function = self.global_name(
+                    target, lambda: self.extra.get(target) or guarded_function(target, torch_callable(target))
+                )
                 return self.called(function, args, kwargs)
-            case code.Method(name="tolist", of=of, args=(), kwargs=()):
-                return self.called(self.global_name("listed", lambda: listed), (of,), ())
-            case code.Method(of=of, name=name, args=args, kwargs=kwargs):
+            case code.MethodCall(name="tolist", of=of, args=(), kwargs=()):
+                return self.called(self.global_name("bounded_tolist", lambda: bounded_tolist), (of,), ())
+            case code.MethodCall(of=of, name=name, args=args, kwargs=kwargs):
                 if (checked := guarded_method(name)) is not None:
                     function = self.global_name(f"Tensor.{name}", lambda: checked)
                     return self.called_on(function, self.owner(of, name), args, kwargs)
@@ -202,7 +206,7 @@ class Emitter:
                 return ast.Attribute(self.expr(of), name, ast.Load(), **self.at)
             case code.Item(of=of, index=index):
                 return self.item_of(of, index, context)
-            case code.Slice(start=start, stop=stop, step=step):
+            case code.SliceExpr(start=start, stop=stop, step=step):
                 function = self.global_name("slice", lambda: slice)
                 return self.called(function, (start, stop, step), ())
             case code.Items(items=items) if isinstance(context, ast.Store):
@@ -212,15 +216,19 @@ class Emitter:
             case code.Pairs(pairs=pairs):
                 made = ast.Dict([self.expr(key) for key, _ in pairs], [self.expr(item) for _, item in pairs], **self.at)
                 nests = self.kinds.may_nest([item for _, item in pairs])
-                return ast.Call(self.global_name("counted", lambda: counted), [made], [], **self.at) if nests else made
+                return (
+                    ast.Call(self.global_name("bounded_items", lambda: bounded_items), [made], [], **self.at)
+                    if nests
+                    else made
+                )
             case code.Unary(kind=kind, of=of):
                 return ast.UnaryOp(getattr(ast, kind)(), self.expr(of), **self.at)
             case code.Operation(kind=kind, left=left, right=right):
                 return self.operation(kind, left, right)
-        raise TypeError(f"a {type(value).__name__} is no expression of a Program")
+        raise TypeError(f"a {type(value).__name__} is not an expression of a ModelProgram")
 
     def operation(self, kind: str, left: Expr, right: Expr) -> ast.expr:
-        """Arithmetic, a comparison, or what may grow without end and is watched."""
+        """Compile arithmetic or a comparison; arithmetic that may grow without end calls a bounded function."""
         if kind in code.COMPARE:
             return ast.Compare(self.expr(left), [getattr(ast, kind)()], [self.expr(right)], **self.at)
         if self.kinds.is_watched(kind, left, right):
@@ -229,7 +237,7 @@ class Emitter:
         return ast.BinOp(self.expr(left), getattr(ast, kind)(), self.expr(right), **self.at)
 
     def augmented(self, target: Expr, kind: str, value: Expr) -> ast.stmt:
-        """`target += value`; where it may grow without end, `target = watched(target, value)`, which adds in place."""
+        """`target += value`; where it may grow without end, `target = bounded_iadd(target, value)`."""
         where: Any = self.expr(target, ast.Store())
         if not self.kinds.is_watched(kind, target, value):
             return ast.AugAssign(where, getattr(ast, kind)(), self.expr(value), **self.at)
@@ -238,27 +246,27 @@ class Emitter:
         return ast.Assign([where], self.called(function, (target, value), ()), None, **self.at)
 
     def items(self, value: code.Items) -> ast.expr:
-        """A tuple or a list; one that may hold lists is counted."""
+        """Compile a tuple or a list; one that may hold lists is bounded."""
         made = [self.expr(item) for item in value.items]
         built: ast.expr = (
             ast.List(made, ast.Load(), **self.at) if value.list else ast.Tuple(made, ast.Load(), **self.at)
         )
         if not self.kinds.may_nest(value.items):
             return built
-        return ast.Call(self.global_name("counted", lambda: counted), [built], [], **self.at)
+        return ast.Call(self.global_name("bounded_items", lambda: bounded_items), [built], [], **self.at)
 
     def owner(self, of: Expr, name: str) -> ast.expr:
-        """What a method is called on: where it is arithmetic by another name, a tensor."""
+        """The owner of a method; a method that is arithmetic requires a tensor."""
         made = self.expr(of)
         if name.startswith("__") and name != "__getitem__" and self.kinds.of(of) != "tensor":
-            return ast.Call(self.global_name("tensor_alone", lambda: tensor_alone), [made], [], **self.at)
+            return ast.Call(self.global_name("require_tensor", lambda: require_tensor), [made], [], **self.at)
         return made
 
     def item_of(self, of: Expr, index: Expr, context: Any) -> ast.expr:
-        """`x[index]`; what is written to has to be a tensor, because a list could come to hold itself."""
+        """`x[index]`; writing requires a tensor, because a list could come to hold itself."""
         made = self.expr(of)
         if isinstance(context, ast.Store) and self.kinds.of(of) != "tensor":
-            made = ast.Call(self.global_name("tensor_alone", lambda: tensor_alone), [made], [], **self.at)
+            made = ast.Call(self.global_name("require_tensor", lambda: require_tensor), [made], [], **self.at)
         return ast.Subscript(made, self.expr(index), context, **self.at)
 
     def called(self, function: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]) -> ast.expr:
@@ -268,13 +276,13 @@ class Emitter:
     def called_on(
         self, function: ast.expr, owner: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]
     ) -> ast.expr:
-        """A method by a function of ours, which takes its owner first."""
+        """Call a function of ours in place of a method, with the owner first."""
         made: Any = self.called(function, args, kwargs)
         made.args.insert(0, owner)
         return made
 
     def literal(self, value: Any) -> ast.expr:
-        """A constant: inf and nan are constants like any other in Python's tree."""
+        """A constant; in Python's tree inf and nan are constants too."""
         return ast.Constant(value, **self.at)
 
     def global_name(self, name: str, make: Callable[[], Any]) -> ast.expr:
@@ -283,7 +291,7 @@ class Emitter:
         return ast.Name(self.known[name], ast.Load(), **self.at)
 
     def globally(self, name: str, value: Any) -> str:
-        """The global that holds a value, named after it and unlike every local."""
+        """The name of the global that holds a value, distinct from every local."""
         if name not in self.known:
             plain = "".join(c if c.isalnum() else "_" for c in name)
             while plain in self.taken:
@@ -293,17 +301,17 @@ class Emitter:
         return self.known[name]
 
 
-# ------------------------------------------------------------------ what the function calls of ours
+# ------------------------------------------------------------------ functions that a compiled program calls
 
 
-def tensor_of(module: torch.nn.Module, name: str) -> torch.Tensor | None:
-    """A module's own parameter or buffer."""
+def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:
+    """A parameter or buffer of this module itself."""
     return module._parameters[name] if name in module._parameters else module._buffers[name]
 
 
 @contextlib.contextmanager
-def as_it_was() -> Iterator[None]:
-    """Gradients, autocast and vmap's levels as they were, however the block ends."""
+def restored_modes() -> Iterator[None]:
+    """Restore grad mode, autocast and vmap's levels, however the block ends."""
     grad, kinds = torch.is_grad_enabled(), ("cpu", "cuda")
     casts = [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
     cache, nesting, level = torch.is_autocast_cache_enabled(), autocast_nesting(), vmap_level()

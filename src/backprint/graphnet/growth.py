@@ -1,8 +1,8 @@
-"""Which lines of a Program may make a number, a list or a text grow without end, and what watches them where they run.
+"""Which lines of a program may make a number, a list or a text grow without end, and the functions that bound them.
 
-`Kinds` knows of each name whether it is a tensor, a number, or may be anything. Arithmetic on what is surely a tensor
-stays as it is written, so tracers and tracebacks see it in `model.py`; the rest calls a function below, which refuses
-what would pass the limits of `growth`.
+`ValueKinds` knows of each name whether it is a tensor, a number, or may be anything. Arithmetic on a known tensor stays
+as it is written, so that tracers and tracebacks see it in `model.py`; the rest calls a function below, which refuses
+results beyond the limits of `growth`.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from backprint.graphnet.code import (
     Assign,
     Attribute,
     Augment,
-    Call,
     Const,
     Expr,
+    FunctionCall,
     Item,
     Items,
-    Line,
-    Method,
+    MethodCall,
+    ModelProgram,
     Name,
     Operation,
-    Program,
-    Slice,
+    SliceExpr,
+    Statement,
     Unary,
 )
-from backprint.growth import MOST_ITEMS, growth, tree_size
+from backprint.growth import MOST_ITEMS, growth_complaint, tree_size
 
 # ------------------------------------------------------------------ what a value may be
 
 TENSOR, TENSORS, NUMBER, NUMBERS, ANY = "tensor", "tensors", "number", "numbers", "any"
-"""`tensors`: a tensor, or a tuple or list of them. `numbers`: a number, or a tuple or list of them. `any`: all else."""
+"""`tensors`: a tensor, or a tuple or list of tensors. `numbers`: likewise. `any`: anything else."""
 
 COUNTS = frozenset("dim ndimension numel nelement storage_offset element_size item get_device".split())
-"""Methods that give a number. Lists have none of these; torch.Size has `numel`."""
+"""Methods that return a number. Lists have none of these; torch.Size has `numel`."""
 
 HELD = frozenset({"T", "H", "mT", "mH", "real", "imag"})
-"""Attributes that are tensors of tensors."""
+"""Attributes of a tensor that are tensors."""
 
 ALSO_PLAIN = frozenset("index sort split type is_complex is_floating_point is_signed real imag".split())
-"""Methods and attributes that texts, lists, numbers and dtypes have too."""
+"""Methods and attributes that texts, lists, numbers and dtypes have as well."""
 
 TUPLES = frozenset({"multi_head_attention_forward", *(name for name in dir(F) if "max_pool" in name)})
-"""Functions of `torch.nn.functional` that may give several tensors; all others of the table give one."""
+"""Functions of `torch.nn.functional` that may return several tensors; all others of the table return one."""
 
 SAME = frozenset("norm einsum cdist tensordot chain_matmul cartesian_prod block_diag stft unravel_index".split())
-"""Functions written in Python that give one tensor."""
+"""Functions written in Python that return one tensor."""
 
 
 @functools.cache
-def returns() -> Mapping[str, str]:
-    """What operators give, by their name without the overload: one tensor, or tensors."""
+def operator_returns() -> Mapping[str, str]:
+    """The kind that each operator returns, by its name without the overload."""
     found: dict[str, str] = {}
     for schema in torch._C._jit_get_all_schemas():
         space, _, name = schema.name.partition("::")
@@ -73,8 +73,8 @@ def returns() -> Mapping[str, str]:
 
 
 @functools.cache
-def given_by(target: str) -> str:
-    """What a function of the table gives."""
+def function_returns(target: str) -> str:
+    """The kind that a function of the table returns."""
     *_, name = target.removesuffix(".default").split(".")
     if target.startswith("torch.nn.functional."):
         return ANY if name in TUPLES else TENSOR
@@ -85,36 +85,40 @@ def given_by(target: str) -> str:
     function: Any = torch
     for part in target.split(".")[1:]:
         function = getattr(function, part, None)
-    return returns().get(function.__name__, ANY) if isinstance(function, types.BuiltinFunctionType) else ANY
+    return operator_returns().get(function.__name__, ANY) if isinstance(function, types.BuiltinFunctionType) else ANY
 
 
 @functools.cache
-def given_by_method(name: str) -> str:
-    """What a method of tensors gives, whatever it is called on."""
+def method_returns(name: str) -> str:
+    """The kind that a method returns on a value of any kind."""
     if name in COUNTS:
         return NUMBER
-    return ANY if name in ALSO_PLAIN or name.startswith("__") else given_by_tensor(name)
+    return ANY if name in ALSO_PLAIN or name.startswith("__") else tensor_method_returns(name)
 
 
 @functools.cache
-def given_by_tensor(name: str) -> str:
-    """What a method of a tensor's gives."""
+def tensor_method_returns(name: str) -> str:
+    """The kind that a method returns on a tensor."""
     if name in COUNTS:
         return NUMBER
     if name in ("size", "stride"):
         return NUMBERS
-    return ANY if name in ("type", "tolist") else returns().get(name.strip("_") if name.startswith("__") else name, ANY)
+    return (
+        ANY
+        if name in ("type", "tolist")
+        else operator_returns().get(name.strip("_") if name.startswith("__") else name, ANY)
+    )
 
 
-class Kinds:
-    """What the names of a Program stand for, line by line."""
+class ValueKinds:
+    """The kinds of a program's values, followed line by line."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ModelProgram) -> None:
         kinds = {"Tensor": TENSOR, "Parameter": TENSOR, "SymInt": NUMBER, "SymFloat": NUMBER, "SymBool": NUMBER}
         self.names = {argument.name: kinds.get(argument.kind, TENSOR) for argument in program.arguments}
 
-    def after(self, line: Line) -> None:
-        """What names stand for after a line."""
+    def after(self, line: Statement) -> None:
+        """Set the kinds of the names that a line binds."""
         if isinstance(line, Assign):
             kind = self.of(line.value)
             for target in line.targets:
@@ -135,16 +139,16 @@ class Kinds:
                     self.bind(one, None, one_of)
 
     def of(self, value: Expr) -> str:
-        """What an expression gives."""
+        """The kind of an expression."""
         match value:
             case Name(name):
                 return self.names.get(name, ANY)
             case Const(value=bool() | int() | float() | complex()):
                 return NUMBER
-            case Call(target=target):
-                return given_by(target)
-            case Method(of=of, name=name):
-                return given_by_tensor(name) if self.of(of) == TENSOR else given_by_method(name)
+            case FunctionCall(target=target):
+                return function_returns(target)
+            case MethodCall(of=of, name=name):
+                return tensor_method_returns(name) if self.of(of) == TENSOR else method_returns(name)
             case Attribute(of=of, name=name):
                 return self.attribute(self.of(of), name)
             case Item(of=of, index=index):
@@ -158,21 +162,21 @@ class Kinds:
         return ANY
 
     def attribute(self, kind: str, name: str) -> str:
-        """What an attribute is."""
+        """The kind of an attribute of a value."""
         if name in HELD:
             return TENSOR if kind == TENSOR or name not in ALSO_PLAIN else ANY
         return NUMBERS if name == "shape" else NUMBER if name in ("ndim", "itemsize", "nbytes") else ANY
 
     def item(self, kind: str, index: Expr) -> str:
-        """What an item is."""
+        """The kind of an item of a value."""
         if kind in (TENSOR, TENSORS):
             return TENSOR if kind == TENSOR or (isinstance(index, Const) and type(index.value) is int) else TENSORS
-        return kind if kind != NUMBERS else NUMBERS if isinstance(index, Slice) else NUMBER
+        return kind if kind != NUMBERS else NUMBERS if isinstance(index, SliceExpr) else NUMBER
 
     # ---- what is watched
 
     def is_watched(self, operation: str, left: Expr, right: Expr) -> bool:
-        """Whether arithmetic may make something grow without end, as far as is known before it runs."""
+        """Whether the result of arithmetic may grow without end, as far as kinds tell."""
         kinds = {self.of(left), self.of(right)}
         if operation in ("FloorDiv", "Mod") and kinds != {NUMBER}:
             return True
@@ -187,134 +191,143 @@ class Kinds:
         return not (operation == "Mult" and kinds == {NUMBER} and small)
 
     def may_nest(self, items: Iterable[Expr]) -> bool:
-        """Whether what is put in a list may be a list by name: what is written out has the length of its text."""
-        return any(self.of(each) in (ANY, TENSORS, NUMBERS) and not isinstance(each, (Const, Slice)) for each in items)
+        """Whether an item of a list may itself be a list behind a name."""
+        return any(
+            self.of(each) in (ANY, TENSORS, NUMBERS) and not isinstance(each, (Const, SliceExpr)) for each in items
+        )
 
 
 # ------------------------------------------------------------------ what watches where it runs
 
 
-def watched(target: str, left: Any, right: Any) -> None:
-    """Raise where arithmetic would pass a limit."""
-    if complaint := growth(target, (left, right)):
+def refuse_growth(target: str, left: Any, right: Any) -> None:
+    """Raise where the result of arithmetic would pass a limit."""
+    if complaint := growth_complaint(target, (left, right)):
         raise ReplayError(complaint)
 
 
-def summed(left: Any, right: Any) -> Any:
+def bounded_add(left: Any, right: Any) -> Any:
     """`left + right`."""
-    watched("operator.add", left, right)
+    refuse_growth("operator.add", left, right)
     return left + right
 
 
-def repeated(left: Any, right: Any) -> Any:
+def bounded_mul(left: Any, right: Any) -> Any:
     """`left * right`."""
-    watched("operator.mul", left, right)
+    refuse_growth("operator.mul", left, right)
     return left * right
 
 
-def power(left: Any, right: Any) -> Any:
+def bounded_pow(left: Any, right: Any) -> Any:
     """`left ** right`."""
-    watched("operator.pow", left, right)
+    refuse_growth("operator.pow", left, right)
     return left**right
 
 
-def shifted(left: Any, right: Any) -> Any:
+def bounded_lshift(left: Any, right: Any) -> Any:
     """`left << right`."""
-    watched("operator.lshift", left, right)
+    refuse_growth("operator.lshift", left, right)
     return left << right
 
 
-def remainder(left: Any, right: Any) -> Any:
-    """`left % right`, which fills in texts too."""
-    watched("operator.mod", left, right)
-    dividable(left, right)
+def checked_mod(left: Any, right: Any) -> Any:
+    """`left % right`, which also formats texts."""
+    refuse_growth("operator.mod", left, right)
+    check_divisor(left, right)
     return left % right
 
 
-def quotient(left: Any, right: Any) -> Any:
+def checked_floordiv(left: Any, right: Any) -> Any:
     """`left // right`."""
-    dividable(left, right)
+    check_divisor(left, right)
     return left // right
 
 
-def dividable(left: Any, right: Any) -> None:
-    """Raise where a division of tensors of whole numbers would end the process."""
+def check_divisor(left: Any, right: Any) -> None:
+    """Raise where a division of integer tensors would end the process."""
     if torch.compiler.is_compiling() or not (isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor)):
         return
     if complaint := divided({"self": left, "other": right}):
         raise ReplayError(complaint)
 
 
-def summed_in_place(left: Any, right: Any) -> Any:
+def bounded_iadd(left: Any, right: Any) -> Any:
     """`left += right`."""
-    watched("operator.add", left, right)
+    refuse_growth("operator.add", left, right)
     left += right
     return left
 
 
-def repeated_in_place(left: Any, right: Any) -> Any:
+def bounded_imul(left: Any, right: Any) -> Any:
     """`left *= right`."""
-    watched("operator.mul", left, right)
+    refuse_growth("operator.mul", left, right)
     left *= right
     return left
 
 
-def power_in_place(left: Any, right: Any) -> Any:
+def bounded_ipow(left: Any, right: Any) -> Any:
     """`left **= right`."""
-    watched("operator.pow", left, right)
+    refuse_growth("operator.pow", left, right)
     left **= right
     return left
 
 
-def shifted_in_place(left: Any, right: Any) -> Any:
+def bounded_ilshift(left: Any, right: Any) -> Any:
     """`left <<= right`."""
-    watched("operator.lshift", left, right)
+    refuse_growth("operator.lshift", left, right)
     left <<= right
     return left
 
 
-def remainder_in_place(left: Any, right: Any) -> Any:
+def checked_imod(left: Any, right: Any) -> Any:
     """`left %= right`."""
-    watched("operator.mod", left, right)
-    dividable(left, right)
+    refuse_growth("operator.mod", left, right)
+    check_divisor(left, right)
     left %= right
     return left
 
 
-def quotient_in_place(left: Any, right: Any) -> Any:
+def checked_ifloordiv(left: Any, right: Any) -> Any:
     """`left //= right`."""
-    dividable(left, right)
+    check_divisor(left, right)
     left //= right
     return left
 
 
-WATCHED = {"Add": summed, "Mult": repeated, "Pow": power, "LShift": shifted, "Mod": remainder, "FloorDiv": quotient}
+WATCHED = {
+    "Add": bounded_add,
+    "Mult": bounded_mul,
+    "Pow": bounded_pow,
+    "LShift": bounded_lshift,
+    "Mod": checked_mod,
+    "FloorDiv": checked_floordiv,
+}
 IN_PLACE = {
-    "Add": summed_in_place,
-    "Mult": repeated_in_place,
-    "Pow": power_in_place,
-    "LShift": shifted_in_place,
-    "Mod": remainder_in_place,
-    "FloorDiv": quotient_in_place,
+    "Add": bounded_iadd,
+    "Mult": bounded_imul,
+    "Pow": bounded_ipow,
+    "LShift": bounded_ilshift,
+    "Mod": checked_imod,
+    "FloorDiv": checked_ifloordiv,
 }
 
 
-def counted(items: Any) -> Any:
-    """A tuple, list or dictionary as it is, unless the lists in it make it too long."""
+def bounded_items(items: Any) -> Any:
+    """Return a tuple, list or dictionary, unless the lists in it make it too long."""
     if tree_size(items) > MOST_ITEMS:
         raise ReplayError(f"a list of more than {MOST_ITEMS:,} items, with those of its lists; no graph needs one")
     return items
 
 
-def tensor_alone(value: Any) -> Any:
-    """What is written to, or computed with by name: a tensor, and no list, which could come to hold itself."""
+def require_tensor(value: Any) -> Any:
+    """Return a tensor, and refuse any other value: a list that is written to could come to hold itself."""
     if not isinstance(value, torch.Tensor):
         raise ReplayError(f"a {type(value).__name__} where a graph has a tensor")
     return value
 
 
-def listed(tensor: Any) -> Any:
+def bounded_tolist(tensor: Any) -> Any:
     """`tensor.tolist()`, unless the list would be too long."""
-    if tensor_alone(tensor).numel() > MOST_ITEMS:
+    if require_tensor(tensor).numel() > MOST_ITEMS:
         raise ReplayError(f"a list of {tensor.numel():,} items; a graph may make one of {MOST_ITEMS:,}")
     return tensor.tolist()

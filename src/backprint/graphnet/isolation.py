@@ -1,4 +1,4 @@
-"""Which Programs of a stranger want a process of their own: those that call what no check of arguments makes safe.
+"""Which programs of a stranger need a process of their own: those with calls that no check of arguments makes safe.
 
 `callables.txt` says of each function and method: `safe`, `checked` (called by way of `unsafe`), or `isolated` and why.
 """
@@ -9,12 +9,12 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from backprint.graphnet.code import Call, Expr, Method, Program, values_of
+from backprint.graphnet.code import Expr, FunctionCall, MethodCall, ModelProgram, located_expressions
 
 
 @functools.cache
-def standings() -> Mapping[str, tuple[str, str]]:
-    """How each function and method stands, and why."""
+def callable_standings() -> Mapping[str, tuple[str, str]]:
+    """The standing of each function and method, with the reason."""
     rows = {}
     for line in Path(__file__).with_name("callables.txt").read_text(encoding="ascii").splitlines():
         name, standing, *reason = line.split(" ", 2)
@@ -22,22 +22,22 @@ def standings() -> Mapping[str, tuple[str, str]]:
     return rows
 
 
-def needs_isolation(program: Program) -> list[str]:
-    """What a Program calls that is only safe in a process of its own; each with why."""
-    return sorted({why_isolated(value) for _, value in values_of(program)} - {""})
+def isolated_calls(program: ModelProgram) -> list[str]:
+    """The calls of a program that are only safe in a process of its own, each with the reason."""
+    return sorted({why_isolate_call(value) for _, value in located_expressions(program)} - {""})
 
 
-def why_isolated(value: Expr) -> str:
-    """Why an expression wants a process of its own; '' where it does not."""
+def why_isolate_call(value: Expr) -> str:
+    """Why an expression needs a process of its own; '' where it does not."""
     match value:
-        case Call(target=name):
-            return called(name)
-        case Method(name=name):
-            return called(f"Tensor.{name}")
+        case FunctionCall(target=name):
+            return isolation_reason(name)
+        case MethodCall(name=name):
+            return isolation_reason(f"Tensor.{name}")
     return ""
 
 
-def called(name: str) -> str:
-    """The same, of a function or a method."""
-    standing, reason = standings().get(name, ("safe", ""))
+def isolation_reason(name: str) -> str:
+    """Why a function or method needs a process of its own; '' where it does not."""
+    standing, reason = callable_standings().get(name, ("safe", ""))
     return f"{name} ({reason})" if standing == "isolated" else ""

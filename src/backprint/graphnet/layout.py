@@ -1,9 +1,9 @@
 """Trees as GraphNet's own backward extractor lays them out: `train_forward/`, `train_backward/` and `eval_forward/`.
 
-Below each stands the sample under its own relative path, and several Pairs as `subgraph_0`, `subgraph_1`. These are
-GraphNet samples alone: sizes are the numbers they were, every input and output is a tensor with elements, devices are
-written so that its tools can move them, and the graph stands by itself. A tree is there whole or not at all: all is
-written beside its place, and `graph_net.json` last, which is what its tools take for the mark of a whole one.
+Each tree has the sample under its own relative path, and several Pairs as `subgraph_0`, `subgraph_1`. These are plain
+GraphNet samples: sizes are the captured numbers, every input and output is a tensor with elements, and devices are
+written so that GraphNet's tools can move them. A tree is complete or absent: it is written beside its place, with
+`graph_net.json` last, which GraphNet's tools take for the mark of a complete sample.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from backprint.graph.fixed import at_capture, contiguous_inputs, tensors_alone
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.steps import live
 from backprint.graph.text import emit
-from backprint.graphnet.write import Run, undrawable, write_graphnet
+from backprint.graphnet.write import DirectionRunner, inputs_to_keep, write_graphnet
 
 TREES = ("train_forward", "train_backward", "eval_forward")
 
@@ -37,21 +37,21 @@ def write_trees(
     *,
     evaluation: tuple[Capture, Sequence[Mapping[str, Any]]] | None = None,
     source: Path | None = None,
-    run: Run | None = None,
+    run: DirectionRunner | None = None,
     overwrite: bool = False,
 ) -> dict[str, Path]:
-    """Write a Capture's graphs below `out`, each tree's folder at `relative`; the folders by tree.
+    """Write a Capture's graphs below `out`, each tree's folder at `relative`; returns the folders by tree.
 
-    `values` has what stood on each Pair's ports. What a program is in eval mode is the GraphNet sample in `source`, as
-    it came, or the forward of `evaluation`, a Capture in that mode and its values; else there is no such tree.
+    `values` has the values of each Pair's ports. The tree of eval mode is a copy of the GraphNet sample in `source`, or
+    the forward of `evaluation`, a Capture in eval mode with its values; without either there is no such tree.
     """
     root = Path(out)
-    place = placed(relative)
+    place = checked_relative_path(relative)
     finals = {tree: root / tree / place for tree in TREES}
     root.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=root))
     try:
-        written = fill(staging, capture, values, place.name, evaluation, source, run)
+        written = write_each_tree(staging, capture, values, place.name, evaluation, source, run)
         for tree in TREES:
             if finals[tree].exists():
                 if not overwrite:
@@ -68,56 +68,58 @@ def write_trees(
     return {tree: finals[tree] for tree in written}
 
 
-def placed(relative: str) -> PurePosixPath:
-    """A relative path that stays inside, and that GraphNet's tools, which paste it into commands, can take."""
+def checked_relative_path(relative: str) -> PurePosixPath:
+    """Check a relative path: it stays inside the tree, and GraphNet's tools can paste it into commands."""
     place = PurePosixPath(relative)
     if place.is_absolute() or not place.parts or any(part in ("..", ".") for part in place.parts):
-        raise UsageError(f"{relative!r:.80} is no path below a tree")
+        raise UsageError(f"{relative!r:.80} is not a path below a tree")
     if not re.fullmatch(r"[\w.@+,=/-]+", relative, re.ASCII):
         raise UsageError(f"{relative!r:.80}: GraphNet's tools take letters, digits and . _ - @ + , = in a path alone")
     return place
 
 
-def fill(
+def write_each_tree(
     staging: Path,
     capture: Capture,
     values: Sequence[Mapping[str, Any]],
     name: str,
     evaluation: tuple[Capture, Sequence[Mapping[str, Any]]] | None,
     source: Path | None,
-    run: Run | None,
+    run: DirectionRunner | None,
 ) -> list[str]:
-    """Every tree of one sample; which there are."""
+    """Write every tree of one sample; returns the trees that it has."""
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs]
-    written = [side(staging / "train_forward", capture, f"{name}_train_forward", forwards, values, run)]
-    written.append(side(staging / "train_backward", capture, f"{name}_train_backward", backwards, values, run))
+    written = [write_one_tree(staging / "train_forward", capture, f"{name}_train_forward", forwards, values, run)]
+    written.append(
+        write_one_tree(staging / "train_backward", capture, f"{name}_train_backward", backwards, values, run)
+    )
     there = staging / "eval_forward"
     if source is not None:
-        copied(source, there)
+        copy_sample(source, there)
         written.append(True)
     elif evaluation is not None:
         made, theirs = evaluation
-        inference = [outputs_alone(pair.forward) for pair in made.pairs]
-        written.append(side(there, made, f"{name}_eval_forward", inference, theirs, run))
+        inference = [without_saved(pair.forward) for pair in made.pairs]
+        written.append(write_one_tree(there, made, f"{name}_eval_forward", inference, theirs, run))
     return [tree for tree, is_there in zip(TREES, written, strict=False) if is_there]
 
 
-def outputs_alone(graph: Graph) -> Graph:
-    """An inference graph: no value saved for a backward."""
+def without_saved(graph: Graph) -> Graph:
+    """The inference graph of a forward: without values saved for a backward."""
     kept = [(p, r) for p, r in zip(graph.outputs, graph.results, strict=True) if p.role != "saved"]
     return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
 
 
-def side(
+def write_one_tree(
     folder: Path,
     capture: Capture,
     name: str,
     graphs: Sequence[Graph | None],
     values: Sequence[Mapping[str, Any]],
-    run: Run | None,
+    run: DirectionRunner | None,
 ) -> bool:
-    """One tree's folder of a sample: one graph, or a `subgraph_N` for each; whether there was any."""
+    """Write a sample's folder in one tree, a `subgraph_N` for each of several graphs; returns whether it has any."""
     rows = [(index, graph) for index, graph in enumerate(graphs) if graph is not None]
     rows = [
         (index, plain)
@@ -127,31 +129,31 @@ def side(
     for index, graph in rows:
         place = folder / f"subgraph_{index}" if len(graphs) > 1 else folder
         place.mkdir(parents=True)
-        text = model_text(capture, name, graph)
+        text = movable_model_text(capture, name, graph)
         (place / "model.py").write_text(text, encoding="utf-8")
-        write_graphnet(place, name, graph, text, values[index], undrawable(capture, graph), run)
+        write_graphnet(place, name, graph, text, values[index], inputs_to_keep(capture, graph), run)
     return bool(rows)
 
 
 DEVICE = re.compile(r"torch\.device\('([a-z]+)(?::(\d+))?'\)")
 
 
-def model_text(capture: Capture, name: str, graph: Graph) -> str:
-    """`model.py`: the graph alone, with devices as GraphNet's tools look for them, to move them."""
+def movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
+    """The text of `model.py`: the graph alone, its devices written as GraphNet's tools find them."""
     text = emit(graph, f"{name}. Captured by Backprint with engine {capture.engine}.")
     text = DEVICE.sub(lambda found: f'device(type="{found[1]}"' + (f", index={found[2]})" if found[2] else ")"), text)
     return text.replace("from torch import inf, nan\n", "from torch import device, inf, nan\n", 1)
 
 
-def copied(source: Path, there: Path) -> None:
-    """A GraphNet sample as it came, completed where files or attributes are missing."""
+def copy_sample(source: Path, there: Path) -> None:
+    """Copy a GraphNet sample, and complete missing files and attributes."""
     if not any(source.rglob("model.py")):
-        raise SampleError(f"{source}: no model.py in it or below, so this is no GraphNet sample")
+        raise SampleError(f"{source}: no model.py in it or below, so this is not a GraphNet sample")
     apart = (source / "model.py").is_file()
 
     def left(folder: str, names: list[str]) -> list[str]:
         below = [name for name in names if apart and any((Path(folder) / name).rglob("model.py"))]
-        return [*left_out(folder, names), *below]  # other samples, which have trees of their own
+        return [*uncopied_names(folder, names), *below]  # other samples, which have trees of their own
 
     shutil.copytree(source, there, ignore=left)
     for model in sorted(there.rglob("model.py")):
@@ -180,8 +182,8 @@ def copied(source: Path, there: Path) -> None:
             )
 
 
-def left_out(folder: str, names: list[str]) -> list[str]:
-    """What of a folder is not copied: hidden files, caches, and links, which may lead anywhere."""
+def uncopied_names(folder: str, names: list[str]) -> list[str]:
+    """The names in a folder that are not copied: hidden files, caches, and links, which may lead anywhere."""
     return [name for name in names if name[0] in "._" or (Path(folder) / name).is_symlink()]
 
 

@@ -1,4 +1,4 @@
-"""What makes two GraphNet samples the same program: their code without what is its writer's alone."""
+"""Whether two GraphNet samples are the same program: their code without names, lines and devices."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from backprint.graphnet.code import Assign, Augment, Const, Device, Items, Name, Program
-from backprint.graphnet.metas import examples_of
-from backprint.graphnet.read import read
+from backprint.graphnet.code import Assign, Augment, Const, DeviceExpr, Items, ModelProgram, Name
+from backprint.graphnet.metas import read_symbol_examples
+from backprint.graphnet.read import read_graphnet
 
 
-def identity(folder: Path, exact: bool) -> tuple[str, int]:
-    """A text that samples of the same program share, and how many elements its inputs have; `exact` adds the shapes."""
-    sample = read(folder)
-    assert sample.program is not None  # what is not parsed is refused, as nothing is trusted here
-    examples = examples_of(folder)
+def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
+    """A text that samples of the same program share, and their inputs' elements; `exact` adds the shapes."""
+    sample = read_graphnet(folder)
+    assert sample.program is not None  # without trust, a sample that is not parsed is refused
+    examples = read_symbol_examples(folder)
     inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.program.arguments]
     shapes = [(meta.shape, meta.dtype) if meta else examples.get(argument) for argument, meta in inputs]
-    text = code_of(sample.program) + (repr(shapes) if exact else "")
+    text = program_text(sample.program) + (repr(shapes) if exact else "")
     return text, sum(math.prod(meta.shape) for _, meta in inputs if meta)
 
 
-def code_of(program: Program) -> str:
-    """A Program without what is its writer's alone: names, line numbers, devices, and where a value is let go."""
+def program_text(program: ModelProgram) -> str:
+    """A program as a text without names, line numbers, devices, and the lines that only free values."""
     numbers: dict[str, str] = {}
 
     def bind(target: Any, to: str = "") -> str:
@@ -35,18 +35,18 @@ def code_of(program: Program) -> str:
                 return numbers[name]
             case Items(items=items):
                 return f"({', '.join(map(bind, items))})"
-        return said(target)
+        return text_of(target)
 
-    def said(value: Any) -> str:
+    def text_of(value: Any) -> str:
         match value:
             case Name(id=name):
                 return numbers[name]
-            case Device():
+            case DeviceExpr():
                 return "device"
             case tuple():
-                return f"({', '.join(map(said, value))})"
+                return f"({', '.join(map(text_of, value))})"
             case _ if is_dataclass(value):
-                parts = (said(getattr(value, item.name)) for item in fields(value) if item.name != "line")
+                parts = (text_of(getattr(value, item.name)) for item in fields(value) if item.name != "line")
                 return f"{type(value).__name__}({', '.join(parts)})"
         return repr(value)
 
@@ -58,10 +58,10 @@ def code_of(program: Program) -> str:
                 for target in targets:
                     bind(target, "None")
             case Assign(targets=targets, value=value):
-                made = said(value)
+                made = text_of(value)
                 lines.append(f"{' = '.join(map(bind, targets))} = {made}")
             case Augment(target=target, kind=kind, value=value):
-                lines.append(f"{said(target)} {kind}= {said(value)}")
+                lines.append(f"{text_of(target)} {kind}= {text_of(value)}")
             case _:
-                lines.append(said(line))
+                lines.append(text_of(line))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Two nouns: what a GraphNet sample says of an input tensor (Meta), and what its program does with it (Use)."""
+"""An input tensor's metadata in a GraphNet sample (Meta), and what the sample's program does with the input (Use)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """One class of `weight_meta.py` or `input_meta.py`. `data` has every element, in index order, as it is printed.
+    """A class of `weight_meta.py` or `input_meta.py`. `data` has every element in index order, as printed.
 
-    `digits` is how many decimals `mean` and `std` are printed with, and so how much they leave open.
+    `digits` is the number of decimals that `mean` and `std` are printed with, and so their rounding error.
     """
 
     name: str
@@ -34,11 +34,11 @@ number that the program reads."""
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a program does with an input: words of USES, and for an index or a target what it stays below."""
+    """What a program does with an input: words of USES, and for an index or a target its exclusive upper bound."""
 
     kinds: frozenset[str] = frozenset()
     below: int | None = None
 
 
 Known: TypeAlias = "tuple[str, str, Meta, Use]"
-"""The name and the role of an input port, what its sample says of it, and what the program does with it."""
+"""The name and role of an input port, its metadata, and what the program does with it."""

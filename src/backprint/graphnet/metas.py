@@ -1,7 +1,7 @@
-"""What stands beside a GraphNet `model.py`: its inputs' metadata, its example shapes, its facts.
+"""The files beside a GraphNet `model.py`: its inputs' metadata, its example shapes, its facts.
 
 `weight_meta.py`, `input_meta.py` and `input_tensor_constraints.py` are read with `ast`: literals alone, and
-`float("inf")` and its like. Nothing is imported or run. What a field says that no tensor can have is refused by name.
+`float("inf")` and its like. Nothing is imported or run. A field that no tensor can have is refused by name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from backprint.graphnet.meta import Meta
 from backprint.plain import parse_json
 
 MOST = 64
-"""Dimensions of a tensor."""
+"""The most dimensions of a tensor."""
 
 LARGEST = 2**48
-"""Elements of a tensor that is not taken for an attack."""
+"""The most elements of a tensor."""
 
 MOST_DATA = 2**20
-"""Elements of `data`."""
+"""The most elements of `data`."""
 
 MAX_BYTES = 64 * 2**20
 
@@ -35,13 +35,13 @@ MAX_BYTES = 64 * 2**20
 
 
 def read_metas(text: str) -> dict[str, Meta]:
-    """The tensors that a `weight_meta.py` or `input_meta.py` describes, by their names in the code."""
+    """Parse a `weight_meta.py` or `input_meta.py`: the metadata of tensors by their names in the code."""
     tree, lines = tree_of(text)
     found: dict[str, Meta] = {}
     for node in tree.body:
         match node:
             case ast.ClassDef(bases=[], keywords=[], decorator_list=[]):
-                made = meta_of(node, lines)
+                made = meta_from_class(node, lines)
                 found[made.name] = made
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
                 pass  # an import is not run: what follows must be literals anyway
@@ -50,55 +50,55 @@ def read_metas(text: str) -> dict[str, Meta]:
     return found
 
 
-def meta_of(node: ast.ClassDef, lines: list[str]) -> Meta:
-    """One class of literals."""
+def meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
+    """The Meta of a class of literals."""
     fields: dict[str, Any] = {}
     digits = 3
     for row in node.body:
         match row:
             case ast.Assign(targets=[ast.Name(id=key)], value=value):
-                fields[key] = literal(value)
-                if key in ("mean", "std") and (decimals := decimals_of(value, lines)) is not None:
+                fields[key] = literal_value(value)
+                if key in ("mean", "std") and (decimals := printed_decimals(value, lines)) is not None:
                     digits = decimals
             case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
                 pass
             case _:
                 raise RefusedError(f"line {row.lineno}: a tensor's metadata is lines `name = literal`")
     try:
-        return checked(fields, digits)
+        return meta_from_fields(fields, digits)
     except SampleError as error:
         raise SampleError(f"line {node.lineno}: {error}") from None
 
 
-def decimals_of(node: ast.expr, lines: list[str]) -> int | None:
-    """How many decimals a number is printed with; None where it says all there is."""
+def printed_decimals(node: ast.expr, lines: list[str]) -> int | None:
+    """How many decimals a float literal is printed with; None for any other node."""
     node = node.operand if isinstance(node, ast.UnaryOp) else node
     if not isinstance(node, ast.Constant) or type(node.value) is not float:
         return None
-    said = lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
-    fraction = said.partition(".")[2]
+    text = lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
+    fraction = text.partition(".")[2]
     return len(fraction) if fraction.isdigit() else None
 
 
-def literal(node: ast.expr, depth: int = 0) -> Any:
-    """The value of a literal: numbers, texts, None, lists and tuples of these, inf and nan as Python spells them."""
+def literal_value(node: ast.expr, depth: int = 0) -> Any:
+    """Evaluate a literal: numbers, texts, None, lists, tuples and dictionaries of these, inf and nan."""
     if depth > 8:
         raise RefusedError(f"line {node.lineno}: a literal is nested too deeply")
     match node:
         case ast.Constant(value=None | bool() | int() | float() | str() as value):
             return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value = literal(operand, depth + 1)
+            value = literal_value(operand, depth + 1)
             if type(value) in (int, float):
                 return -value
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return literal(operand, depth + 1)
+            return literal_value(operand, depth + 1)
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [literal(item, depth + 1) for item in items]
+            return [literal_value(item, depth + 1) for item in items]
         case ast.Dict(keys=keys, values=values) if None not in keys:
-            named = [literal(key, depth + 1) for key in keys if key is not None]
+            named = [literal_value(key, depth + 1) for key in keys if key is not None]
             if all(isinstance(key, (str, int)) for key in named):
-                return dict(zip(named, (literal(value, depth + 1) for value in values), strict=True))
+                return dict(zip(named, (literal_value(value, depth + 1) for value in values), strict=True))
         case ast.Name(id="inf") | ast.Attribute(attr="inf"):
             return math.inf
         case ast.Name(id="nan") | ast.Attribute(attr="nan"):
@@ -110,20 +110,20 @@ def literal(node: ast.expr, depth: int = 0) -> Any:
                 return float(text)
         case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(text))], keywords=[]):
             return text
-    raise RefusedError(f"line {node.lineno}: a {type(node).__name__} is no literal; metadata holds literals alone")
+    raise RefusedError(f"line {node.lineno}: a {type(node).__name__} is not a literal; metadata holds only literals")
 
 
-def checked(fields: Mapping[str, Any], digits: int) -> Meta:
-    """The Meta of a class's fields, each of the kind that it has to be."""
-    name = want(fields, "name", str, "a text")
-    shape = want(fields, "shape", list, "a list of sizes")
+def meta_from_fields(fields: Mapping[str, Any], digits: int) -> Meta:
+    """Check a class's fields, and make a Meta of them."""
+    name = required_field(fields, "name", str, "a text")
+    shape = required_field(fields, "shape", list, "a list of sizes")
     if len(shape) > MOST or not all(type(size) is int and 0 <= size <= LARGEST for size in shape):
-        raise SampleError(f"{name!r:.100}: the shape {shape!r:.100} is none of a tensor")
+        raise SampleError(f"{name!r:.100}: {shape!r:.100} is not the shape of a tensor")
     if math.prod(shape) > LARGEST:
         raise SampleError(f"{name!r:.100}: a tensor of {math.prod(shape):.3g} elements is more than {LARGEST:.3g}")
     dtype = str(fields.get("dtype") or "torch.float32").removeprefix("torch.")
     if dtype not in DTYPES:
-        raise SampleError(f"{name!r:.100}: {dtype!r:.40} is no dtype; known are {', '.join(DTYPES)}")
+        raise SampleError(f"{name!r:.100}: {dtype!r:.40} is not a dtype; known dtypes are {', '.join(DTYPES)}")
     original = fields.get("original_name")
     return Meta(
         name=name,
@@ -131,48 +131,48 @@ def checked(fields: Mapping[str, Any], digits: int) -> Meta:
         dtype=dtype,
         device=str(fields.get("device") or "cpu")[:32],
         original_name=original if isinstance(original, str) and original else None,
-        mean=number(name, fields, "mean"),
-        std=number(name, fields, "std"),
-        min_val=number(name, fields, "min_val"),
-        max_val=number(name, fields, "max_val"),
-        data=data_of(name, fields.get("data"), dtype),
+        mean=statistic_field(name, fields, "mean"),
+        std=statistic_field(name, fields, "std"),
+        min_val=statistic_field(name, fields, "min_val"),
+        max_val=statistic_field(name, fields, "max_val"),
+        data=data_field(name, fields.get("data"), dtype),
         digits=digits,
     )
 
 
-def want(fields: Mapping[str, Any], key: str, kind: type, words: str) -> Any:
+def required_field(fields: Mapping[str, Any], key: str, kind: type, words: str) -> Any:
     value = fields.get(key)
     if not isinstance(value, kind):
         raise SampleError(f"the metadata of a tensor has {key} = {value!r:.80}, where {words} is expected")
     return value
 
 
-def number(name: str, fields: Mapping[str, Any], key: str) -> float | None:
-    """A statistic: a number, or None where there is none."""
+def statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | None:
+    """A field that is a number, or None where it is absent."""
     value = fields.get(key)
     if value is None or (type(value) in (int, float, bool) and (type(value) is float or abs(value) < 2**64)):
         return value
-    raise SampleError(f"{name!r:.100}: {key} = {value!r:.80} is no number")
+    raise SampleError(f"{name!r:.100}: {key} = {value!r:.80} is not a number")
 
 
-def data_of(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
-    """The elements, flat and in index order, each one that the dtype has."""
+def data_field(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
+    """The elements of `data`, flat and in index order; each must fit the dtype."""
     if value is None:
         return None
     flat = tuple(flattened(value)) if isinstance(value, list) else (value,)
     if len(flat) > MOST_DATA or not all(type(one) in (int, float, bool) for one in flat):
         raise SampleError(f"{name!r:.100}: data is at most {MOST_DATA:,} numbers")
     for one in flat:
-        if not holds(dtype, one):
-            raise SampleError(f"{name!r:.100}: data has {one!r:.80}, which is no {dtype}")
+        if not dtype_holds(dtype, one):
+            raise SampleError(f"{name!r:.100}: data has {one!r:.80}, which {dtype} cannot hold")
     return flat
 
 
 _WHOLE = re.compile(r"(u?)int(\d+)")
 
 
-def holds(dtype: str, number: float) -> bool:
-    """Whether a tensor of this dtype can be made with a number; whole ones cut off what stands behind the point."""
+def dtype_holds(dtype: str, number: float) -> bool:
+    """Whether a tensor of this dtype can hold a number; integers truncate floats."""
     found = _WHOLE.fullmatch(dtype)
     if found is None:
         return type(number) is float or abs(number) < 2**1023
@@ -193,7 +193,7 @@ def flattened(value: Any) -> Iterator[Any]:
 
 
 def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
-    """The example values of the symbols of an `input_tensor_constraints.py`, and the inputs' shapes by name."""
+    """Parse an `input_tensor_constraints.py`: the example values of its symbols, and the inputs' shapes by name."""
     tree, _ = tree_of(text)
     symbols: dict[str, int] = {}
     shapes: dict[str, tuple[Any, ...]] = {}
@@ -204,7 +204,7 @@ def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]
                 value=ast.Dict(keys=keys, values=values),
             ):
                 for key, value in zip(keys, values, strict=True):
-                    if isinstance(key, ast.Name) and type(size := literal(value)) is int:
+                    if isinstance(key, ast.Name) and type(size := literal_value(value)) is int:
                         symbols[key.id] = size
             case ast.Assign(targets=[ast.Name(id="dynamic_dim_constraint_input_shapes")], value=ast.List(elts=rows)):
                 shapes |= dict(map(shape_row, rows))
@@ -214,14 +214,14 @@ def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]
 
 
 def shape_row(node: ast.expr) -> tuple[str, tuple[Any, ...]]:
-    """`([S0, 3, S1], "x")`: a size that is no plain number keeps its text, or is None."""
+    """Parse `([S0, 3, S1], "x")`: a symbol is its name, any other size that is not a number is None."""
     match node:
         case ast.Tuple(elts=[ast.List(elts=sizes) | ast.Tuple(elts=sizes), ast.Constant(value=str(name))]):
-            return name, tuple(size_of(size) for size in sizes)
+            return name, tuple(shape_size(size) for size in sizes)
     raise RefusedError(f"line {node.lineno}: an input's shape is `([1, 3], 'name')`")
 
 
-def size_of(node: ast.expr) -> int | str | None:
+def shape_size(node: ast.expr) -> int | str | None:
     match node:
         case ast.Constant(value=int(size)):
             return size
@@ -238,8 +238,8 @@ UNTYPED = (
 )
 
 
-def text_of(path: Path) -> str:
-    """A file's text; what is not there or cannot be read is a SampleError."""
+def read_sample_text(path: Path) -> str:
+    """Read a file of a sample as text; a file that cannot be read raises SampleError."""
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
@@ -252,39 +252,39 @@ def text_of(path: Path) -> str:
         raise SampleError(f"{path}: cannot be read: {error}") from None
 
 
-def metas_of(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
-    """The metadata of a sample's inputs by their names in the code, and what is to be said of it."""
+def read_sample_metas(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
+    """Read the metadata of a sample's inputs, by their names in the code, with notes on it."""
     found: dict[str, Meta] = {}
     for name in ("weight_meta.py", "input_meta.py"):
         if (folder / name).is_file():
-            found |= named(folder / name, read_metas)
+            found |= parse_file(folder / name, read_metas)
     if found:
         return found, ()
     place = folder / "input_tensor_constraints.py"
     if not place.is_file():
         raise SampleError(f"{folder}: neither weight_meta.py nor input_tensor_constraints.py says what its inputs are")
-    symbols, shapes = named(place, read_examples)
+    symbols, shapes = parse_file(place, read_examples)
     for name, sizes in shapes.items():
         known = tuple(symbols.get(size, size) if isinstance(size, str) else size for size in sizes)
         if not all(type(size) is int for size in known):
             raise SampleError(f"{place}: the shape of {name!r:.100} has a size without an example value")
-        found[name] = checked({"name": name, "shape": list(known)}, 3)
+        found[name] = meta_from_fields({"name": name, "shape": list(known)}, 3)
     return found, (UNTYPED,)
 
 
-def examples_of(folder: Path) -> dict[str, int]:
-    """The example values of a sample's symbols, where it has any."""
+def read_symbol_examples(folder: Path) -> dict[str, int]:
+    """Read the example values of a sample's symbols, if it has any."""
     place = folder / "input_tensor_constraints.py"
-    return named(place, read_examples)[0] if place.is_file() else {}
+    return parse_file(place, read_examples)[0] if place.is_file() else {}
 
 
-def facts_of(folder: Path) -> dict[str, Any]:
-    """What `graph_net.json` says; a sample without one has no facts."""
+def read_sample_facts(folder: Path) -> dict[str, Any]:
+    """Read `graph_net.json`; a sample without one has no facts."""
     place = folder / "graph_net.json"
     if not place.is_file():
         return {}
     try:
-        facts = parse_json(text_of(place))
+        facts = parse_json(read_sample_text(place))
     except (ValueError, RecursionError) as error:
         raise SampleError(f"{place}: not JSON: {str(error)[:200]}") from None
     if not isinstance(facts, dict):
@@ -292,16 +292,16 @@ def facts_of(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def named(path: Path, read: Callable[[str], Any]) -> Any:
-    """What a reader makes of a file; its complaint gets the file's name."""
+def parse_file(path: Path, read: Callable[[str], Any]) -> Any:
+    """Read a file and parse it; errors of the parser get the file's name."""
     try:
-        return read(text_of(path))
+        return read(read_sample_text(path))
     except (GraphError, SampleError) as error:
-        said = str(error)
-        if said.startswith(str(path)):
+        message = str(error)
+        if message.startswith(str(path)):
             raise
-        place = re.sub(r"^line (\d+): ", r"\1: ", said)
-        raise type(error)(f"{path}:{place if place != said else ' ' + said}") from None
+        place = re.sub(r"^line (\d+): ", r"\1: ", message)
+        raise type(error)(f"{path}:{place if place != message else ' ' + message}") from None
 
 
 # ------------------------------------------------------------------ how large a sample is before it is read
@@ -309,7 +309,7 @@ def named(path: Path, read: Callable[[str], Any]) -> Any:
 SPEC = re.compile(
     r'^[ \t]*+shape[ \t]*+=[ \t]*+\[([0-9,\s]*+)\][ \t]*+\n[ \t]*+dtype[ \t]*+=[ \t]*+"torch\.(\w+)"', re.MULTILINE
 )
-"""A tensor's shape and dtype, of which no text makes the search go back."""
+"""A tensor's shape and dtype; possessive, so that no text makes the search backtrack."""
 
 SIZE = re.compile(r"\b[0-9]{1,19}\b")
 
@@ -319,13 +319,13 @@ ITEMSIZE = re.compile(r"([0-9]{1,4})")
 def listed_bytes(folder: Path) -> int:
     """The bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
     try:
-        text = text_of(folder / "weight_meta.py")
+        text = read_sample_text(folder / "weight_meta.py")
     except SampleError:
-        return 0  # whoever reads the sample says what is wrong with it
-    return sum(math.prod(map(int, SIZE.findall(shape))) * itemsize(dtype) for shape, dtype in SPEC.findall(text))
+        return 0  # reading the sample reports what is wrong with it
+    return sum(math.prod(map(int, SIZE.findall(shape))) * dtype_itemsize(dtype) for shape, dtype in SPEC.findall(text))
 
 
-def itemsize(dtype: str) -> int:
-    """The bytes of one element."""
+def dtype_itemsize(dtype: str) -> int:
+    """The bytes of one element of a dtype."""
     bits = ITEMSIZE.search(dtype)
     return max(1, int(bits[1]) // 8) if bits else 1

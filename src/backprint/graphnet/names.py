@@ -1,9 +1,8 @@
 """The program's own names behind GraphNet's.
 
-`L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole way to a tensor
-into one identifier, where `_` may also be part of a name: `parameters_` and `buffers_` end a way for sure, a plain
-attribute (`..._layernorm_eps`) does not. Where a way is not clear, the name stays longer than it was, and it is never
-another tensor's.
+`L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole path of a tensor
+into one identifier, in which `_` may also be part of a name: `parameters_` and `buffers_` end a path for sure, a plain
+attribute (`..._layernorm_eps`) does not. An ambiguous path stays unsplit, and no two tensors get the same name.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from backprint.graphnet.code import Argument
+from backprint.graphnet.code import ForwardArgument
 from backprint.graphnet.meta import Meta
 
 ATTRIBUTES = (
     "eps momentum p min_val max_val variance_epsilon num_heads scaling scale stride dropout activation_dropout "
     "attention_dropout hidden_dropout drop_prob scale_attn embed_positions epsilon lambda layer_scale temperature"
 ).split()
-"""Numbers and tensors that modules keep as plain attributes, by the names they mostly have."""
+"""Usual names of the numbers and tensors that modules keep as plain attributes."""
 
 WORDS = {
     "mask": "mask",
@@ -33,7 +32,7 @@ WORDS = {
     "length": "length",
     "lengths": "length",
 }
-"""Words in a name that say what a tensor is for."""
+"""Words in a name that say how a tensor is used."""
 
 
 MEMBERS = frozenset(
@@ -54,12 +53,12 @@ MEMBERS = frozenset(
         "set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu zero_grad "
     ).split()
 )
-"""What every module has by these names (torch 2.13): none of its parts can have them, and torch refuses it too."""
+"""Attributes of every module (torch 2.13): torch refuses submodules and tensors of these names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """One input of a sample: its name in the code, its own name, its role, and why it has that role."""
+class NamedInput:
+    """An input of a sample: its name in the code, its own name, its role, and why it has that role."""
 
     raw: str
     name: str
@@ -73,15 +72,15 @@ _END = re.compile(r"^(?:(.*)_)?(parameters|buffers)_(.+?)_?$")
 _LABEL = re.compile(r"[^0-9A-Za-z_.]")
 
 
-def name_inputs(arguments: Sequence[Argument], metas: Mapping[str, Meta]) -> tuple[Named, ...]:
-    """Every argument under its own name, each name once and none a folder of another's."""
-    children = modules_of([argument.name for argument in arguments])
-    found: list[Named] = []
+def name_inputs(arguments: Sequence[ForwardArgument], metas: Mapping[str, Meta]) -> tuple[NamedInput, ...]:
+    """Give every argument its own name. Names are unique, and no tensor has the name of a module."""
+    children = modules_in_names([argument.name for argument in arguments])
+    found: list[NamedInput] = []
     taken: dict[str, bool] = {}
     inner: set[str] = set()
     for argument in arguments:
         meta = metas.get(argument.name)
-        name, role, why = one(argument, children)
+        name, role, why = name_and_role(argument, children)
         if meta is not None and meta.original_name:
             name = _LABEL.sub("_", meta.original_name)
         if role == "input" and (not name.isidentifier() or keyword.iskeyword(name) or name == "self"):
@@ -91,13 +90,13 @@ def name_inputs(arguments: Sequence[Argument], metas: Mapping[str, Meta]) -> tup
         if not is_free(name, state, taken, inner):
             name = argument.name if is_free(argument.name, state, taken, inner) else f"{argument.name}_{len(taken)}"
         taken[name] = state
-        inner |= set(folders(name)) if state else set()
-        found.append(Named(argument.name, name, role, why))
+        inner |= set(enclosing_modules(name)) if state else set()
+        found.append(NamedInput(argument.name, name, role, why))
     return tuple(found)
 
 
 def is_free(name: str, state: bool, taken: Mapping[str, bool], inner: Collection[str]) -> bool:
-    """Whether a tensor can have this name: no other has it, and as a module's it is no module, nor lies in a tensor."""
+    """Whether a name is free for a tensor; that of a module's tensor is neither a module's nor below a tensor's."""
     steps = name.split(".")
     if (
         not all(steps)
@@ -105,16 +104,18 @@ def is_free(name: str, state: bool, taken: Mapping[str, bool], inner: Collection
         or (state and (MEMBERS.intersection(steps) or any("__" in s[:2] for s in steps)))
     ):
         return False
-    return not state or (name not in inner and not any(taken.get(each) for each in folders(name)))
+    return not state or (name not in inner and not any(taken.get(each) for each in enclosing_modules(name)))
 
 
-def folders(name: str) -> list[str]:
-    """The modules that a name lies in: `a`, `a.b` of `a.b.weight`."""
+def enclosing_modules(name: str) -> list[str]:
+    """The modules that enclose a tensor: `a` and `a.b` of `a.b.weight`."""
     steps = name.split(".")
     return [".".join(steps[:count]) for count in range(1, len(steps))]
 
 
-def one(argument: Argument, children: Mapping[tuple[str, ...], Collection[str]]) -> tuple[str, str, str]:
+def name_and_role(
+    argument: ForwardArgument, children: Mapping[tuple[str, ...], Collection[str]]
+) -> tuple[str, str, str]:
     """The own name of an argument, its role, and why."""
     raw = _PREFIX.sub("", argument.name)
     number = argument.kind.startswith("Sym")
@@ -123,8 +124,8 @@ def one(argument: Argument, children: Mapping[tuple[str, ...], Collection[str]])
         role, why = ("parameter", "a Parameter by its annotation") if argument.kind == "Parameter" else ("input", "")
         if raw.startswith("G_"):
             role, why = "buffer", "a global of the program"
-        return plain(raw, state), role, why
-    *path, last = segments(state[1])
+        return call_argument_name(raw, state), role, why
+    *path, last = module_path(state[1])
     end = _END.match(last)
     if end is not None:
         name = ".".join([*path, *([end[1]] if end[1] else []), end[3]])
@@ -133,31 +134,31 @@ def one(argument: Argument, children: Mapping[tuple[str, ...], Collection[str]])
         return name, "buffer", "a buffer by its name"
     if argument.kind == "Parameter":
         return ".".join([*path, last.rstrip("_")]), "parameter", "a Parameter by its annotation"
-    return ".".join([*path, *attribute(path, last.rstrip("_"), children)]), "buffer", "an attribute of a module"
+    return ".".join([*path, *attribute_path(path, last.rstrip("_"), children)]), "buffer", "an attribute of a module"
 
 
-def plain(raw: str, state: re.Match[str] | None) -> str:
+def call_argument_name(raw: str, state: re.Match[str] | None) -> str:
     """The name of an argument of the call: `L_kwargs_input_ids_` is `input_ids`."""
     name = state[1] if state else re.sub(r"^[Ll]_", "", raw)
     name = re.sub(r"^(?:kwargs|args)_(?=[A-Za-z])", "", name).rstrip("_")
     return name or raw
 
 
-def segments(text: str) -> list[str]:
+def module_path(text: str) -> list[str]:
     """`modules_a_modules_0_modules_b_eps` as `a`, `0`, `b_eps`."""
     if not text.startswith("modules_"):
         return [text]
     return text.removeprefix("modules_").split("_modules_")
 
 
-def modules_of(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
-    """The modules that names spell without doubt, by the modules that they lie in."""
+def modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
+    """The modules that the names spell unambiguously, by the path of the enclosing module."""
     found: dict[tuple[str, ...], set[str]] = {}
     for raw in names:
         state = _STATE.match(_PREFIX.sub("", raw))
         if state is None or not state[1].startswith("modules_"):
             continue
-        *path, last = segments(state[1])
+        *path, last = module_path(state[1])
         end = _END.match(last)
         steps = [*path, *([end[1]] if end and end[1] else [])]
         for count, step in enumerate(steps):
@@ -165,7 +166,7 @@ def modules_of(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
     return found
 
 
-def attribute(path: Sequence[str], last: str, children: Mapping[tuple[str, ...], Collection[str]]) -> list[str]:
+def attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, ...], Collection[str]]) -> list[str]:
     """`self_attn_scaling` as `self_attn`, `scaling`, where a module of that name is known or the attribute is."""
     known = [child for child in children.get(tuple(path), ()) if last.startswith(f"{child}_")]
     if known:
@@ -180,7 +181,7 @@ def attribute(path: Sequence[str], last: str, children: Mapping[tuple[str, ...],
     return [last]
 
 
-def meaning(name: str) -> str:
-    """What the words of a name say that a tensor is: a mask, an index, a position; else ''."""
+def name_meaning(name: str) -> str:
+    """The use of a tensor that the words of its name say: a mask, an index, a position; else ''."""
     words = re.split(r"[._]+|(?<=[a-z])(?=[A-Z])", name)
     return next((WORDS[word.lower()] for word in reversed(words) if word.lower() in WORDS), "")

@@ -1,7 +1,7 @@
-"""A Program run on tensors that have shapes and no values: to choose sizes, and to see which batch norm can train.
+"""Running a program on meta tensors: to choose sizes, and to find the batch norms that cannot train.
 
-The metadata says `data = [4]` of nearly every SymInt, whatever it was. Dynamo puts one before the tensor whose size it
-first is, so that tensor's sizes are the candidates, the example values of the constraints first.
+The metadata says `data = [4]` for nearly every SymInt, whatever it was. Dynamo puts a SymInt before the tensor whose
+size it first is, so that tensor's sizes are the candidates, the example values of the constraints first.
 
 Private torch API of this module, tried on torch 2.13: `torch.utils._python_dispatch.TorchDispatchMode`.
 """
@@ -22,13 +22,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprint.graphnet.code import Argument, Name, Program, values_of
-from backprint.graphnet.emit import function_of
+from backprint.graphnet.code import ForwardArgument, ModelProgram, Name, located_expressions
+from backprint.graphnet.emit import compile_program
 from backprint.graphnet.meta import Meta
-from backprint.graphnet.training import NORMS, calls
-from backprint.results import held_by, leaves_of, outgrown
-from backprint.room import too_large
+from backprint.graphnet.training import NORMS, calls_to
+from backprint.results import storage_nbytes, why_outgrown
+from backprint.room import why_too_large
 from backprint.settings import quiet_random
+from backprint.tree import plain_leaves
 
 MOST_TRIES = 64
 
@@ -36,44 +37,44 @@ MOST_TRIES = 64
 # ------------------------------------------------------------------ numbers among the inputs
 
 
-def numbers_of(
-    program: Program, metas: Mapping[str, Meta], examples: Mapping[str, int]
+def choose_numbers(
+    program: ModelProgram, metas: Mapping[str, Meta], examples: Mapping[str, int]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The values of the arguments that are numbers, and what is to be said of them."""
+    """Choose values for the arguments that are numbers; returns notes on them too."""
     numbers = [argument for argument in program.arguments if argument.kind.startswith("Sym")]
     if not numbers:
         return {}, ()
     static = {size for each in metas.values() if "_parameters_" in each.name for size in each.shape}
-    choices = [candidates(argument, program.arguments, metas, examples, static) for argument in numbers]
+    choices = [number_candidates(argument, program.arguments, metas, examples, static) for argument in numbers]
     names = [argument.name for argument in numbers]
-    best = likeliest(numbers, choices, program.arguments, metas)
+    best = likeliest_numbers(numbers, choices, program.arguments, metas)
     first = dict(zip(names, best, strict=True))
-    if not used(program, names):
-        return first, told(first, numbers, "nothing in the graph reads them")
+    if not computes_with(program, names):
+        return first, numbers_note(first, numbers, "nothing in the graph reads them")
     cause = ""
     for tried in itertools.islice(itertools.chain([best], itertools.product(*choices)), MOST_TRIES):
         given = dict(zip(names, tried, strict=True))
         error = run_on_shapes(program, metas, given).error
         if error is None:
-            return given, told(given, numbers, "the graph runs on shapes with them")
+            return given, numbers_note(given, numbers, "the graph runs on shapes with them")
         cause = cause or error
-    return first, told(first, numbers, f"the graph does not run on shapes alone: {cause}")
+    return first, numbers_note(first, numbers, f"the graph does not run on shapes alone: {cause}")
 
 
-def told(given: Mapping[str, Any], numbers: Sequence[Argument], why: str) -> tuple[str, ...]:
+def numbers_note(given: Mapping[str, Any], numbers: Sequence[ForwardArgument], why: str) -> tuple[str, ...]:
     """The note on the numbers."""
-    said = ", ".join(f"{argument.name} = {given[argument.name]}" for argument in numbers)
-    return (f"numbers among the inputs: {said} ({why})",)
+    values = ", ".join(f"{argument.name} = {given[argument.name]}" for argument in numbers)
+    return (f"numbers among the inputs: {values} ({why})",)
 
 
-def candidates(
-    argument: Argument,
-    arguments: Sequence[Argument],
+def number_candidates(
+    argument: ForwardArgument,
+    arguments: Sequence[ForwardArgument],
     metas: Mapping[str, Meta],
     examples: Mapping[str, int],
     static: set[int],
 ) -> tuple[Any, ...]:
-    """What a number may be, the likeliest first."""
+    """The candidate values of a number, the likeliest first."""
     meta = metas.get(argument.name)
     printed = meta.data[0] if meta is not None and meta.data else None
     if argument.kind == "SymFloat":
@@ -95,13 +96,13 @@ def candidates(
     return tuple(dict.fromkeys([*ordered, *examples.values(), *([] if printed is None else [int(printed)]), 1]))
 
 
-def likeliest(
-    numbers: Sequence[Argument],
+def likeliest_numbers(
+    numbers: Sequence[ForwardArgument],
     choices: Sequence[tuple[Any, ...]],
-    arguments: Sequence[Argument],
+    arguments: Sequence[ForwardArgument],
     metas: Mapping[str, Meta],
 ) -> tuple[Any, ...]:
-    """The likeliest value of each number: those before one tensor are unlike each other, in the order of its sizes."""
+    """The likeliest value of each number: those before one tensor are distinct, in the order of its sizes."""
     groups: dict[str, list[int]] = {}
     for place, argument in enumerate(numbers):
         groups.setdefault(tensor_after(argument, arguments), []).append(place)
@@ -115,14 +116,14 @@ def likeliest(
     return tuple(made)
 
 
-def tensor_after(argument: Argument, arguments: Sequence[Argument]) -> str:
-    """The tensor that a number stands before, or ''."""
+def tensor_after(argument: ForwardArgument, arguments: Sequence[ForwardArgument]) -> str:
+    """The first tensor after a number among the arguments, or ''."""
     after = arguments[arguments.index(argument) + 1 :]
     return next((each.name for each in after if not each.kind.startswith("Sym")), "")
 
 
-def used(program: Program, names: Sequence[str]) -> bool:
-    """Whether a line computes with one of these names, rather than only naming it again."""
+def computes_with(program: ModelProgram, names: Sequence[str]) -> bool:
+    """Whether a line computes with one of these names, rather than only renaming it."""
     wanted = set(names)
     for line in program.lines:
         value = line.value
@@ -130,14 +131,14 @@ def used(program: Program, names: Sequence[str]) -> bool:
             for target in getattr(line, "targets", ()):
                 wanted |= {target.id} if isinstance(target, Name) else set()
     return any(
-        isinstance(value, Name) and value.id in wanted and not renames(program, line)
-        for line, value in values_of(program)
+        isinstance(value, Name) and value.id in wanted and not only_renames(program, line)
+        for line, value in located_expressions(program)
         if isinstance(value, Name)
     )
 
 
-def renames(program: Program, number: int) -> bool:
-    """Whether a line only gives a value another name."""
+def only_renames(program: ModelProgram, number: int) -> bool:
+    """Whether a line only renames a value."""
     return any(line.line == number and isinstance(line.value, Name) for line in program.lines)
 
 
@@ -145,17 +146,17 @@ def renames(program: Program, number: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """What a run on shapes gave: what stopped it, and the lines whose batch norm has one value a channel."""
+class ShapeRun:
+    """The outcome of a run on shapes: its error, and the lines whose batch norm has one value a channel."""
 
     error: str | None
     alone: tuple[int, ...] = ()
     outgrown: str = ""
-    """Which line makes what there is no room for."""
+    """The line whose result does not fit in memory, or ''."""
 
 
-def run_on_shapes(program: Program, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Probe:
-    """Run a Program on meta tensors; numbers and small constants that it reads have their values."""
+def run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> ShapeRun:
+    """Run a program on meta tensors; numbers and small constants that it reads have their values."""
     alone: list[int] = []
 
     def batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -166,42 +167,44 @@ def run_on_shapes(program: Program, metas: Mapping[str, Meta], numbers: Mapping[
     names = {argument.name: argument.name for argument in program.arguments}
     extra = dict.fromkeys(NORMS, batch_norm)
     try:
-        values = [given(argument, metas, numbers) for argument in program.arguments]
+        values = [shape_argument(argument, metas, numbers) for argument in program.arguments]
         with torch.no_grad(), quiet_random(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = function_of(program, names, {}, SHAPES, "meta", extra)
-            with Weighing():
+            made = compile_program(program, names, {}, SHAPES, "meta", extra)
+            with ResultSizes():
                 made(None, *values)
-    except Outgrown as error:
+    except OutgrownResult as error:
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == SHAPES]
-        return Probe(str(error), tuple(alone), f"model.py:{lines[-1] if lines else '?'}: {error}")
+        return ShapeRun(str(error), tuple(alone), f"model.py:{lines[-1] if lines else '?'}: {error}")
     except Exception as error:  # a graph may raise anything where it has no values
-        return Probe(f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}", tuple(alone))
-    return Probe(None, tuple(alone))
+        return ShapeRun(
+            f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}", tuple(alone)
+        )
+    return ShapeRun(None, tuple(alone))
 
 
 SHAPES = "<shapes>"
-"""The file that a run on shapes seems to come from."""
+"""The file name of the function that runs on shapes."""
 
 
-class Outgrown(Exception):
-    """A result for which there would be no room."""
+class OutgrownResult(Exception):
+    """Raised at a result that would not fit in memory."""
 
 
-class Weighing(TorchDispatchMode):
-    """Raises at a result for which there would be no room if it had values."""
+class ResultSizes(TorchDispatchMode):
+    """A dispatch mode that raises at a meta tensor that would not fit in memory if it had values."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        complaint = outgrown(function, args, kwargs or {})  # of what has values all the same, as a factory's
+        complaint = why_outgrown(function, args, kwargs or {})  # results with values, such as a factory's
         made = None if complaint else function(*args, **(kwargs or {}))
-        complaint = complaint or too_large(max(map(held_by, leaves_of([made])), default=0))
+        complaint = complaint or why_too_large(max(map(storage_nbytes, plain_leaves(made)), default=0))
         if complaint:
-            raise Outgrown(f"{function} would make {complaint}")
+            raise OutgrownResult(f"{function} would make {complaint}")
         return made
 
 
-def given(argument: Argument, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Any:
-    """The argument of a run on shapes."""
+def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Any:
+    """The value of an argument in a run on shapes."""
     if argument.name in numbers:
         return numbers[argument.name]
     meta = metas[argument.name]
@@ -211,9 +214,9 @@ def given(argument: Argument, metas: Mapping[str, Meta], numbers: Mapping[str, A
     return torch.empty(meta.shape, dtype=dtype, device="meta")
 
 
-def untrainable(program: Program, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Probe:
-    """The lines whose batch norm cannot train, because a channel has one value."""
-    return run_on_shapes(program, metas, numbers) if calls(program, NORMS) else Probe(None)
+def find_untrainable(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> ShapeRun:
+    """Find the lines whose batch norm cannot train, because a channel has one value."""
+    return run_on_shapes(program, metas, numbers) if calls_to(program, NORMS) else ShapeRun(None)
 
 
 def careful_batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -1,8 +1,8 @@
-"""What GraphNet's tools make of a row of `weight_meta.py`, in our own words, and which graphs may not run on it.
+"""Drawing a tensor from a row of `weight_meta.py` as GraphNet's tools do, and which graphs may fail on such draws.
 
 Their rules: integers with a range are drawn from it, `data` is taken as it is, bools are a coin, and everything else is
 `mean + 0.2 * std * normal`, cast, clamped to its range, and if it is a float, made finite and clamped to ±100. Strides
-are lost. Left out: their random stream, so a draw here is like theirs, not theirs.
+are lost. Left out: their random stream, so that a draw has the same distribution, not the same values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from backprint.graph.nouns import Graph
 
 LARGE = 2**22
-"""Graphs whose inputs have more elements than this together are not tried."""
+"""Graphs whose inputs have more elements together are not tried."""
 
 SENSITIVE = frozenset(
     "linalg_cholesky_ex linalg_inv_ex linalg_solve_ex _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_eigh "
@@ -27,11 +27,11 @@ SENSITIVE = frozenset(
     "segment_reduce _ctc_loss unique _unique2 unique_dim binary_cross_entropy linalg_matrix_exp exp expm1 sinh cosh "
     "_embedding_bag split_with_sizes as_strided special_ndtri special_zeta igamma igammac fmod remainder".split()
 )
-"""Operators, by name, that not every value of the right dtype and range suits."""
+"""Operators that may fail, or return NaN or Inf, on values of the right dtype and range."""
 
 
-def sensitive(graph: Graph, values: Mapping[str, Any]) -> bool:
-    """Whether a graph should be tried on a draw: on the CPU, not large, and with steps that some values do not suit."""
+def is_worth_trying(graph: Graph, values: Mapping[str, Any]) -> bool:
+    """Whether to try a graph on a draw: it is on the CPU, not large, and has a guard or an operator of SENSITIVE."""
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
     names = [f"{port.role} {port.name}" for port in graph.inputs]
     if any(name not in values for name in names) or any(tensor.device.type != "cpu" for tensor in tensors):
@@ -39,16 +39,16 @@ def sensitive(graph: Graph, values: Mapping[str, Any]) -> bool:
     if any(tensor.layout is not torch.strided for tensor in tensors):
         return False
     size = sum(values[name].numel() for name in names if isinstance(values[name], Tensor))
-    return size <= LARGE and any(step.is_guard or bare(step.target) in SENSITIVE for step in graph.steps)
+    return size <= LARGE and any(step.is_guard or operator_name(step.target) in SENSITIVE for step in graph.steps)
 
 
-def bare(target: str) -> str:
+def operator_name(target: str) -> str:
     """An operator's name without its library and overload: `div` of `aten.div.Tensor`."""
     return target.removeprefix("torch.ops.").split(".")[1] if "." in target else target
 
 
-def regenerate(row: Mapping[str, Any], seed: int = 0) -> Tensor:
-    """A tensor as GraphNet's tools would draw it."""
+def draw_like_graphnet(row: Mapping[str, Any], seed: int = 0) -> Tensor:
+    """Draw a tensor by the rules of GraphNet's tools."""
     generator = torch.Generator().manual_seed(seed + sum(map(ord, row["name"])))
     dtype: torch.dtype = getattr(torch, row["dtype"].removeprefix("torch."))
     shape, low, high = row["shape"], row.get("min_val"), row.get("max_val")

@@ -1,4 +1,4 @@
-"""Training mode and eval mode, written into a Program: GraphNet's graphs were traced in inference.
+"""Training mode and eval mode, written into a ModelProgram: GraphNet's graphs were traced in inference.
 
 Dropout, batch norm and multi-head attention take their mode as an argument; TRAINING says where. In training mode a
 batch norm updates its running mean and variance in place, so these become mutations. `scaled_dot_product_attention` has
@@ -15,19 +15,19 @@ from dataclasses import dataclass, replace
 from backprint.graphnet.code import (
     Assign,
     Augment,
-    Call,
     Const,
     Do,
     Expr,
+    FunctionCall,
     Item,
     Items,
-    Line,
-    Method,
+    MethodCall,
+    ModelProgram,
     Operation,
-    Program,
     Return,
+    Statement,
     Unary,
-    values_of,
+    located_expressions,
 )
 
 MODES = ("train", "eval")
@@ -54,7 +54,7 @@ TRAINING: Mapping[str, tuple[int, str, bool | None]] = {
     "torch.feature_alpha_dropout_": (2, "train", None),
     "torch.batch_norm": (5, "training", None),
 }
-"""Where each function takes its mode: the position, the keyword, and what it is where the call does not say."""
+"""Where each function takes its mode: the position, the keyword, and the default."""
 
 FUSED = "torch._native_multi_head_attention"
 
@@ -63,14 +63,14 @@ ATTENTION = ("torch._C._nn.scaled_dot_product_attention", f"{FUNCTIONAL}scaled_d
 
 
 @dataclass(slots=True)
-class Rewriting:
-    """One Program on its way into a mode: which lines stay as they are, and what was changed."""
+class ModeRewriter:
+    """Rewrites a program to a mode, except the lines in `stay`; counts the calls that it changed."""
 
     train: bool
     stay: Collection[int]
     changed: dict[str, int]
 
-    def line(self, line: Line) -> Line:
+    def line(self, line: Statement) -> Statement:
         if line.line in self.stay:
             return line
         match line:
@@ -79,17 +79,17 @@ class Rewriting:
                 return line if made is value else replace(line, value=made)
 
     def expr(self, value: Expr) -> Expr:
-        """The expression in its mode; itself where nothing in it has one."""
+        """The expression in the mode; itself where no call in it has one."""
         match value:
-            case Call(target=target, args=args, kwargs=kwargs):
+            case FunctionCall(target=target, args=args, kwargs=kwargs):
                 args, kwargs = self.exprs(args), tuple((key, self.expr(item)) for key, item in kwargs)
                 if args != value.args or kwargs != value.kwargs:
-                    value = Call(target, args, kwargs)
+                    value = FunctionCall(target, args, kwargs)
                 if target == FUSED:
                     return self.attention(value)
                 return self.call(value) if target in TRAINING else value
-            case Method(of=of, name=name, args=args, kwargs=kwargs):
-                return Method(
+            case MethodCall(of=of, name=name, args=args, kwargs=kwargs):
+                return MethodCall(
                     self.expr(of), name, self.exprs(args), tuple((key, self.expr(item)) for key, item in kwargs)
                 )
             case Items(items=items, list=is_list):
@@ -105,21 +105,21 @@ class Rewriting:
     def exprs(self, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(map(self.expr, values))
 
-    def attention(self, value: Call) -> Expr:
-        """The fused attention of inference, which has no derivative, as the function that a training module calls."""
+    def attention(self, value: FunctionCall) -> Expr:
+        """Replace inference's fused attention, which has no derivative, by the function that modules train with."""
         if not self.train or value.kwargs or value.args[9:11] != (Const(None), Const(False)):
             return value
         query, key, values, width, heads, *weights = value.args[:9]
         self.changed[FUSED] = self.changed.get(FUSED, 0) + 1
         none, zero, one = Const(None), Const(0), Const(1)
-        turned = (Method(each, "transpose", (zero, one), ()) for each in (query, key, values))
+        turned = (MethodCall(each, "transpose", (zero, one), ()) for each in (query, key, values))
         options = (("training", Const(True)), ("need_weights", Const(False)))
         args = (*turned, width, heads, *weights[:2], none, none, Const(False), Const(0.0), *weights[2:])
-        made = Call(f"{FUNCTIONAL}multi_head_attention_forward", args, options)
-        return Items((Method(Item(made, zero), "transpose", (zero, one), ()), none), False)
+        made = FunctionCall(f"{FUNCTIONAL}multi_head_attention_forward", args, options)
+        return Items((MethodCall(Item(made, zero), "transpose", (zero, one), ()), none), False)
 
-    def call(self, value: Call) -> Call:
-        """A call with its mode; a mode that the program computes is left as it is."""
+    def call(self, value: FunctionCall) -> FunctionCall:
+        """Set the mode of a call; a mode that the program computes stays."""
         place, keyword, default = TRAINING[value.target]
         named = dict(value.kwargs)
         given = named.get(keyword) or (value.args[place] if place < len(value.args) else Const(default))
@@ -130,24 +130,30 @@ class Rewriting:
         self.changed[value.target] = self.changed.get(value.target, 0) + 1
         if place < len(value.args):
             args = (*value.args[:place], Const(self.train), *value.args[place + 1 :])
-            return Call(value.target, args, value.kwargs)
+            return FunctionCall(value.target, args, value.kwargs)
         kwargs = tuple((key, item) for key, item in value.kwargs if key != keyword)
-        return Call(value.target, value.args, (*kwargs, (keyword, Const(self.train))))
+        return FunctionCall(value.target, value.args, (*kwargs, (keyword, Const(self.train))))
 
 
-def in_mode(program: Program, mode: str | None, stay: Collection[int] = ()) -> tuple[Program, tuple[str, ...]]:
-    """The Program in a mode, and what was changed, in words. `stay` are the lines whose calls keep theirs."""
+def rewrite_mode(
+    program: ModelProgram, mode: str | None, stay: Collection[int] = ()
+) -> tuple[ModelProgram, tuple[str, ...]]:
+    """Rewrite a program to a mode; returns notes on the changes too. Calls in the lines of `stay` keep their mode."""
     if mode is None:
         return program, ()
-    work = Rewriting(mode == "train", frozenset(stay), {})
+    work = ModeRewriter(mode == "train", frozenset(stay), {})
     made = replace(program, lines=tuple(map(work.line, program.lines)))
-    said = ", ".join(f"{count} {name.split('.')[-1]}" for name, count in sorted(work.changed.items()))
-    notes = [f"mode {mode}: {said} changed" if said else f"mode {mode}: no call to change"]
-    if mode == "train" and (lost := len(calls(program, ATTENTION))):
+    changes = ", ".join(f"{count} {name.split('.')[-1]}" for name, count in sorted(work.changed.items()))
+    notes = [f"mode {mode}: {changes} changed" if changes else f"mode {mode}: no call to change"]
+    if mode == "train" and (lost := len(calls_to(program, ATTENTION))):
         notes.append(f"{lost} scaled_dot_product_attention keep dropout_p as traced: what it was in training is lost")
     return made, tuple(notes)
 
 
-def calls(program: Program, targets: Collection[str]) -> list[tuple[int, Call]]:
-    """The calls of these functions, with their lines."""
-    return [(line, value) for line, value in values_of(program) if isinstance(value, Call) and value.target in targets]
+def calls_to(program: ModelProgram, targets: Collection[str]) -> list[tuple[int, FunctionCall]]:
+    """The calls of these functions in a program, with their lines."""
+    return [
+        (line, value)
+        for line, value in located_expressions(program)
+        if isinstance(value, FunctionCall) and value.target in targets
+    ]

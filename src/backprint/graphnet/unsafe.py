@@ -1,7 +1,7 @@
-"""Functions of the table whose kernels trust their arguments, or go round a loop as often as one says: called checked.
+"""Functions of the table that are called with checked arguments, because their kernels trust them or loop at will.
 
-What is checked is what `checks` knows of the operator of the same name. A check reads values, so it stays out of the
-sight of tracers: where the arguments have no values nothing is looked at, because no kernel runs.
+The checks are those that `checks` has for the operator of the same name. A check reads values, so it is skipped under
+tracers: where arguments have no values, no kernel runs.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
 
 ROUNDS: Mapping[str, str] = {"svd_lowrank": "niter", "pca_lowrank": "niter", "tensordot": "dims"}
-"""Functions in Python that go round a loop, and the argument that says how often."""
+"""Functions in Python that loop, and the argument that says how often."""
 
 MOST_ROUNDS = 1000
-"""How often they may."""
+"""How often they may loop."""
 
 
-def guarded(target: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the table, or where it is unsafe, one that checks its arguments and calls it."""
+def guarded_function(target: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function to call for a row of the table: itself, or where it is unsafe, with its arguments checked."""
     name = target.removesuffix(".default").rpartition(".")[2]
     if isinstance(function, types.BuiltinFunctionType):
         name = function.__name__  # torch.special.i0 is the operator special_i0
     if name in ROUNDS:
-        return limited(function, ROUNDS[name])
+        return limit_rounds(function, ROUNDS[name])
     check = check_by_name(f"aten.{name}.default")
-    forms = forms_of(name) if check is not None and not target.startswith("Tensor.") else ()
-    return checked(function, check, forms) if check is not None and forms else function
+    forms = operator_forms(name) if check is not None and not target.startswith("Tensor.") else ()
+    return check_before_call(function, check, forms) if check is not None and forms else function
 
 
 def guarded_method(name: str) -> Callable[..., Any] | None:
-    """A method of tensors that checks its arguments first: `call(tensor, ...)`; None where it needs no check."""
+    """A tensor method with its arguments checked, as `call(tensor, ...)`; None where it needs no check."""
     swapped = name in REFLECTED
     operator = DIVISIONS.get(name, name)
     check = check_by_name(f"aten.{operator}.default")
-    forms = forms_of(operator) if check is not None else ()
+    forms = operator_forms(operator) if check is not None else ()
     if check is None or not forms:
         return None
 
     def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(owner, torch.Tensor) and not torch.compiler.is_compiling():
             given = (*args, owner) if swapped else (owner, *args)
-            if complaint := complaint_of(check, forms, given, kwargs):
+            if complaint := call_complaint(check, forms, given, kwargs):
                 raise ReplayError(f"{name}: {complaint}")
         return getattr(owner, name)(*args, **kwargs)
 
@@ -65,11 +65,11 @@ DIVISIONS: Mapping[str, str] = {
 """Arithmetic by the names that Python has for it, and the operators that it calls."""
 
 REFLECTED = frozenset({"__rfloordiv__", "__rmod__"})
-"""Methods whose owner is what they divide by."""
+"""Methods whose owner is the divisor."""
 
 
-def limited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A function that refuses to go round too often."""
+def limit_rounds(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Refuse calls of a function that loop too often."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -82,28 +82,32 @@ def limited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-def checked(function: Callable[..., Any], check: Callable[[Bound], str], forms: Forms) -> Callable[..., Any]:
-    """A function whose arguments are checked where they have values."""
+def check_before_call(
+    function: Callable[..., Any], check: Callable[[Bound], str], forms: OperatorForms
+) -> Callable[..., Any]:
+    """Check a function's arguments before each call, where they have values."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not torch.compiler.is_compiling() and (complaint := complaint_of(check, forms, args, kwargs)):
+        if not torch.compiler.is_compiling() and (complaint := call_complaint(check, forms, args, kwargs)):
             raise ReplayError(f"{function.__name__}: {complaint}")
         return function(*args, **kwargs)
 
     return call
 
 
-def complaint_of(check: Callable[[Bound], str], forms: Forms, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """What a check says of a call; what it cannot read is left to torch, which refuses such arguments itself."""
+def call_complaint(
+    check: Callable[[Bound], str], forms: OperatorForms, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> str:
+    """The complaint of a check about a call. Arguments that it cannot read are left to torch, which refuses them."""
     try:
-        return check(bound(forms, args, kwargs))
+        return check(bind_to_form(forms, args, kwargs))
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError):
         return ""
 
 
-def bound(forms: Forms, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name, with defaults, of the first form of an operator that they fit; else of the first."""
+def bind_to_form(forms: OperatorForms, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Bind arguments by name, with defaults, to the first overload that they fit; else to the first."""
     named = {"self" if key == "input" else key: value for key, value in kwargs.items()}
     for rows in forms:
         names = {name for name, *_ in rows}
@@ -121,13 +125,13 @@ def bound(forms: Forms, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dic
     )
 
 
-Forms: TypeAlias = tuple[tuple[tuple[str, Any, Callable[[Any], bool], bool], ...], ...]
-"""Of each overload of an operator its arguments: name, default, what fits it, whether it is given by name alone."""
+OperatorForms: TypeAlias = tuple[tuple[tuple[str, Any, Callable[[Any], bool], bool], ...], ...]
+"""The arguments of each overload of an operator: name, default, whether a value fits, whether it is keyword-only."""
 
 
 @functools.cache
-def forms_of(name: str) -> Forms:
-    """The overloads of an operator; () where torch has none of this name."""
+def operator_forms(name: str) -> OperatorForms:
+    """The overloads of an operator; () where torch has no operator of this name."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return ()

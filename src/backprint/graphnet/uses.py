@@ -1,7 +1,7 @@
-"""What a Program does with each of its inputs, as far as that limits their values.
+"""What a program does with each of its inputs, as far as that limits their values.
 
-An input is followed through what keeps its values (views, casts, copies, slices, added numbers) to the calls of the
-table. Left out: values that are computed from several inputs, except sums that go into a softmax.
+An input is followed through operations that keep its values (views, casts, copies, slices, added numbers) to the calls
+of the table. Left out: values that are computed from several inputs, except sums that go into a softmax.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from backprint.errors import RefusedError
 from backprint.graphnet.code import (
     Assign,
     Augment,
-    Call,
     Const,
     Expr,
+    FunctionCall,
     Item,
     Items,
-    Method,
+    MethodCall,
+    ModelProgram,
     Name,
     Operation,
-    Program,
-    Slice,
+    SliceExpr,
     Unary,
-    parts,
+    subexpressions,
 )
 from backprint.graphnet.meta import Meta, Use
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """An input as a value shows it: what was added, whether its shape is still its own, whether others are in it."""
+class ShownInput:
+    """An input whose values an expression has: plus `added`, in its `own_shape` or not, `summed` with others or not."""
 
     name: str
     added: float = 0.0
@@ -46,22 +46,22 @@ KEEPS = frozenset(
     "swapaxes movedim ravel unflatten cpu requires_grad_ repeat_interleave tile select index_select "
     "swapdims flip roll masked_select requires_grad".split()
 )
-"""Methods whose results have values of their first argument alone; functions of torch of these names too."""
+"""Methods whose results have only values of their first argument; likewise functions of these names."""
 
 OWN_SHAPE = frozenset("to long int float double half bfloat16 type type_as contiguous clone detach cpu".split())
-"""Those that keep its shape as well."""
+"""Methods of KEEPS that keep the shape as well."""
 
-Row = tuple[tuple[int | str, ...], str, int | None]
-"""Where in a call an input stands (positions and keywords), what it is there, and which argument it indexes."""
+UseRule = tuple[tuple[int | str, ...], str, int | None]
+"""The positions and keywords of an argument, the use that it is put to, and the argument that it indexes."""
 
 INDEXED: Mapping[str, tuple[int, int]] = {
     "index_select": (2, 1), "gather": (2, 1), "take_along_dim": (1, 2), "scatter": (2, 1), "scatter_add": (2, 1),
     "scatter_": (2, 1), "scatter_add_": (2, 1), "index_add": (2, 1), "index_add_": (2, 1), "index_copy_": (2, 1),
     "index_fill_": (2, 1), "scatter_reduce": (2, 1), "scatter_reduce_": (2, 1),
 }  # fmt: skip
-"""Calls that index their first argument: where the index stands, and where the dimension."""
+"""Calls that index their first argument: the position of the index, and of the dimension."""
 
-TAKES: Mapping[str, tuple[Row, ...]] = {
+TAKES: Mapping[str, tuple[UseRule, ...]] = {
     "embedding": (((0, "input"), "index", 1),),
     "torch.embedding": (((1, "indices"), "index", 0),),
     "embedding_bag": (((0, "input"), "index", 1),),
@@ -94,14 +94,14 @@ TAKES: Mapping[str, tuple[Row, ...]] = {
     "_local_scalar_dense": (((0,), "read", None),),
     "one_hot": (((0,), "index", None),),
 }
-"""What calls take, by the last part of a function's name or by a method's; a row of the whole name goes before."""
+"""The uses of calls' arguments, by the last part of a function's name; a row of the full name takes precedence."""
 
 SOFTMAX = ("softmax", "log_softmax", "_softmax")
 
 
-def uses_of(program: Program, metas: Mapping[str, Meta]) -> dict[str, Use]:
-    """What the Program does with each argument, by its name in the code."""
-    walk = Walk([argument.name for argument in program.arguments], metas)
+def uses_of(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Use]:
+    """Find what the program does with each argument, by its name in the code."""
+    walk = UseWalk([argument.name for argument in program.arguments], metas)
     for line in program.lines:
         seen = walk.visit(line.value)
         if isinstance(line, Assign):
@@ -115,18 +115,18 @@ def uses_of(program: Program, metas: Mapping[str, Meta]) -> dict[str, Use]:
 
 
 MOST_SEEN = 64
-"""How many ways one value may show inputs; beyond it, an input is seen once a way, with the most that was added."""
+"""The most ShownInputs of one value; beyond it, equal ones are merged, with the largest `added`."""
 
 MOST_STEPS = 5_000_000
-"""How many inputs all expressions of a Program may show together."""
+"""The most ShownInputs of all expressions of a program together."""
 
 
-def merged(seen: Iterable[Seen]) -> tuple[Seen, ...]:
-    """Inputs, each way of showing one once: a value that is joined to itself again and again shows no more of them."""
+def merge_shown(seen: Iterable[ShownInput]) -> tuple[ShownInput, ...]:
+    """Merge duplicates, so that a value that is joined to itself again and again does not grow."""
     found = dict.fromkeys(seen)
     if len(found) <= MOST_SEEN:
         return tuple(found)
-    most: dict[tuple[str, bool, bool], Seen] = {}
+    most: dict[tuple[str, bool, bool], ShownInput] = {}
     for each in found:
         key = (each.name, each.own_shape, each.summed)
         if key not in most or most[key].added < each.added:
@@ -134,22 +134,22 @@ def merged(seen: Iterable[Seen]) -> tuple[Seen, ...]:
     return tuple(most.values())
 
 
-class Walk:
-    """One pass through a Program's lines."""
+class UseWalk:
+    """The state of one walk through a program's lines."""
 
     def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
-        self.env: dict[str, tuple[Seen, ...]] = {name: (Seen(name),) for name in names}
+        self.env: dict[str, tuple[ShownInput, ...]] = {name: (ShownInput(name),) for name in names}
         self.metas = metas
         self.kinds: dict[str, set[str]] = {}
         self.below: dict[str, int] = {}
         self.steps = 0
 
     def use(self, name: str) -> Use:
-        """What was found of one input."""
+        """The Use found for an input."""
         return Use(frozenset(self.kinds.get(name, ())), self.below.get(name))
 
-    def bind(self, target: Expr, value: Expr, seen: tuple[Seen, ...]) -> None:
-        """A name now stands for what a value shows."""
+    def bind(self, target: Expr, value: Expr, seen: tuple[ShownInput, ...]) -> None:
+        """Bind a target to the inputs that a value shows."""
         match target, value:
             case Name(name), _:
                 self.env[name] = seen
@@ -162,37 +162,37 @@ class Walk:
             case Item(of=of, index=index), _:
                 self.take(Item(of, index))
 
-    def visit(self, value: Expr) -> tuple[Seen, ...]:
-        """Note what an expression does with inputs, the inner ones first; which inputs it shows."""
-        for part in parts(value):
+    def visit(self, value: Expr) -> tuple[ShownInput, ...]:
+        """Note what an expression does with inputs, inner expressions first; returns the inputs that it shows."""
+        for part in subexpressions(value):
             self.visit(part)
         self.take(value)
         return self.result(value)
 
     # -------------------------------------------------------------- what a value shows
 
-    def result(self, value: Expr) -> tuple[Seen, ...]:
-        """The inputs whose values an expression has."""
+    def result(self, value: Expr) -> tuple[ShownInput, ...]:
+        """The inputs whose values an expression has, merged and counted."""
         found = self.shown(value)
         if len(found) > 1:
-            found = merged(found)
+            found = merge_shown(found)
         self.steps += 1 + len(found)
         if self.steps > MOST_STEPS:
             raise RefusedError(f"following the inputs through the lines takes more than {MOST_STEPS:,} steps")
         return found
 
-    def shown(self, value: Expr) -> tuple[Seen, ...]:
-        """The inputs whose values an expression has, as often as they stand in it."""
+    def shown(self, value: Expr) -> tuple[ShownInput, ...]:
+        """The inputs whose values an expression has, as often as they occur in it."""
         match value:
             case Name(name):
                 return self.env.get(name, ())
-            case Method(of=of, name=name) if name in KEEPS:
+            case MethodCall(of=of, name=name) if name in KEEPS:
                 return self.kept(of, name)
-            case Call(target=target, args=(of, *_)) if last(target) in KEEPS:
-                return self.kept(of, last(target))
-            case Item(of=of) | Call(target="torch.nn.functional.pad" | "torch._C._nn.pad", args=(of, *_)):
+            case FunctionCall(target=target, args=(of, *_)) if last_name(target) in KEEPS:
+                return self.kept(of, last_name(target))
+            case Item(of=of) | FunctionCall(target="torch.nn.functional.pad" | "torch._C._nn.pad", args=(of, *_)):
                 return tuple(replace(each, own_shape=False) for each in self.result(of))
-            case Call(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
+            case FunctionCall(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
                 return tuple(replace(each, own_shape=False) for item in items for each in self.result(item))
             case Operation(kind="Add" | "Sub" as kind, left=left, right=Const(value=int() | float() as number)):
                 more = number if kind == "Add" else -number
@@ -201,19 +201,19 @@ class Walk:
                 return tuple(replace(each, summed=True) for each in self.result(right))
         return ()
 
-    def kept(self, of: Expr, name: str) -> tuple[Seen, ...]:
-        """An argument's values, seen otherwise."""
+    def kept(self, of: Expr, name: str) -> tuple[ShownInput, ...]:
+        """The inputs of an argument that a method or function of KEEPS rearranges."""
         own = name in OWN_SHAPE
         return tuple(replace(each, own_shape=each.own_shape and own) for each in self.result(of))
 
     # -------------------------------------------------------------- what is done with it
 
     def take(self, value: Expr) -> None:
-        """Note what one call does with the inputs that stand in it."""
+        """Note what one expression does with the inputs in its operands."""
         match value:
-            case Method(of=of, name=name, args=args, kwargs=kwargs):
+            case MethodCall(of=of, name=name, args=args, kwargs=kwargs):
                 self.called(f"Tensor.{name}", (of, *args), dict(kwargs))
-            case Call(target=target, args=args, kwargs=kwargs):
+            case FunctionCall(target=target, args=args, kwargs=kwargs):
                 self.called(target, args, dict(kwargs))
             case Operation(kind="Div" | "FloorDiv" | "Mod", right=right):
                 self.note(right, "positive")
@@ -227,10 +227,10 @@ class Walk:
                 self.indexed(of, index)
 
     def called(self, target: str, args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> None:
-        """Note one call by the tables."""
-        name = last(target)
+        """Note what a call does with its arguments, by the tables."""
+        name = last_name(target)
         for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
-            for given in at(places, args, kwargs):
+            for given in given_at(places, args, kwargs):
                 self.note(given, kind)
                 if of is not None and of < len(args):
                     self.bound(given, self.size(args[of], 0))
@@ -238,9 +238,9 @@ class Walk:
             self.bound(args[0], args[1].value if args[1].value > 0 else None)
         if name in INDEXED:
             place, dim = INDEXED[name]
-            for given in at((place, "index"), args, kwargs):
+            for given in given_at((place, "index"), args, kwargs):
                 self.note(given, "index")
-                for where in at((dim, "dim"), args, kwargs):
+                for where in given_at((dim, "dim"), args, kwargs):
                     if isinstance(where, Const) and isinstance(where.value, int):
                         self.bound(given, self.size(args[0], where.value))
         if name in SOFTMAX and args:
@@ -249,21 +249,21 @@ class Walk:
                     self.kinds.setdefault(each.name, set()).add("additive")
 
     def indexed(self, of: Expr, index: Expr) -> None:
-        """Note what stands as an index of tensors in brackets."""
+        """Note the indices in brackets."""
         items = index.items if isinstance(index, Items) else (index,)
         for dim, item in enumerate(items):
-            if not isinstance(item, (Const, Slice)):
+            if not isinstance(item, (Const, SliceExpr)):
                 self.note(item, "index")
                 self.bound(item, self.size(of, dim))
 
     def note(self, value: Expr, kind: str) -> None:
-        """An input is of this kind."""
+        """Note a use of the inputs that a value shows."""
         for each in self.result(value):
             if not each.summed:
                 self.kinds.setdefault(each.name, set()).add(kind)
 
     def bound(self, value: Expr, size: int | None) -> None:
-        """An input stays below this, less what was added to it."""
+        """Bound the inputs that a value shows by `size`, less what was added to them."""
         for each in self.result(value):
             if size is not None and not each.summed and math.isfinite(each.added):
                 most = size - int(each.added)
@@ -276,14 +276,14 @@ class Walk:
         return shapes[0][dim] if len(shapes) == 1 and -len(shapes[0]) <= dim < len(shapes[0]) else None
 
 
-def last(target: str) -> str:
-    """The name of a function, or an operator's without its overload."""
+def last_name(target: str) -> str:
+    """The last part of a function's name; an operator's name without its overload."""
     *rest, name = target.split(".")
     return rest[-1] if name == "default" and rest else name
 
 
-def at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
-    """What stands at a position or under a keyword."""
+def given_at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
+    """The arguments given at any of these positions and keywords."""
     for place in places:
         if isinstance(place, int) and place < len(args):
             yield args[place]

@@ -1,9 +1,9 @@
 """The files beside `model.py` that make each direction's folder a valid GraphNet sample.
 
 GraphNet's tools import `weight_meta.py`, one class a tensor, look tensors up by the forward's parameter names, draw new
-values from what the classes say, and take `graph_hash.txt` for the SHA-256 of `model.py`'s text. What they draw must
-run: an input that a guard hangs on, a mask or a workspace is written out whole, everything else has its range, and
-where their draw still would not do (`regenerate` knows their rules), more tensors are written out.
+values from what the classes say, and take `graph_hash.txt` for the SHA-256 of `model.py`'s text. The graph
+must run on their draws: an input that a guard depends on, a mask or a workspace is written out whole, any other has its
+range, and where their draw still fails (`regenerate` has their rules), more tensors are written out.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from torch import Tensor
 from backprint.graph.fixed import permuted
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
 from backprint.graph.sizes import FUNCTIONS, at_hints, evaluate, hints, known, names_in
-from backprint.graphnet.regenerate import regenerate, sensitive
-from backprint.tree import parts
+from backprint.graphnet.regenerate import draw_like_graphnet, is_worth_trying
+from backprint.tree import strided_parts
 
 SMALL = 64
 """Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
 
 WHOLE = 2**12
-"""Masks, of bools or with infinities, and what no range describes are written out up to so many elements."""
+"""Masks, of bools or with infinities, and dtypes that have no range are written out up to so many elements."""
 
 MOST = 2**20
-"""What has to be exact is written out up to so many elements."""
+"""Tensors that must be exact are written out up to so many elements."""
 
 TRIES = (SMALL, 2**12, 2**16)
 """Below how many elements tensors are written out: the first of these with which a graph runs on GraphNet's draws."""
@@ -41,23 +41,23 @@ DRAWS = 4
 """How many draws a small graph is tried on: half of all matrices have a determinant with no logarithm."""
 
 SEEN = 2**16
-"""How many elements of a tensor its mean, deviation and range are taken from."""
+"""The most elements from which a tensor's mean, deviation and range are taken."""
 
 RANGED = (torch.int8, torch.int16, torch.int32, torch.int64)
-"""The dtypes that GraphNet draws from a range. Others it draws as floats and casts, which few of them survive."""
+"""The dtypes that GraphNet draws from a range. It draws others as floats and casts them, which few graphs survive."""
 
-Row: TypeAlias = dict[str, Any]
-"""What one class of `weight_meta.py` says."""
+MetaRow: TypeAlias = dict[str, Any]
+"""The fields of one class of `weight_meta.py`."""
 
-Run: TypeAlias = "Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]"
-"""Runs one direction on inputs by local name; may raise whatever inputs that do not fit raise."""
+DirectionRunner: TypeAlias = "Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]"
+"""Runs one direction on inputs by local name; raises whatever its operators raise on inputs that do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What is written of one direction: a row an input, and why GraphNet's draws from them do not run, or ''."""
+class DirectionMetas:
+    """The metadata of one direction: a row per input, and why GraphNet's draws from them fail, or ''."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[MetaRow, ...]
     unsound: str = ""
 
 
@@ -68,13 +68,13 @@ def write_graphnet(
     text: str,
     values: Mapping[str, Any],
     exact: Collection[str] = (),
-    run: Run | None = None,
+    run: DirectionRunner | None = None,
 ) -> None:
-    """GraphNet's five files for one direction. `values` has the inputs by `role name`; none where data is not kept.
+    """Write GraphNet's five files for one direction. `values` has the inputs by `role name`, or none without data.
 
     The ports of the names in `exact` are written out whole; `run` tries what GraphNet would draw.
     """
-    said = describe(graph, values, exact, run)
+    described = describe_inputs(graph, values, exact, run)
     facts: dict[str, Any] = {
         "framework": "torch",
         "model_name": name,
@@ -83,72 +83,74 @@ def write_graphnet(
         "dynamic": bool(graph.symbols),
         "source": "backprint",
     }
-    facts |= {"unsound": said.unsound} if said.unsound else {}
-    metas = [spelled_class(row) for row in said.rows]
+    facts |= {"unsound": described.unsound} if described.unsound else {}
+    metas = [meta_class_text(row) for row in described.rows]
     (folder / "weight_meta.py").write_text("\n\n".join(metas), encoding="utf-8")
     (folder / "input_meta.py").write_text("", encoding="utf-8")
-    (folder / "input_tensor_constraints.py").write_text(constraints(graph), encoding="utf-8")
+    (folder / "input_tensor_constraints.py").write_text(constraints_text(graph), encoding="utf-8")
     (folder / "graph_hash.txt").write_text(hashlib.sha256(text.encode()).hexdigest(), encoding="utf-8")
     (folder / "graph_net.json").write_text(json.dumps(facts, indent=4) + "\n", encoding="utf-8")
 
 
-def beside(run: Run | None) -> Callable[[Path, Capture, str, Graph, str, Mapping[str, Any]], None]:
-    """What writes GraphNet's files beside a `model.py`; `run` tries what GraphNet would draw."""
+def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str, Graph, str, Mapping[str, Any]], None]:
+    """A writer of GraphNet's files beside a `model.py`; `run` tries GraphNet's draws."""
 
     def write(folder: Path, capture: Capture, name: str, graph: Graph, text: str, values: Mapping[str, Any]) -> None:
-        write_graphnet(folder, name, graph, text, values, undrawable(capture, graph), run)
+        write_graphnet(folder, name, graph, text, values, inputs_to_keep(capture, graph), run)
 
     return write
 
 
-def undrawable(capture: Capture, graph: Graph) -> set[str]:
-    """The inputs that another draw would make a guard of: what guards hang on, and the masks and counts they saved."""
+def inputs_to_keep(capture: Capture, graph: Graph) -> set[str]:
+    """The inputs whose redraw would break a guard: those of guards, and the masks and counts saved for them."""
     guards = [guard for guard in capture.guards if guard.kind in ("value", "shape")]
     saved = {port.name for port in graph.by_role("saved") if getattr(port.spec, "dtype", "") in COUNTS}
     return {name for guard in guards for name in guard.inputs} | (saved if guards else set())
 
 
 COUNTS = ("bool", "uint8", "int32", "int64")
-"""Dtypes of saved values that a guard may have looked at."""
+"""Dtypes of saved values that a guard may depend on."""
 
 
 # ------------------------------------------------------------------ rows
 
 
-def describe(graph: Graph, values: Mapping[str, Any], exact: Collection[str], run: Run | None) -> Said:
-    """A row for each input, with as many tensors written out as it takes for GraphNet's draws to run."""
-    if run is None or not sensitive(graph, values):
-        return Said(rows_of(graph, values, exact, SMALL))
+def describe_inputs(
+    graph: Graph, values: Mapping[str, Any], exact: Collection[str], run: DirectionRunner | None
+) -> DirectionMetas:
+    """The rows of a direction, with as many tensors written out as GraphNet's draws need to run."""
+    if run is None or not is_worth_trying(graph, values):
+        return DirectionMetas(meta_rows(graph, values, exact, SMALL))
     why = ""
     for whole in TRIES:
-        rows = rows_of(graph, values, exact, whole)
-        wrong = tried(graph, rows, values, run)
+        rows = meta_rows(graph, values, exact, whole)
+        wrong = why_draws_fail(graph, rows, values, run)
         if not wrong:
-            return Said(rows)
+            return DirectionMetas(rows)
         why = why or wrong
-    return Said(rows_of(graph, values, exact, SMALL), why)
+    return DirectionMetas(meta_rows(graph, values, exact, SMALL), why)
 
 
-def rows_of(graph: Graph, values: Mapping[str, Any], exact: Collection[str], whole: int) -> tuple[Row, ...]:
-    """A row for each input."""
+def meta_rows(graph: Graph, values: Mapping[str, Any], exact: Collection[str], whole: int) -> tuple[MetaRow, ...]:
+    """A row for each input; tensors of fewer than `whole` elements are written out."""
     sizes = hints(graph)
     rows = []
     for port in at_hints(graph).inputs:
         value = values.get(f"{port.role} {port.name}")
         if isinstance(port.spec, TensorSpec):
-            rows.append(row(port, value, MOST if held(port, exact) else whole))
+            rows.append(tensor_row(port, value, MOST if must_be_exact(port, exact) else whole))
         elif isinstance(port.spec, ScalarSpec):
             rows.append(scalar_row(port, value, sizes))
     return tuple(rows)
 
 
-def held(port: Port, exact: Collection[str]) -> bool:
-    """Whether a port's values are none that can be drawn: asked for by name, or a kernel's own workspace."""
+def must_be_exact(port: Port, exact: Collection[str]) -> bool:
+    """Whether a port's values cannot be redrawn: it is in `exact`, or a kernel's own workspace."""
     return port.name in exact or (port.role == "saved" and getattr(port.spec, "dtype", "") in ("uint8", "uint64"))
 
 
-def row(port: Port, value: Tensor | None, whole: int) -> Row:
-    """What is said of one input tensor."""
+def tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
+    """The row of an input tensor."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
     return {
@@ -161,8 +163,8 @@ def row(port: Port, value: Tensor | None, whole: int) -> Row:
     }
 
 
-def scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> Row:
-    """What is said of a size or a number: GraphNet has these as tensors of one element."""
+def scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> MetaRow:
+    """The row of a size or a number: GraphNet has these as tensors of one element."""
     spec = port.spec
     assert isinstance(spec, ScalarSpec)
     number = value
@@ -173,43 +175,43 @@ def scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> Row:
     return {"name": port.local, "original_name": port.name, **facts}
 
 
-def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> Row:
-    """Moments and range of floats, range of integers, the data of small tensors; of a sparse tensor's own values."""
-    empty: Row = {"mean": None, "std": None, "data": None}
+def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> MetaRow:
+    """Moments and range of floats, range of integers, data of small tensors; of a sparse tensor, of its values."""
+    empty: MetaRow = {"mean": None, "std": None, "data": None}
     if value is not None and value.layout is not torch.strided:
-        values = parts(value)[-1]
-        return empty if values.is_complex() else {**empty, **moments(values)}
+        values = strided_parts(value)[-1]
+        return empty if values.is_complex() else {**empty, **finite_moments(values)}
     if value is None:
         return empty
     value = value.detach().resolve_conj().resolve_neg()
-    if value.numel() < max(whole, WHOLE if odd(value) else 0):
-        return {**empty, **moments(value), "data": elements(value)}
+    if value.numel() < max(whole, WHOLE if only_elements_describe(value) else 0):
+        return {**empty, **finite_moments(value), "data": elements(value)}
     if value.is_floating_point() and value.element_size() > 1:
-        return {**empty, **moments(value), **bounds(value)}
+        return {**empty, **finite_moments(value), **finite_range(value)}
     if value.dtype in RANGED:
         low, high = (int(one) for one in value.aminmax())
         return {**empty, "min_val": low, "max_val": min(high, 2**63 - 2)}  # they add one to it
     return empty
 
 
-def odd(value: Tensor) -> bool:
-    """Whether nothing but a tensor's elements describes it: a mask, of bools or with infinities, or a rare dtype."""
+def only_elements_describe(value: Tensor) -> bool:
+    """Whether only its elements describe a tensor: a mask, of bools or with infinities, or a dtype without range."""
     if value.is_floating_point() and value.element_size() > 1:
         return value.numel() < WHOLE and not bool(torch.isfinite(value).all())
     return value.dtype not in RANGED
 
 
 def elements(value: Tensor) -> list[Any]:
-    """Every element, as plain numbers."""
+    """The elements as Python numbers."""
     wide = value.double() if value.is_floating_point() else value
     return list(wide.flatten().tolist())
 
 
-def moments(value: Tensor) -> Row:
+def finite_moments(value: Tensor) -> MetaRow:
     """Mean and standard deviation of the finite elements, where there are any."""
     if not value.is_floating_point() or not value.numel():
         return {}
-    wide = sight(value)
+    wide = sampled_elements(value)
     wide = wide[torch.isfinite(wide)] if not bool(torch.isfinite(wide).all()) else wide
     if not wide.numel():
         return {}
@@ -217,15 +219,15 @@ def moments(value: Tensor) -> Row:
     return {"mean": mean, "std": std} if math.isfinite(mean) and math.isfinite(std) else {}
 
 
-def bounds(value: Tensor) -> Row:
+def finite_range(value: Tensor) -> MetaRow:
     """The range of the finite elements."""
-    wide = sight(value)
+    wide = sampled_elements(value)
     wide = wide[torch.isfinite(wide)]
     return {"min_val": float(wide.min()), "max_val": float(wide.max())} if wide.numel() else {}
 
 
-def sight(value: Tensor) -> Tensor:
-    """The elements that are looked at: enough for three digits, which is what GraphNet itself keeps."""
+def sampled_elements(value: Tensor) -> Tensor:
+    """The elements that statistics are taken from: enough for three digits, which GraphNet itself keeps."""
     seen = value.reshape(-1)[:SEEN]
     return seen if seen.dtype in (torch.float32, torch.float64) else seen.float()
 
@@ -233,34 +235,40 @@ def sight(value: Tensor) -> Tensor:
 # ------------------------------------------------------------------ GraphNet's draws, tried
 
 
-def tried(graph: Graph, rows: tuple[Row, ...], values: Mapping[str, Any], run: Run) -> str:
-    """Why a graph does not run on what GraphNet draws from these rows, or gives NaN there that it gave not; '' else."""
+def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: Mapping[str, Any], run: DirectionRunner) -> str:
+    """Why a graph fails on GraphNet's draws from these rows, or returns new NaN or infinities; '' if neither."""
     bad: list[int] = []
     orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
     size = sum(math.prod(entry["shape"]) for entry in rows)
     for seed in range(DRAWS if size <= SEEN else 1):
         try:
-            found = run(graph, {entry["name"]: laid(orders, regenerate(entry, seed), entry["name"]) for entry in rows})
+            found = run(
+                graph,
+                {
+                    entry["name"]: in_model_layout(orders, draw_like_graphnet(entry, seed), entry["name"])
+                    for entry in rows
+                },
+            )
         except Exception as error:  # whatever an operator raises on inputs that do not fit it
             return f"{type(error).__name__}: {error}"[:300]
-        bad += [index for index, each in enumerate(found) if not finite(each) and index not in bad]
+        bad += [index for index, each in enumerate(found) if not is_all_finite(each) and index not in bad]
     if not bad:
         return ""
     given = run(graph, {port.local: values[f"{port.role} {port.name}"] for port in graph.inputs})
-    new = [graph.outputs[index].name for index in bad if finite(given[index])]
+    new = [graph.outputs[index].name for index in bad if is_all_finite(given[index])]
     return f"NaN or infinities in {', '.join(new[:3])}" if new else ""
 
 
-def laid(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
-    """A drawn tensor as a sample's `model.py` lays it in memory before it runs."""
+def in_model_layout(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
+    """Lay a drawn tensor out in memory as the sample's `model.py` does."""
     if name not in orders:
         return value
     order = orders[name]
     return value.permute(tuple(order)).contiguous().permute(sorted(range(len(order)), key=order.__getitem__))
 
 
-def finite(value: Any) -> bool:
-    """Whether a result has no NaN and no infinity."""
+def is_all_finite(value: Any) -> bool:
+    """Whether a result has neither NaN nor infinities."""
     floating = isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point()
     return not floating or value.element_size() == 1 or bool(torch.isfinite(value).all())
 
@@ -268,29 +276,29 @@ def finite(value: Any) -> bool:
 # ------------------------------------------------------------------ text
 
 
-def spelled_class(entry: Row) -> str:
+def meta_class_text(entry: MetaRow) -> str:
     """The class that describes one input."""
-    body = "".join(f"    {key} = {spelled(item)}\n" for key, item in entry.items())
+    body = "".join(f"    {key} = {python_literal(item)}\n" for key, item in entry.items())
     return f"class Program_weight_tensor_meta_{entry['name']}:\n{body}"
 
 
-def spelled(value: Any) -> str:
-    """A value as Python that needs no names."""
+def python_literal(value: Any) -> str:
+    """A value as a Python expression without names."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, complex):
-        return f"complex({spelled(value.real)}, {spelled(value.imag)})"
+        return f"complex({python_literal(value.real)}, {python_literal(value.imag)})"
     if isinstance(value, list):
-        return "[" + ", ".join(map(spelled, value)) + "]"
+        return "[" + ", ".join(map(python_literal, value)) + "]"
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-def constraints(graph: Graph) -> str:
+def constraints_text(graph: Graph) -> str:
     """`input_tensor_constraints.py`: the shapes of the inputs; a symbolic size keeps its name and example."""
     symbols: dict[str, Symbol] = {symbol.name: symbol for symbol in graph.symbols}
     rows = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     plain = {
-        port.local: ", ".join(str(size) if simple(size) else str(evaluate(size, hints(graph))) for size in shape)
+        port.local: ", ".join(str(size) if is_plain_size(size) else str(evaluate(size, hints(graph))) for size in shape)
         for port in rows
         for shape in [getattr(port.spec, "shape", ())]
     }
@@ -306,6 +314,6 @@ def constraints(graph: Graph) -> str:
     )  # fmt: skip
 
 
-def simple(size: int | str) -> bool:
-    """Whether sympy's symbols alone spell a size: no function of torch's own."""
+def is_plain_size(size: int | str) -> bool:
+    """Whether a size is an expression of symbols alone, without functions of torch's own."""
     return not any(name in FUNCTIONS for name in names_in(size))

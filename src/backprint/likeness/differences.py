@@ -1,4 +1,4 @@
-"""Two likenesses compared: where they differ, in words."""
+"""Compare two likenesses, and say in words where they differ."""
 
 from __future__ import annotations
 
@@ -9,77 +9,77 @@ from typing import Any
 from backprint.likeness.describe import Like
 
 
-def differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
-    """Where two likenesses differ: the path inside the value, and what it was and is in words."""
-    if isinstance(was, dict) and isinstance(now, dict) and kinds(was) == kinds(now):
-        yield from inside(was, now, path)
+def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
+    """Where two likenesses differ: the path inside the value, and both values in words."""
+    if isinstance(was, dict) and isinstance(now, dict) and compared_kinds(was) == compared_kinds(now):
+        yield from differences_inside(was, now, path)
     elif was != now:
-        yield path, f"was {said(was)} at capture and is {said(now)} now"
+        yield path, f"was {likeness_text(was)} at capture and is {likeness_text(now)} now"
 
 
-def kinds(like: Mapping[str, Like]) -> tuple[Any, ...]:
-    """What has to be alike before the parts of two likenesses can be compared."""
+def compared_kinds(like: Mapping[str, Like]) -> tuple[Any, ...]:
+    """What must be equal before the parts of two likenesses can be compared one by one."""
     words = ("type", "object", "function", "code", "method", "node", "array", "number", "live")
     names = [key for key in like if key not in ("attributes", "default")]
     return (*names, *(like.get(word) for word in words))
 
 
-def inside(was: Mapping[str, Like], now: Mapping[str, Like], path: str) -> Iterator[tuple[str, str]]:
+def differences_inside(was: Mapping[str, Like], now: Mapping[str, Like], path: str) -> Iterator[tuple[str, str]]:
     """Where the parts of two likenesses of one kind differ."""
     for key in was:
         if key == "tensor":
             continue
         if key == "dict":
-            yield from between_mappings(was[key], now[key], path)
+            yield from mapping_differences(was[key], now[key], path)
         elif isinstance(was[key], list) and key != "stride":
-            yield from between_lists(was[key], now[key], path)
+            yield from list_differences(was[key], now[key], path)
         elif key != "attributes":
-            yield from differences(was[key], now.get(key), path)
+            yield from likeness_differences(was[key], now.get(key), path)
     left, right = was.get("attributes", {}), now.get("attributes", {})
     for name in dict.fromkeys((*left, *right)):
         where = f"{path}.{name}"
         if name not in right:
-            yield where, f"was {said(left[name])} at capture and is missing now"
+            yield where, f"was {likeness_text(left[name])} at capture and is missing now"
         elif name not in left:
-            yield where, f"was not there at capture and is {said(right[name])} now"
+            yield where, f"was not there at capture and is {likeness_text(right[name])} now"
         else:
-            yield from differences(left[name], right[name], where)
+            yield from likeness_differences(left[name], right[name], where)
 
 
-def between_lists(was: Sequence[Like], now: Sequence[Like], path: str) -> Iterator[tuple[str, str]]:
-    """Where the items of two lists differ; what one list alone has."""
+def list_differences(was: Sequence[Like], now: Sequence[Like], path: str) -> Iterator[tuple[str, str]]:
+    """Where the items of two lists differ, and the items that only one has."""
     for index, (left, right) in enumerate(zip(was, now, strict=False)):
-        yield from differences(left, right, f"{path}.{index}")
+        yield from likeness_differences(left, right, f"{path}.{index}")
     for index in range(len(now), len(was)):
-        yield f"{path}.{index}", f"was {said(was[index])} at capture and is missing now"
+        yield f"{path}.{index}", f"was {likeness_text(was[index])} at capture and is missing now"
     for index in range(len(was), len(now)):
-        yield f"{path}.{index}", f"was not there at capture and is {said(now[index])} now"
+        yield f"{path}.{index}", f"was not there at capture and is {likeness_text(now[index])} now"
 
 
-def between_mappings(was: Sequence[Any], now: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
+def mapping_differences(was: Sequence[Any], now: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
     """Where two mappings differ, in keys, in their order, and in values."""
     left = {json.dumps(key): (key, item) for key, item in was}
     right = {json.dumps(key): (key, item) for key, item in now}
     for key in dict.fromkeys((*left, *right)):
-        where = f"{path}.{plain_key((left.get(key) or right[key])[0])}"
+        where = f"{path}.{key_in_path((left.get(key) or right[key])[0])}"
         if key not in right:
-            yield where, f"was {said(left[key][1])} at capture and is missing now"
+            yield where, f"was {likeness_text(left[key][1])} at capture and is missing now"
         elif key not in left:
-            yield where, f"was not there at capture and is {said(right[key][1])} now"
+            yield where, f"was not there at capture and is {likeness_text(right[key][1])} now"
         else:
-            yield from differences(left[key][1], right[key][1], where)
+            yield from likeness_differences(left[key][1], right[key][1], where)
     if left.keys() == right.keys() and list(left) != list(right):
-        before, after = (", ".join(plain_key(key) for key, _ in rows) for rows in (was, now))
+        before, after = (", ".join(key_in_path(key) for key, _ in rows) for rows in (was, now))
         yield path, f"had the keys {before} in this order at capture and has {after} now"
 
 
-def plain_key(like: Like) -> str:
-    """A key in a path: texts without their quotes."""
-    return like[1:-1] if isinstance(like, str) and like[:1] in "'\"" else said(like)
+def key_in_path(like: Like) -> str:
+    """A mapping's key as a step of a path: texts without their quotes."""
+    return like[1:-1] if isinstance(like, str) and like[:1] in "'\"" else likeness_text(like)
 
 
-def said(like: Like) -> str:
-    """A likeness in few words."""
+def likeness_text(like: Like) -> str:
+    """A likeness in at most 80 characters."""
     if not isinstance(like, dict):
         return str(like)[:80]
     match like:
@@ -93,15 +93,15 @@ def said(like: Like) -> str:
             kind = next(key for key in ("list", "tuple", "set") if key in like)
             return f"a {like.get('type', kind)} of {len(items)}"
         case {"dict": rows}:
-            return f"a {like.get('type', 'dict')} of {', '.join(plain_key(key) for key, _ in rows)[:60] or 'nothing'}"
+            return f"a {like.get('type', 'dict')} of {', '.join(key_in_path(key) for key, _ in rows)[:60] or 'nothing'}"
         case {"object": kind} | {"node": kind} | {"function": kind} | {"method": kind}:
-            own = ", ".join(f"{name}={said(each)}" for name, each in like.get("attributes", {}).items())
+            own = ", ".join(f"{name}={likeness_text(each)}" for name, each in like.get("attributes", {}).items())
             return f"{kind}({own})"[:80]
     return str(like)[:80]
 
 
-def lives_in(like: Like) -> bool:
-    """Whether a likeness has something in it that can be compared only with itself."""
+def holds_live_value(like: Like) -> bool:
+    """Whether a likeness contains a value that can be compared only by identity."""
     if isinstance(like, dict):
-        return "live" in like or any(map(lives_in, like.values()))
-    return isinstance(like, list) and any(map(lives_in, like))
+        return "live" in like or any(map(holds_live_value, like.values()))
+    return isinstance(like, list) and any(map(holds_live_value, like))

@@ -1,35 +1,35 @@
-"""From a followed call to a Pass: which nodes and edges are a region's, and what they are called."""
+"""Making a Pass of a followed backward call: the nodes and edges of one region, with their names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from backprint.regions import names
-from backprint.regions.follow import Call, Flow, Kept, Reached, node_of
+from backprint.regions.follow import BackwardCall, KeptGradient, NodeFlow, ReachedNode, root_node
+from backprint.regions.nodes import NodeRecord, OperatorRun, stack_line
 from backprint.regions.nouns import (
     LEVELS,
     RUN,
+    BackwardRoot,
     Edge,
-    Forward,
     Input,
     Node,
-    Origin,
+    NonfiniteOrigin,
     Pass,
-    Root,
+    RegionForward,
     Unwatched,
 )
-from backprint.regions.origins import Source
-from backprint.regions.watch import Made, Ran, line_of
+from backprint.regions.origins import NonfiniteSource
 
 
-class Build:
-    """One region's part of a call, while its Pass is put together."""
+class PassBuild:
+    """One region's part of a backward call, while its Pass is made."""
 
-    def __init__(self, core: Any, call: Call) -> None:
+    def __init__(self, core: Any, call: BackwardCall) -> None:
         self.core, self.call = core, call
         self.ran = [node for node in call.flows if self.is_inside(node)]
         self.values, self.numbers = (LEVELS.index(core.level) >= level for level in (2, 1))
@@ -40,8 +40,8 @@ class Build:
         """Whether a node was made in the region."""
         return self.core in self.call.nodes[node].cores
 
-    def whole(self, index: int, error: str) -> Pass:
-        """The Pass."""
+    def make_pass(self, index: int, error: str) -> Pass:
+        """Make the Pass, with its number and the backward's error."""
         inside = set(self.ran)
         given = {target for node in self.ran for target, _ in self.call.nodes[node].targets}
         near = [
@@ -61,10 +61,10 @@ class Build:
         )  # fmt: skip
 
     def unrun(self, near: list[Any], inside: set[Any]) -> list[Any]:
-        """Nodes that were given to and did not run: where `torch.autograd.grad` ends."""
+        """Nodes that a gradient went to and that did not run: where `torch.autograd.grad` ends."""
         found: dict[Any, None] = {}
         for node in near:
-            for target, kept in zip(self.call.nodes[node].slots, self.call.flows[node].gave, strict=False):
+            for target, kept in zip(self.call.nodes[node].slots, self.call.flows[node].returned, strict=False):
                 if node in inside and target is not None and kept is not None and target[0] not in self.call.flows:
                     found[target[0]] = None
         return list(found)
@@ -77,29 +77,25 @@ class Build:
     # -------------------------------------------------------------- names
 
     def title(self, near: list[Any], inside: set[Any]) -> None:
-        """A name for each node: those inside in the order in which they were made, the others in that of the pass."""
+        """Name each node: those inside in the order in which they were made, the others in the order of the pass."""
         taken: dict[str, int] = {}
-        for node in sorted(inside, key=lambda node: made_of(self.call.nodes[node]).seq):
-            each = self.call.nodes[node]
-            name, rank = names.base(each.kind, each.made, id(self.core))
-            wanted = name if not rank else f"{name}_{rank}"
-            self.titles[node] = names.unique(wanted, taken)
+        self.titles.update(titles_inside(self.core, self.call.nodes, inside, taken))
         for node in near:
             if node not in inside:
-                self.titles[node] = names.unique(self.outside(node), taken)
+                self.titles[node] = names.unique_title(self.outside(node), taken)
 
     def outside(self, node: Any) -> str:
-        """What to call a node that was not made in the region."""
+        """The name of a node that was not made in the region."""
         if names.is_leaf(self.call.nodes[node].kind):
             return self.leaf(node.variable) or "leaf"
         return self.call.nodes[node].kind
 
     def leaf(self, tensor: Tensor) -> str:
-        """What the user calls a leaf."""
+        """The user's name of a leaf tensor, or ''."""
         return self.core.names.parameter(tensor) or self.users.get((id(tensor), -1), "")
 
     def tensor(self, node: Any, place: int) -> str:
-        """The forward tensor that a node's input is the gradient of."""
+        """The name of the forward tensor whose gradient a node's input is."""
         each = self.call.nodes[node]
         if names.is_leaf(each.kind):
             return self.titles[node]
@@ -107,85 +103,92 @@ class Build:
         known = (made.outputs.get(place) if made is not None else None) or self.users.get((id(node), place))
         if known:
             return known
-        return self.titles[node] if len(names.metadata(node)) == 1 else f"{self.titles[node]}.{place}"
+        return self.titles[node] if len(names.input_metadata(node)) == 1 else f"{self.titles[node]}.{place}"
 
     # -------------------------------------------------------------- parts
 
-    def origin(self, near: list[Any]) -> Origin | Unwatched | None:
-        """Where NaN and Inf come from: a NaN of the forward, else the first that is bad in the backward."""
+    def origin(self, near: list[Any]) -> NonfiniteOrigin | Unwatched | None:
+        """Where NaN and Inf come from: a NaN of the forward, else the first bad gradient of the backward."""
         if not self.numbers:
             return Unwatched()
-        for node in sorted(self.ran, key=lambda node: made_of(self.call.nodes[node]).seq):
-            for ran in rans_of(self.call.nodes[node]):
-                if ran.gives and ran.source is not None and ran.source.what == "NaN":
+        for node in sorted(self.ran, key=lambda node: node_record(self.call.nodes[node]).seq):
+            for ran in runs_of_node(self.call.nodes[node]):
+                if ran.bad_results and ran.source is not None and ran.source.what == "NaN":
                     return origin_of(self.core, ran)
         return next((found for node in near if (found := self.went_bad(node)) is not None), None)
 
-    def went_bad(self, node: Any) -> Origin | None:
-        """Where NaN and Inf come from that a node took or gave."""
+    def went_bad(self, node: Any) -> NonfiniteOrigin | None:
+        """Where the NaN and Inf come from in the gradients that a node took or returned."""
         flow, each, inside = self.call.flows[node], self.call.nodes[node], self.is_inside(node)
-        if inside and (place := first_bad(flow.took)) is not None:
+        if inside and (place := first_nonfinite(flow.taken)) is not None:
             return self.brought(node, place)
         slots = [
             slot if inside or self.is_into(target) else None
-            for slot, target in zip(flow.gave, each.slots, strict=False)
+            for slot, target in zip(flow.returned, each.slots, strict=False)
         ]
-        slot = first_bad(slots)
+        slot = first_nonfinite(slots)
         if slot is None:
             return None
         if not inside:
             target = each.slots[slot]
             assert target is not None
             return self.brought(*target)
-        ran = next((ran for ran in rans_of(each) if ran.source is not None and not ran.source.given), None)
+        ran = next((ran for ran in runs_of_node(each) if ran.source is not None and not ran.source.given), None)
         if ran is not None:
             return origin_of(self.core, ran)
         target, own = each.slots[slot], self.node(node, True)
         tensor = self.tensor(*target) if target is not None else ""
-        return Origin(kind_of(flow.gave[slot]), "backward", ", ".join(own.ops), own.line, tensor, own.name)
+        return NonfiniteOrigin(
+            nonfinite_kind(flow.returned[slot]), "backward", ", ".join(own.ops), own.line, tensor, own.name
+        )
 
     def is_into(self, target: Any) -> bool:
         """Whether an output goes into the region."""
         return target is not None and target[0] in self.call.flows and self.is_inside(target[0])
 
-    def brought(self, node: Any, place: int) -> Origin:
-        """Of a node that took NaN or Inf: they came in, unless all that was added up here is good and from inside."""
+    def brought(self, node: Any, place: int) -> NonfiniteOrigin:
+        """The origin for a node that took NaN or Inf: they came from outside, unless every gradient that was added up
+        for it is finite and comes from inside."""
         own = self.node(node, True)
-        took = self.call.flows[node].took
+        taken = self.call.flows[node].taken
         feeders = [
-            (source, gave)
+            (source, returned)
             for source, flow in self.call.flows.items()
-            for target, gave in zip(self.call.nodes[source].slots, flow.gave, strict=False)
+            for target, returned in zip(self.call.nodes[source].slots, flow.returned, strict=False)
             if target == (node, place)
         ]
-        what = kind_of(took[place] if place < len(took) else None) or "NaN"
+        what = nonfinite_kind(taken[place] if place < len(taken) else None) or "NaN"
         ends = (", ".join(own.ops), own.line, self.tensor(node, place), own.name)
-        if feeders and all(self.is_inside(source) and not kind_of(gave) for source, gave in feeders):
-            return Origin(what, "backward", *ends, "made by a hook on what it takes, or where that is added up")
-        return Origin(what, "gradients", *ends)
+        if feeders and all(self.is_inside(source) and not nonfinite_kind(returned) for source, returned in feeders):
+            return NonfiniteOrigin(
+                what, "backward", *ends, "made by a hook on what it takes, or where that is added up"
+            )
+        return NonfiniteOrigin(what, "gradients", *ends)
 
     def node(self, node: Any, inside: bool) -> Node:
-        """One node."""
+        """The Node of an autograd node."""
         each = self.call.nodes[node]
         leaf = names.is_leaf(each.kind)
-        tensors = tuple(self.tensor(node, place) for place in range(len(names.metadata(node))))
+        tensors = tuple(self.tensor(node, place) for place in range(len(names.input_metadata(node))))
         if not inside or each.made is None:
-            return Node(self.titles[node], each.kind, False, tensors=tensors, leaf=leaf, opaque=names.opaque(each.kind))
+            return Node(
+                self.titles[node], each.kind, False, tensors=tensors, leaf=leaf, opaque=names.why_opaque(each.kind)
+            )
         made = each.made
         stack = made.stack if self.core.stacks else ()
         return Node(
-            self.titles[node], each.kind, True, names.ops_of(each.kind, made), stack, made.line, tensors, leaf,
-            names.opaque(each.kind),
+            self.titles[node], each.kind, True, names.operator_names(each.kind, made), stack, made.line, tensors, leaf,
+            names.why_opaque(each.kind),
         )  # fmt: skip
 
     def edges(self, node: Any, inside: set[Any]) -> list[Edge]:
-        """What a node gave to others, where one of the two is inside."""
+        """The edges from a node, where one of the two ends is inside."""
         flow = self.call.flows[node]
         found = []
         for slot, target in enumerate(self.call.nodes[node].slots):
-            if target is None or not flow.gave or not (node in inside or target[0] in inside):
+            if target is None or not flow.returned or not (node in inside or target[0] in inside):
                 continue
-            kept = flow.gave[slot] if slot < len(flow.gave) else None
+            kept = flow.returned[slot] if slot < len(flow.returned) else None
             if target[0] not in self.titles or (kept is None and target[0] not in self.call.flows):
                 continue
             name = f"{self.titles[node]}:{slot} -> {self.titles[target[0]]}:{target[1]}"
@@ -194,32 +197,32 @@ class Build:
         return found
 
     def inputs(self, node: Any) -> list[Input]:
-        """What a node got."""
-        flow: Flow = self.call.flows[node]
+        """The gradients that a node took."""
+        flow: NodeFlow = self.call.flows[node]
         found = []
-        for place, kept in enumerate(flow.took):
+        for place, kept in enumerate(flow.taken):
             if kept is not None:
                 name = f"{self.titles[node]}:{place}"
                 ends = (self.titles[node], place, self.tensor(node, place))
                 found.append(Input(name, *ends, **self.flowed(kept, node, place)))
         return found
 
-    def flowed(self, kept: Kept | None, target: Any, place: int) -> dict[str, Any]:
-        """What flows into an input of a node, as far as this region asks for it; of what would, where nothing does."""
+    def flowed(self, kept: KeptGradient | None, target: Any, place: int) -> dict[str, Any]:
+        """The fields of a gradient as far as this region keeps them; without one, those that it would have."""
         if kept is not None:
             stats, value = kept.stats if self.numbers else None, kept.value if self.values else None
             return dict(shape=kept.shape, dtype=kept.dtype, device=kept.device, stats=stats, gradient=value)
-        known = names.metadata(target)
+        known = names.input_metadata(target)
         if place >= len(known):
             return dict(shape=(), dtype="", device="")
         shape = tuple(size if type(size) is int else -1 for size in known[place].shape)
-        return dict(shape=shape, dtype=names.plain(known[place].dtype), device=str(known[place].device))
+        return dict(shape=shape, dtype=names.dtype_text(known[place].dtype), device=str(known[place].device))
 
-    def roots(self) -> tuple[Root, ...]:
-        """Where the pass began."""
+    def roots(self) -> tuple[BackwardRoot, ...]:
+        """The tensors that the backward began at."""
         found = []
         for index, (root, kept) in enumerate(zip(self.call.roots, self.call.root_kept, strict=False)):
-            node = node_of(root)
+            node = root_node(root)
             place = root.output_nr if isinstance(root, (Tensor, torch.autograd.graph.GradientEdge)) else 0
             title = self.titles.get(node, self.call.nodes[node].kind)
             name = (
@@ -227,77 +230,85 @@ class Build:
                 or self.call.titles.get(index)
                 or (f"{title} {index}" if index else title)
             )
-            found.append(Root(name, title, **self.flowed(kept, node, place)))
+            found.append(BackwardRoot(name, title, **self.flowed(kept, node, place)))
         return tuple(found)
 
 
-def first_bad(flowed: Iterable[Kept | None]) -> int | None:
-    """The first place that has NaN or Inf."""
-    return next((place for place, kept in enumerate(flowed) if kind_of(kept)), None)
+def first_nonfinite(flowed: Iterable[KeptGradient | None]) -> int | None:
+    """The index of the first gradient with NaN or Inf."""
+    return next((place for place, kept in enumerate(flowed) if nonfinite_kind(kept)), None)
 
 
-def kind_of(kept: Kept | None) -> str:
-    """`NaN`, `Inf` or ''."""
+def nonfinite_kind(kept: KeptGradient | None) -> str:
+    """`NaN` or `Inf` where a kept gradient has some, else ''."""
     if kept is None or kept.stats is None or not kept.stats.bad:
         return ""
     return "NaN" if kept.stats.nan else "Inf"
 
 
-def rans_of(each: Reached) -> tuple[Ran, ...]:
-    """The operators of a node, and of those that ran in a custom function, all."""
+def runs_of_node(each: ReachedNode) -> tuple[OperatorRun, ...]:
+    """The operators that ran for a node; for a custom function, all that ran in its forward."""
     if each.made is None:
         return ()
-    ran = names.op_of(each.kind, each.made) or next(iter(each.made.after), None)
+    ran = names.operator_of(each.kind, each.made) or next(iter(each.made.after), None)
     return (*each.made.within, *((ran,) if ran is not None else ()))
 
 
-def origin_of(core: Any, ran: Ran) -> Origin:
-    """Where an operator's NaN or Inf come from, as a region sees it."""
+def origin_of(core: Any, ran: OperatorRun) -> NonfiniteOrigin:
+    """Where an operator's NaN or Inf come from, seen from a region."""
     source = ran.source
     assert source is not None
-    at = line_of(source.frame) if source.frame is not None else None
+    at = stack_line(source.frame) if source.frame is not None else None
     if source.born and source.is_in(core):
-        return Origin(source.what, "forward", source.op, at, detail=made_from(source.of))
+        return NonfiniteOrigin(source.what, "forward", source.op, at, detail=describe_inf(source.of))
     first = source if source.is_in(core) else None
-    op, line = (source.op, at) if first else (ran.name, line_of(ran.frame) if ran.frame is not None else None)
-    name = called(core, first or ran)
+    op, line = (source.op, at) if first else (ran.name, stack_line(ran.frame) if ran.frame is not None else None)
+    name = tensor_title(core, first or ran)
     detail = f"born in {source.op}" + (f" at {at}" if at is not None else "") if source.born else ""
-    return Origin(source.what, "inputs", op, line, name, detail=detail)
+    return NonfiniteOrigin(source.what, "inputs", op, line, name, detail=detail)
 
 
-def called(core: Any, taker: Source | Ran) -> str:
-    """What a region calls the tensor that had NaN or Inf."""
+def tensor_title(core: Any, taker: NonfiniteSource | OperatorRun) -> str:
+    """A region's name for the tensor that had NaN or Inf."""
     tensor = taker.taken() if taker.taken is not None else None
     return (core.names.parameter(tensor) if tensor is not None else "") or taker.title
 
 
-def made_from(source: Source | None) -> str:
-    """The Inf that a NaN was made of."""
+def describe_inf(source: NonfiniteSource | None) -> str:
+    """Say which Inf a NaN was made of, and where that came from."""
     if source is None:
         return ""
     if not source.born:
         return f"of {source.what} that came in from outside"
-    at = f" at {line_of(source.frame)}" if source.frame is not None else ""
+    at = f" at {stack_line(source.frame)}" if source.frame is not None else ""
     return f"of {source.what} from {source.op}{at}"
 
 
-def made_of(each: Reached) -> Made:
-    """How a node inside was made."""
+def node_record(each: ReachedNode) -> NodeRecord:
+    """The record of a node inside."""
     assert each.made is not None
     return each.made
+
+
+def titles_inside(
+    core: Any, nodes: Mapping[Any, ReachedNode], inside: Iterable[Any], taken: dict[str, int]
+) -> dict[Any, str]:
+    """Name the nodes of a region, in the order in which they were made; `taken` counts the names."""
+    titles: dict[Any, str] = {}
+    for node in sorted(inside, key=lambda node: node_record(nodes[node]).seq):
+        name, rank = names.base_title(nodes[node].kind, nodes[node].made, id(core))
+        titles[node] = names.unique_title(name if not rank else f"{name}_{rank}", taken)
+    return titles
 
 
 # ------------------------------------------------------------------ the forward alone
 
 
-def forward_of(core: Any, nodes: dict[Any, Reached]) -> Forward:
-    """The forward of a region, from the nodes that its tensors still hold."""
+def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward:
+    """The autograd graph of a region, from the nodes that its tensors still hold."""
     inside = [node for node, each in nodes.items() if core in each.cores]
     taken: dict[str, int] = {}
-    titles: dict[Any, str] = {}
-    for node in sorted(inside, key=lambda node: made_of(nodes[node]).seq):
-        name, rank = names.base(nodes[node].kind, nodes[node].made, id(core))
-        titles[node] = names.unique(name if not rank else f"{name}_{rank}", taken)
+    titles = titles_inside(core, nodes, inside, taken)
     users = core.names.here()
     edges = []
     for node in list(titles):
@@ -306,7 +317,7 @@ def forward_of(core: Any, nodes: dict[Any, Reached]) -> Forward:
                 leaf = names.is_leaf(nodes[target].kind)
                 known = core.names.parameter(target.variable) if leaf else ""
                 known = known or users.get((id(target.variable), -1) if leaf else (id(target), place), "")
-                titles[target] = names.unique(known or ("leaf" if leaf else nodes[target].kind), taken)
+                titles[target] = names.unique_title(known or ("leaf" if leaf else nodes[target].kind), taken)
             made = nodes[target].made
             known = made.outputs.get(place, "") if made is not None and core in nodes[target].cores else ""
             edges.append((titles[target], titles[node], known or users.get((id(target), place), "") or titles[target]))
@@ -316,6 +327,6 @@ def forward_of(core: Any, nodes: dict[Any, Reached]) -> Forward:
         if core not in each.cores:
             found.append(Node(title, each.kind, False, leaf=names.is_leaf(each.kind)))
             continue
-        made = made_of(each)
-        found.append(Node(title, each.kind, True, names.ops_of(each.kind, made), made.stack, made.line))
-    return Forward(tuple(found), tuple(edges))
+        made = node_record(each)
+        found.append(Node(title, each.kind, True, names.operator_names(each.kind, made), made.stack, made.line))
+    return RegionForward(tuple(found), tuple(edges))

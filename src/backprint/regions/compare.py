@@ -1,4 +1,4 @@
-"""Two dumps of one region, edge by edge: where they first part, how far they are apart, what only one of them has."""
+"""Two dumps of one region, compared edge by edge: where they first differ, by how much, and what only one has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from backprint.regions.nouns import Flowed, Pass, Stats
 from backprint.regions.read import LATEST, check_dump, read_passes
 from backprint.replay.compare import TOLERANCE, compare
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 GOOD = ("bitwise", "close", "same")
 
@@ -22,12 +22,12 @@ MOST_NOTES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One edge, input or root of two passes.
+class ComparisonRow:
+    """The comparison of an edge, input or root of two passes.
 
-    `verdict`: `bitwise`, `close`, `differs`; by statistics alone `same`, `close` or `differs`; `missing` where one side
-    has it not; `unproven` where nothing was kept. `error` is relative to the largest number, `most` the largest
-    difference.
+    `verdict` is `bitwise`, `close` or `differs`; from statistics alone `same`, `close` or `differs`; `missing` where
+    one pass does not have it; `unproven` where no gradients were kept. `most` is the largest difference, and `error` is
+    that relative to the largest absolute value.
     """
 
     index: int
@@ -47,13 +47,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """All rows, in the order of the first dump's backward; how many passes each side has, and how many pairs they make.
+class DumpComparison:
+    """All rows in the order of the first dump's backward, the passes of each side, and the pairs compared.
 
-    `notes` say which passes stand alone, or are held against one of another number.
+    `notes` name the passes that have no counterpart, or are compared with a pass of another number.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     passes: tuple[int, int]
     pairs: int
     notes: tuple[str, ...] = ()
@@ -65,27 +65,27 @@ class Comparison:
         return bool(self.rows) and whole and all(row.good for row in self.rows)
 
     @property
-    def first(self) -> Row | None:
-        """Where the two first part."""
+    def first(self) -> ComparisonRow | None:
+        """The first row in which the two differ."""
         return next((row for row in self.rows if row.verdict not in (*GOOD, "unproven")), None)
 
     @property
-    def worst(self) -> Row | None:
+    def worst(self) -> ComparisonRow | None:
         """The row with the largest relative error."""
         return max((row for row in self.rows if row.error is not None), key=lambda row: row.error or 0.0, default=None)
 
 
 def compare_dumps(
     left: str | os.PathLike[str], right: str | os.PathLike[str], run_left: str = LATEST, run_right: str = LATEST
-) -> Comparison:
+) -> DumpComparison:
     """Two dumps, of one run each."""
     check_dump(left)
     check_dump(right)
     return compare_passes(read_passes(left, run_left), read_passes(right, run_right))
 
 
-def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> Comparison:
-    """Passes by their number in the run, so that bounded dumps are held against the same steps; else in order."""
+def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpComparison:
+    """Compare passes of the same number, so that bounded dumps are compared step by step; else in order."""
     ours, theirs = ({(each.region, each.index): each for each in side} for side in (left, right))
     numbered = len(ours) == len(left) and len(theirs) == len(right)
     common = [key for key in ours if key in theirs] if numbered else []
@@ -101,18 +101,18 @@ def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> Comparison:
             if one.index != two.index
         ]
     places = [key[1] for key in common] or list(range(len(pairs)))
-    rows = [row for place, pair in zip(places, pairs, strict=True) for row in of_pass(place, *pair)]
-    return Comparison(tuple(rows), (len(left), len(right)), len(pairs), shortened(notes))
+    rows = [row for place, pair in zip(places, pairs, strict=True) for row in compare_pass(place, *pair)]
+    return DumpComparison(tuple(rows), (len(left), len(right)), len(pairs), first_notes(notes))
 
 
-def shortened(notes: list[str]) -> tuple[str, ...]:
-    """The first few notes, and how many more there are."""
+def first_notes(notes: list[str]) -> tuple[str, ...]:
+    """The first few notes, and the number of the rest."""
     more = len(notes) - MOST_NOTES
     return (*notes[:MOST_NOTES], *((f"and {more} more like that",) if more > 0 else ()))
 
 
-def of_pass(index: int, left: Pass, right: Pass) -> list[Row]:
-    """One pass's rows: roots, then edges, then what nodes got, each as the first has them; then what it has not."""
+def compare_pass(index: int, left: Pass, right: Pass) -> list[ComparisonRow]:
+    """Compare two passes: roots, edges, then inputs, in the order of the first; those of the second alone come last."""
     lines = {edge.name: str(line) for each in (right, left) for edge in each.edges if (line := each.where(edge))}
     found = []
     kinds: tuple[tuple[str, Callable[[Pass], Sequence[Any]]], ...] = (
@@ -121,46 +121,57 @@ def of_pass(index: int, left: Pass, right: Pass) -> list[Row]:
     for what, parts_of in kinds:
         ours, theirs = ({each.name: each for each in parts_of(of)} for of in (left, right))
         for name in dict.fromkeys((*ours, *theirs)):
-            row = of_two(index, what, name, ours.get(name), theirs.get(name), lines.get(name, ""))
+            row = compare_flowed(index, what, name, ours.get(name), theirs.get(name), lines.get(name, ""))
             found.append(row)
     return found
 
 
-def of_two(index: int, what: str, name: str, left: Flowed | None, right: Flowed | None, line: str) -> Row:
-    """One row."""
+def compare_flowed(
+    index: int, what: str, name: str, left: Flowed | None, right: Flowed | None, line: str
+) -> ComparisonRow:
+    """Compare two gradients of the same name, of which one may be missing."""
     tensor = getattr(left or right, "tensor", "")
     if left is None or right is None:
         side = "second" if left is None else "first"
-        return Row(index, what, name, tensor, "missing", detail=f"only the {side} has it", line=line)
+        return ComparisonRow(index, what, name, tensor, "missing", detail=f"only the {side} has it", line=line)
     if left.shape != right.shape:
-        said = f"shape {list(left.shape)} in the first, {list(right.shape)} in the second"
-        return Row(index, what, name, tensor, "differs", detail=said, line=line)
-    said = f"{left.dtype} in the first, {right.dtype} in the second" if left.dtype != right.dtype else ""
+        detail = f"shape {list(left.shape)} in the first, {list(right.shape)} in the second"
+        return ComparisonRow(index, what, name, tensor, "differs", detail=detail, line=line)
+    detail = f"{left.dtype} in the first, {right.dtype} in the second" if left.dtype != right.dtype else ""
     if left.gradient is not None and right.gradient is not None:
-        return Row(index, what, name, tensor, *of_values(left.gradient, right.gradient, said), line=line)
+        return ComparisonRow(
+            index, what, name, tensor, *compare_gradients(left.gradient, right.gradient, detail), line=line
+        )
     if left.stats is not None and right.stats is not None:
-        return Row(
-            index, what, name, tensor, *of_stats(left.stats, right.stats, left.dtype, right.dtype, said), line=line
+        return ComparisonRow(
+            index,
+            what,
+            name,
+            tensor,
+            *compare_stats(left.stats, right.stats, left.dtype, right.dtype, detail),
+            line=line,
         )
     if getattr(left, "flows", True) != getattr(right, "flows", True):
         side = "first" if getattr(left, "flows", True) else "second"
-        return Row(index, what, name, tensor, "differs", detail=f"a gradient flows in the {side} alone", line=line)
+        return ComparisonRow(
+            index, what, name, tensor, "differs", detail=f"a gradient flows in the {side} alone", line=line
+        )
     if not getattr(left, "flows", True):
-        return Row(index, what, name, tensor, "same", detail="nothing flows", line=line)
-    return Row(
+        return ComparisonRow(index, what, name, tensor, "same", detail="nothing flows", line=line)
+    return ComparisonRow(
         index, what, name, tensor, "unproven", detail='no gradients kept: gradients="stats" or "values"', line=line
     )
 
 
-def of_values(left: Tensor, right: Tensor, said: str) -> tuple[str, float | None, float | None, str]:
-    """Verdict, relative error, largest difference, and what there is to say."""
+def compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, float | None, float | None, str]:
+    """Compare values: verdict, relative error, largest difference, and detail."""
     if left.dtype == right.dtype:
         port = compare("", "", right, left)
         if port.verdict == "bitwise":
             return "bitwise", 0.0, 0.0, ""
     if left.layout != right.layout:
         return "differs", None, None, f"{left.layout} in the first, {right.layout} in the second"
-    a, b = (parts(each.detach())[-1].resolve_conj().to(wide(each)) for each in (left, right))
+    a, b = (strided_parts(each.detach())[-1].resolve_conj().to(comparison_dtype(each)) for each in (left, right))
     if a.shape != b.shape:
         return "differs", None, None, "its values are in other places"
     if a.is_complex():
@@ -174,19 +185,21 @@ def of_values(left: Tensor, right: Tensor, said: str) -> tuple[str, float | None
     largest = float(a[finite].abs().max()) if apart.numel() else 0.0
     error = most / max(largest, 1e-30) if most else 0.0
     tolerance = max(TOLERANCE.get(str(each.dtype)[6:], 0.0) for each in (left, right))
-    return ("close" if error <= tolerance else "differs"), error, most, said
+    return ("close" if error <= tolerance else "differs"), error, most, detail
 
 
-def wide(tensor: Tensor) -> torch.dtype:
-    """The dtype to compare in."""
+def comparison_dtype(tensor: Tensor) -> torch.dtype:
+    """The dtype in which a tensor's values are compared."""
     return torch.complex128 if tensor.is_complex() else torch.float64
 
 
-def of_stats(left: Stats, right: Stats, one: str, two: str, said: str) -> tuple[str, float | None, float | None, str]:
-    """The same from statistics: how far apart norms, means, deviations and bounds are."""
+def compare_stats(
+    left: Stats, right: Stats, one: str, two: str, detail: str
+) -> tuple[str, float | None, float | None, str]:
+    """Compare statistics: norms, means, deviations and bounds; returns as `compare_gradients` does."""
     if (left.nan, left.inf) != (right.nan, right.inf):
-        detail = f"{left.nan} NaN, {left.inf} Inf in the first, {right.nan} and {right.inf} in the second"
-        return "differs", math.inf, None, detail
+        counts = f"{left.nan} NaN, {left.inf} Inf in the first, {right.nan} and {right.inf} in the second"
+        return "differs", math.inf, None, counts
     if left == right:
         return "same", 0.0, None, "by statistics"
     scale = max(abs(each) for each in (left.min or 0.0, left.max or 0.0, 1e-30))
@@ -195,4 +208,5 @@ def of_stats(left: Stats, right: Stats, one: str, two: str, said: str) -> tuple[
     if math.isfinite(left.norm) and math.isfinite(right.norm):
         error = max(error, abs(left.norm - right.norm) / max(abs(left.norm), 1e-30))
     tolerance = max(TOLERANCE.get(each, 0.0) for each in (one, two))
-    return ("close" if error <= tolerance else "differs"), error, None, "; ".join(filter(None, (said, "by statistics")))
+    verdict = "close" if error <= tolerance else "differs"
+    return verdict, error, None, "; ".join(filter(None, (detail, "by statistics")))

@@ -1,9 +1,9 @@
 """Following one backward call: which nodes of which regions it reaches, and what flows over their edges.
 
-The graph is walked from the roots. Nodes inside, and those that give to them, get a hook that runs after them, with
-what they took and what they gave; the nodes that are given to get one that runs before them. All hooks are gone with
-the call. Hooks belong to the call's own graph task: another thread's over the same graph runs through its own. What
-goes wrong in ours is kept, and never stops the backward. Private torch APIs, tried on torch 2.13:
+The graph is walked from the roots. Nodes inside a region, and the nodes that feed them, get a hook that runs after them
+and sees the gradients they take and return; the nodes that they feed get one that runs before. All hooks are removed
+with the call. Hooks belong to the call's own graph task: another thread's call over the same graph has its own. An
+error in following is kept, and never stops the backward. Private torch APIs, tried on torch 2.13:
 `_current_graph_task_id`.
 """
 
@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 
 from backprint.capture.frames import is_users
-from backprint.regions import watch
-from backprint.regions.names import is_leaf, kind_of, locals_of, op_of, plain, record_of
+from backprint.regions import anomaly, watch
+from backprint.regions.names import dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
+from backprint.regions.nodes import NodeRecord
 from backprint.regions.nouns import LEVELS, Stats
 from backprint.regions.stats import stats_of
-from backprint.regions.watch import Made
 
 
-class Kept(NamedTuple):
-    """What is kept of a gradient."""
+class KeptGradient(NamedTuple):
+    """A gradient as far as the level keeps it: shape, dtype, device; statistics; a copy."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -42,51 +42,51 @@ class Kept(NamedTuple):
 
 
 @dataclass(slots=True)
-class Flow:
-    """What one node took and gave."""
+class NodeFlow:
+    """The gradients that a node took and returned."""
 
-    took: tuple[Kept | None, ...]
-    gave: tuple[Kept | None, ...] = ()
+    taken: tuple[KeptGradient | None, ...]
+    returned: tuple[KeptGradient | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """A node of the graph: autograd's kind of it, what is known of its making, and whom each of its outputs goes to."""
+class ReachedNode:
+    """A node that a backward call reaches: its kind, the record of its making, its regions' cores, and its targets."""
 
     node: Any
     kind: str
-    made: Made | None
+    made: NodeRecord | None
     cores: tuple[Any, ...]
     slots: tuple[tuple[Any, int] | None, ...]
 
     @property
     def targets(self) -> tuple[tuple[Any, int], ...]:
-        """Who it gives to."""
+        """The nodes that take its gradients, each with the input."""
         return tuple(each for each in self.slots if each is not None)
 
 
-class Call:
-    """One backward call at work."""
+class BackwardCall:
+    """The state of one backward call: the nodes that it reaches, its hooks, and the gradients seen so far."""
 
     def __init__(self, roots: Sequence[Any], gradients: Sequence[Any], create_graph: bool) -> None:
         self.create_graph = create_graph
-        self.nodes = walk(roots)
+        self.nodes = reachable_nodes(roots)
         self.cores = list(dict.fromkeys(core for each in self.nodes.values() for core in each.cores))
         self.roots, self.given = roots, gradients
-        self.titles = called(roots) if self.cores else {}
+        self.titles = root_names(roots) if self.cores else {}
         for each in self.nodes.values():
             if each.cores and each.made is not None:
                 each.made.touched = True
-                for other in touched(each.kind, each.made):
+                for other in nodes_of_operator(each.kind, each.made):
                     other.touched = True
         self.numbers = {core: core.count.take() for core in self.cores}
         due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
         self.level = max((core.level for core in due), key=LEVELS.index, default="none")
-        self.flows: dict[Any, Flow] = {}
+        self.flows: dict[Any, NodeFlow] = {}
         self.fed: dict[tuple[Any, int], int] = {}
-        self.held: dict[tuple[Any, int], tuple[Tensor, Kept]] = {}
+        self.held: dict[tuple[Any, int], tuple[Tensor, KeptGradient]] = {}
         self.handles: list[Any] = []
-        self.root_kept: list[Kept | None] = []
+        self.root_kept: list[KeptGradient | None] = []
         self.task: int | None = None
         self.thread = threading.get_ident()
         self.started, self.clock = time.time(), time.perf_counter()
@@ -94,7 +94,7 @@ class Call:
         self.wrong: list[Exception] = []
 
     def hook(self) -> None:
-        """Put hooks on what matters."""
+        """Hook the nodes whose gradients the regions keep."""
         sources: set[Any] = set()
         targets: set[Any] = set()
         for node, each in self.nodes.items():
@@ -114,7 +114,7 @@ class Call:
             self.root_kept = [self.keep(each) if isinstance(each, Tensor) else None for each in self.given]
 
     def unhook(self) -> None:
-        """And off again."""
+        """Remove the hooks."""
         self.seconds = time.perf_counter() - self.clock
         for handle in self.handles:
             handle.remove()
@@ -122,116 +122,116 @@ class Call:
         self.held.clear()
 
     def after(self, node: Any) -> Callable[[Any, Any], None]:
-        """The hook of a node that gives."""
+        """The hook that runs after a node, for its gradients."""
 
-        def hook(gave: Any, took: Any) -> None:
-            if owner() is self:
+        def hook(returned: Any, taken: Any) -> None:
+            if running_call() is self:
                 watch.here.deriving = None
                 with self.quietly():
-                    kept = self.taken(node, took)
+                    kept = self.taken(node, taken)
                     targets = self.nodes[node].slots
-                    self.flows[node] = Flow(
-                        kept, tuple(self.given_to(targets[slot], each) for slot, each in enumerate(gave))
+                    self.flows[node] = NodeFlow(
+                        kept, tuple(self.given_to(targets[slot], each) for slot, each in enumerate(returned))
                     )
 
         return hook
 
     def deriving(self, node: Any) -> Callable[[Any], None]:
-        """The hook before a node inside whose backward makes nodes itself."""
+        """The hook that runs before a node whose backward makes nodes itself (`create_graph`)."""
         each = self.nodes[node]
 
-        def hook(took: Any) -> None:
-            if owner() is self and each.made is not None:
+        def hook(taken: Any) -> None:
+            if running_call() is self and each.made is not None:
                 watch.here.deriving = (each.cores, (each.kind, each.made))
 
         return hook
 
     def before(self, node: Any) -> Callable[[Any], None]:
-        """The hook of a node that is given to."""
+        """The hook that runs before a node that only takes gradients."""
 
-        def hook(took: Any) -> None:
-            if owner() is self:
+        def hook(taken: Any) -> None:
+            if running_call() is self:
                 with self.quietly():
-                    self.flows[node] = Flow(self.taken(node, took))
+                    self.flows[node] = NodeFlow(self.taken(node, taken))
 
         return hook
 
-    def taken(self, node: Any, took: Any) -> tuple[Kept | None, ...]:
-        """What a node takes: what the one that gives to it gave, if it is that still."""
+    def taken(self, node: Any, taken: Any) -> tuple[KeptGradient | None, ...]:
+        """Keep the gradients that a node takes; one that comes unchanged from a single node is kept already."""
         if self.level == "none":
-            return tuple([self.keep(tensor) for tensor in took])
+            return tuple([self.keep(tensor) for tensor in taken])
         found = []
-        for place, tensor in enumerate(took):
+        for place, tensor in enumerate(taken):
             held = self.held.pop((node, place), None)
             same = held is not None and held[0] is tensor
             found.append(held[1] if same and held is not None else self.keep(tensor))
         return tuple(found)
 
-    def given_to(self, target: tuple[Any, int] | None, tensor: Any) -> Kept | None:
-        """What a node gives."""
+    def given_to(self, target: tuple[Any, int] | None, tensor: Any) -> KeptGradient | None:
+        """Keep a gradient that a node returns, for its target too where nothing else feeds that."""
         kept = self.keep(tensor)
         if kept is not None and target is not None and self.level != "none" and self.fed.get(target) == 1:
             self.held[target] = (tensor, kept)
         return kept
 
-    def keep(self, tensor: Any) -> Kept | None:
-        """What is kept of a gradient, at this call's level."""
+    def keep(self, tensor: Any) -> KeptGradient | None:
+        """Keep a gradient at this call's level."""
         if not isinstance(tensor, Tensor):
             return None
         shape = tuple(tensor.shape)
         if tensor.is_nested:
-            shape = tuple(size if type(size) is int else -1 for size in shape)  # a ragged one has no number
-        dtype, device = plain(tensor.dtype), called_device(tensor.device)
+            shape = tuple(size if type(size) is int else -1 for size in shape)  # a ragged size is not a number
+        dtype, device = dtype_text(tensor.dtype), device_text(tensor.device)
         if self.level == "none" or type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
-            return Kept(shape, dtype, device)
+            return KeptGradient(shape, dtype, device)
         value = tensor.detach().clone() if self.level == "values" else None
-        return Kept(shape, dtype, device, stats_of(tensor), value)
+        return KeptGradient(shape, dtype, device, stats_of(tensor), value)
 
     @contextlib.contextmanager
     def quietly(self) -> Iterator[None]:
-        """What we compute is not the program's, and what goes wrong with it neither."""
+        """Compute statistics unwatched and without autograd, and keep errors instead of raising them."""
         try:
             if self.level == "none":  # nothing is computed
                 yield
                 return
-            with watch.aside(), torch.no_grad():
+            with watch.unwatched_here(), torch.no_grad():
                 yield
         except Exception as error:  # a dump that cannot be whole must not stop a training step
             self.wrong.append(error)
 
 
-called_device = functools.cache(str)
+device_text = functools.cache(str)
 
 
-def walk(roots: Sequence[Any]) -> dict[Any, Reached]:
-    """Every node that can be reached from roots, by itself."""
-    found: dict[Any, Reached] = {}
-    stack = [node for root in roots if (node := node_of(root)) is not None]
+def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
+    """Every autograd node that can be reached from the roots."""
+    found: dict[Any, ReachedNode] = {}
+    stack = [node for root in roots if (node := root_node(root)) is not None]
     while stack:
         node = stack.pop()
         if node in found:
             continue
         targets = node.next_functions
-        found[node] = reached(node, targets)
+        found[node] = reached_node(node, targets)
         stack += [target for target, _ in targets if target is not None and target not in found]
     return found
 
 
-def node_of(root: Any) -> Any:
+def root_node(root: Any) -> Any:
     """The node that a root's gradient goes to."""
     if not isinstance(root, Tensor):
         return root.node  # a GradientEdge
     return root.grad_fn if root.grad_fn is not None else torch.autograd.graph.get_gradient_edge(root).node
 
 
-def touched(kind: str, made: Made) -> Sequence[Made]:
+def nodes_of_operator(kind: str, made: NodeRecord) -> Sequence[NodeRecord]:
     """The other nodes that were made for the same operator."""
-    ran = op_of(kind, made)
+    ran = operator_of(kind, made)
     return ran.nodes if ran is not None else ()
 
 
-def called(roots: Sequence[Any]) -> dict[int, str]:
-    """What the roots are called where the backward was called."""
+def root_names(roots: Sequence[Any]) -> dict[int, str]:
+    """The names of the roots' variables where the backward was called."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -239,31 +239,30 @@ def called(roots: Sequence[Any]) -> dict[int, str]:
     return {index: names[id(root)] for index, root in enumerate(roots) if id(root) in names}
 
 
-def reached(node: Any, targets: Any) -> Reached:
-    """One node."""
-    record = record_of(node)
-    kind = kind_of(node)
+def reached_node(node: Any, targets: Any) -> ReachedNode:
+    record = tag_of(node)
+    kind = node_kind(node)
     cores = record.cores if record is not None and not is_leaf(kind) else ()
     slots = tuple((target, place) if target is not None else None for target, place in targets)
-    return Reached(node, kind, record.made if record is not None else None, cores, slots)
+    return ReachedNode(node, kind, record.made if record is not None else None, cores, slots)
 
 
 # ------------------------------------------------------------------ whose hook it is
 
 _local = threading.local()
-_tasks: dict[int, Call] = {}
-_open: list[Call] = []
+_tasks: dict[int, BackwardCall] = {}
+_open: list[BackwardCall] = []
 _lock = threading.Lock()
 
 
-def owner() -> Call | None:
-    """The call whose graph task runs here."""
+def running_call() -> BackwardCall | None:
+    """The backward call whose graph task runs in this thread."""
     task = torch._C._current_graph_task_id()
     known = _tasks.get(task)
     if known is not None:
         return known
     with _lock:
-        own: list[Call] = getattr(_local, "calls", [])
+        own: list[BackwardCall] = getattr(_local, "calls", [])
         # A call in this thread, or one that waits in its own while a device's thread works for it.
         waiting = own[-1:] if own else [call for call in _open if call.task is None]
         if len(waiting) != 1 or waiting[0].task is not None:
@@ -273,33 +272,35 @@ def owner() -> Call | None:
         return waiting[0]
 
 
-def follow(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run a backward call, and tell the regions that it reaches what flowed."""
+def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a backward call, and hand the regions that it reaches the gradients that flowed."""
+    if watch.here.busy:
+        return engine(roots, *args, **kwargs)
     if any(isinstance(root, Tensor) and not root.requires_grad for root in roots):
         return engine(roots, *args, **kwargs)  # which raises, as it does without regions
     try:
-        with watch.aside():
-            call = Call(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
-    except Exception as error:  # ours: the backward is the user's, and is told that regions do not see it
-        said = f"backprint: regions do not see this backward: {type(error).__name__}: {error}"
-        warnings.warn(said, RuntimeWarning, stacklevel=4)
+        with watch.unwatched_here():
+            call = BackwardCall(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
+    except Exception as error:  # an error of ours: the backward runs on, unseen by regions
+        message = f"backprint: regions do not see this backward: {type(error).__name__}: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
         return engine(roots, *args, **kwargs)
     if not call.cores:
-        with watch.without_mode():
+        with watch.without_operator_mode():
             return engine(roots, *args, **kwargs)
-    calls: list[Call] = getattr(_local, "calls", [])
+    calls: list[BackwardCall] = getattr(_local, "calls", [])
     _local.calls = calls
     calls.append(call)
     with _lock:
         _open.append(call)
-    said = ""
+    cause = ""
     try:
         with call.quietly():
             call.hook()
-        with watch.without_mode(), watch.making(call.create_graph):
+        with watch.without_operator_mode(), watch.watching_new_nodes(call.create_graph):
             return engine(roots, *args, **kwargs)
     except BaseException as raised:
-        said = f"{type(raised).__name__}: {raised}".splitlines()[0][:500]
+        cause = f"{type(raised).__name__}: {raised}".splitlines()[0][:500]
         raise
     finally:
         watch.here.deriving = None
@@ -310,7 +311,7 @@ def follow(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) ->
             if call.task is not None:
                 _tasks.pop(call.task, None)
         for core in call.cores:
-            core.ended(call, said)
+            core.backward_ended(call, cause)
 
 
-watch.follow_with(follow)
+anomaly.follow_backward_with(follow_backward)

@@ -1,8 +1,8 @@
-"""Names: of nodes by the operators they stand for, of tensors by what the user calls them where the region stands.
+"""Names of nodes, after the operators they stand for; names of tensors, after the user's variables around the region.
 
-A node is called after its operator and how many of it ran before (`mul`, `mul_1`), so the same program gives the same
-names again. A tensor has the name of the variable it is in, a parameter its path in the module that the block's
-function can see, and anything else that of the node that made it. Private torch APIs, tried on torch 2.13:
+A node is named after its operator and how many of it ran before (`mul`, `mul_1`), so the same program has the same
+names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function can
+see, and any other tensor the name of the node that made it. Private torch APIs, tried on torch 2.13:
 `Node._input_metadata`.
 """
 
@@ -19,10 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint.regions.watch import Made, Ran, Record
+from backprint.regions.nodes import NodeRecord, OperatorRun
+from backprint.regions.watch import NodeTag
 
 MOST = 2000
-"""How many variables, and items of containers, are looked at."""
+"""The most variables, and items of a container, that are looked at."""
 
 OPAQUE = {
     "CompiledFunction": "compiled by torch.compile: what ran in it is not seen",
@@ -30,19 +31,19 @@ OPAQUE = {
 }
 
 
-def record_of(node: Any) -> Record | None:
-    """What we keep of a node, if it was made in a block."""
+def tag_of(node: Any) -> NodeTag | None:
+    """The tag of a node that was made in a block."""
     found = node.metadata.get("traceback_")
-    return found if type(found) is Record else None
+    return found if type(found) is NodeTag else None
 
 
-def kind_of(node: Any) -> str:
+def node_kind(node: Any) -> str:
     """Autograd's name for a node, without its namespace."""
-    return short(node.name())
+    return without_namespace(node.name())
 
 
 @functools.cache
-def short(name: str) -> str:
+def without_namespace(name: str) -> str:
     """`CopySlices`, of torch::autograd::CopySlices."""
     return name.rsplit("::", 1)[-1]
 
@@ -53,14 +54,14 @@ def is_leaf(kind: str) -> bool:
 
 
 @functools.cache
-def stem(kind: str) -> str:
+def kind_stem(kind: str) -> str:
     """`mul`, of MulBackward0."""
     return kind.partition("Backward")[0].lower()
 
 
-def op_of(kind: str, made: Made) -> Ran | None:
-    """The operator that a node stands for: the one that ran for it, or, of one that came after, the one before."""
-    wanted = stem(kind)
+def operator_of(kind: str, made: NodeRecord) -> OperatorRun | None:
+    """The operator that a node stands for: one that ran after the node was made, or the one just before."""
+    wanted = kind_stem(kind)
     for ran in (*made.after, made.before):
         if ran is not None and ran.packet.replace("_", "").lower() == wanted:
             return ran
@@ -69,13 +70,13 @@ def op_of(kind: str, made: Made) -> Ran | None:
     return None
 
 
-def ops_of(kind: str, made: Made) -> tuple[str, ...]:
-    """What ran in the forward for a node; for one that a backward made, what the node of that backward stands for."""
+def operator_names(kind: str, made: NodeRecord) -> tuple[str, ...]:
+    """The forward operators of a node; for a node that a backward made, those of the node whose backward it was."""
     if made.of is not None:
-        return ops_of(*made.of)
+        return operator_names(*made.of)
     if made.within:
         return tuple(ran.name for ran in made.within)
-    ran = op_of(kind, made)
+    ran = operator_of(kind, made)
     if (
         ran is None
         and made.after
@@ -86,20 +87,20 @@ def ops_of(kind: str, made: Made) -> tuple[str, ...]:
     return (ran.name,) if ran is not None else ()
 
 
-def opaque(kind: str) -> str:
-    """Why a node cannot be looked into."""
+def why_opaque(kind: str) -> str:
+    """Why a node's operators are unknown; '' where they are known."""
     return next((why for name, why in OPAQUE.items() if name in kind), "")
 
 
-def base(kind: str, made: Made | None, core: int) -> tuple[str, int | None]:
-    """What to call a node inside, and which of these it is, where that is known."""
-    ran = op_of(kind, made) if made is not None else None
+def base_title(kind: str, made: NodeRecord | None, core: int) -> tuple[str, int | None]:
+    """The base of an inside node's title, and its rank among nodes of that base, where it is known."""
+    ran = operator_of(kind, made) if made is not None else None
     if ran is not None and kind != "CopySlices" and core in ran.rank:
         return ran.packet, ran.rank[core]
     return kind.partition("Backward")[0] or kind, None
 
 
-def unique(name: str, taken: dict[str, int]) -> str:
+def unique_title(name: str, taken: dict[str, int]) -> str:
     """`name`, or `name_1` and so on where it is taken."""
     if name not in taken:
         taken[name] = 0
@@ -115,8 +116,8 @@ def unique(name: str, taken: dict[str, int]) -> str:
 # ------------------------------------------------------------------ the user's names
 
 
-class Names:
-    """What the user calls tensors and modules, held weakly."""
+class UserNames:
+    """The user's names of tensors and modules, which are held weakly."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, weakref.ref[Tensor]] = {}
@@ -124,9 +125,9 @@ class Names:
         self.parameters: dict[int, tuple[weakref.ref[Tensor], str]] = {}
 
     def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Take names from variables; gives the tensors among them that ask for gradients."""
+        """Take names from variables; returns the tensors among them that require grad."""
         found: dict[str, Tensor] = {}
-        for name, value in leaves(variables):
+        for name, value in leaves_of_variables(variables):
             if issubclass(type(value), nn.Module):
                 self.module(name, value)
             elif value.requires_grad and name not in found:
@@ -134,12 +135,12 @@ class Names:
         return found
 
     def module(self, name: str, module: nn.Module) -> None:
-        """A module that the block can see."""
+        """Keep a module that the block can see."""
         if all(each() is not module for each in self.modules.values()):
             self.modules[name] = weakref.ref(module)
 
     def keep(self, tensors: Mapping[str, Tensor]) -> None:
-        """Tensors from outside, by name; the first one of a name keeps it."""
+        """Keep the names of tensors from outside; the first tensor of a name keeps it."""
         for name, tensor in tensors.items():
             self.tensors.setdefault(name, weakref.ref(tensor))
 
@@ -149,11 +150,11 @@ class Names:
         return held[1] if held is not None and held[0]() is tensor else ""
 
     def settle(self) -> None:
-        """The paths of parameters, once all modules are known: these may be gone when a pass comes."""
+        """Keep the paths of all parameters now: the modules may be gone when a pass comes."""
         self.parameters.update(self.paths())
 
     def paths(self) -> Iterator[tuple[int, tuple[weakref.ref[Tensor], str]]]:
-        """Every parameter with its path; with the module's name before it where several modules have one so called."""
+        """Every parameter with its path; the module's name comes first where there are several modules."""
         modules = [(name, module) for name, each in self.modules.items() if (module := each()) is not None]
         inner = {id(part) for _, module in modules for part in module.modules() if part is not module}
         modules = [(name, module) for name, module in modules if id(module) not in inner]
@@ -163,7 +164,7 @@ class Names:
                 yield id(parameter), (weakref.ref(parameter), head + path)
 
     def here(self) -> dict[tuple[int, int], str]:
-        """The names of tensors that are alive: by their node and its output, or by themselves."""
+        """The names of living tensors: by grad_fn and output number, or by the tensor itself."""
         found: dict[tuple[int, int], str] = {}
         for name, held in self.tensors.items():
             tensor = held()
@@ -174,46 +175,46 @@ class Names:
         return found
 
 
-def leaves(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Variables and what lies in lists, tuples and dicts of them; of an object called `self`, its modules."""
+def leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tensors and modules in variables and in lists, tuples and dicts of them; of `self`, its modules."""
     count = 0
     for name, value in list(variables.items()):
         if name.startswith("_") and len(name) > 1:
             continue
-        for path, leaf in inner(name, value, 0):
+        for path, leaf in leaves_of_variable(name, value, 0):
             count += 1
             if count > MOST:
                 return
             yield path, leaf
 
 
-def inner(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """One variable's."""
-    kind = type(value)  # and not isinstance, which asks the value itself: a proxy may answer with an error
+def leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """The tensors and modules in one variable."""
+    kind = type(value)  # not isinstance, which reads `__class__` of the value: a proxy may raise
     if issubclass(kind, (Tensor, nn.Module)):
         yield name, value
     elif depth < 2 and kind in (list, tuple) and len(value) <= MOST:
         for index, item in enumerate(value):
-            yield from inner(f"{name}.{index}", item, depth + 1)
+            yield from leaves_of_variable(f"{name}.{index}", item, depth + 1)
     elif depth < 2 and kind is dict and len(value) <= MOST:
         for key, item in list(value.items()):
             if isinstance(key, (str, int)):
-                yield from inner(f"{name}.{key}", item, depth + 1)
+                yield from leaves_of_variable(f"{name}.{key}", item, depth + 1)
     elif name == "self" and "__dict__" in dir(kind):
         for key, item in list(vars(value).items()):
             if issubclass(type(item), nn.Module):
                 yield key, item
 
 
-def variables(frame: FrameType) -> dict[str, Any]:
-    """What the code of a frame can see: its own variables, and the globals that it names."""
+def visible_variables(frame: FrameType) -> dict[str, Any]:
+    """The variables that a frame's code can see: its own, and the globals that it names."""
     found = {name: frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals}
     return found | locals_of(frame)
 
 
 def locals_of(frame: FrameType) -> dict[str, Any]:
-    """A frame's variables. Before Python 3.13 a function's frame keeps what is asked for here, and so would keep
-    tensors alive: it is made to forget."""
+    """A copy of a frame's variables. Before Python 3.13 the frame caches this dictionary and would keep tensors alive,
+    so the cache is cleared."""
     found = frame.f_locals
     copy = dict(found)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -221,12 +222,12 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
     return copy
 
 
-def metadata(node: Any) -> Sequence[Any]:
-    """What a node knows of its inputs: shape, dtype and device."""
+def input_metadata(node: Any) -> Sequence[Any]:
+    """The shape, dtype and device of each of a node's inputs."""
     return tuple(node._input_metadata)
 
 
 @functools.cache
-def plain(dtype: torch.dtype) -> str:
+def dtype_text(dtype: torch.dtype) -> str:
     """`float32`."""
     return str(dtype)[6:]

@@ -1,4 +1,4 @@
-"""What a region gives: passes, of nodes and edges, as plain values. Gradients are tensors only where they were kept."""
+"""The plain values that a region returns: passes, made of nodes and edges. Gradients are tensors only if kept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 LEVELS = ("none", "stats", "values")
 
 RUN = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
-"""The run of a script that this process is: when it began, in UTC, and a few letters of its own."""
+"""The name of this process's run: when it began, in UTC, and a random suffix."""
 
 
-class Line(NamedTuple):
-    """A line of a Python stack."""
+class StackLine(NamedTuple):
+    """A line of a Python stack: file, number, function."""
 
     file: str
     line: int
@@ -26,7 +26,7 @@ class Line(NamedTuple):
 
     @property
     def code(self) -> str:
-        """The line itself, where its file can be read."""
+        """The source text of the line; '' where its file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A gradient in numbers. `min`, `max`, `mean` and `std` are of what is finite, or None where nothing is."""
+    """Statistics of a gradient. `min`, `max`, `mean`, `std` are of its finite elements; None where none is finite."""
 
     count: int
     min: float | None
@@ -50,7 +50,7 @@ class Stats:
 
     @property
     def bad(self) -> bool:
-        """Whether it has NaN or infinite numbers."""
+        """Whether the gradient has NaN or Inf."""
         return bool(self.nan or self.inf)
 
     def __str__(self) -> str:
@@ -65,19 +65,19 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One autograd node that a pass ran. `kind` is autograd's name for it; `ops` what ran in the forward for it.
+    """An autograd node that a pass ran. `kind` is autograd's name for it, `ops` the forward operators it stands for.
 
-    `inside` says that it was made in the region; the others are the boundary, and `leaf` those of them that accumulate
-    into a tensor. `tensors` are the forward tensors that its inputs are gradients of, in order. `opaque` says why it
-    cannot be looked into.
+    Nodes that were made in the region are `inside`; the others are its boundary, and a `leaf` among them accumulates
+    into a tensor. `tensors` are the forward tensors whose gradients the node takes, in order. `opaque` says why the
+    operators of a node are unknown.
     """
 
     name: str
     kind: str
     inside: bool
     ops: tuple[str, ...] = ()
-    stack: tuple[Line, ...] = ()
-    line: Line | None = None
+    stack: tuple[StackLine, ...] = ()
+    line: StackLine | None = None
     tensors: tuple[str, ...] = ()
     leaf: bool = False
     opaque: str = ""
@@ -85,7 +85,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Flowed:
-    """A gradient that a pass saw: its name, its kind, and its numbers and bits as far as the region keeps them."""
+    """A gradient that a pass saw: shape, dtype and device; statistics and values where the region keeps them."""
 
     name: str
     _: KW_ONLY
@@ -98,10 +98,10 @@ class Flowed:
 
 @dataclass(frozen=True, slots=True)
 class Edge(Flowed):
-    """What one node gave another: the gradient of `tensor`, before it is added to what others gave.
+    """A gradient of `tensor` that one node returned to another, before gradients of several nodes are added.
 
-    It goes from output `slot` of `source` to input `place` of `target`. Where nothing flowed `flows` is False, and its
-    kind is that of what would have, as far as it is known.
+    It goes from output `slot` of `source` to input `place` of `target`. `flows` is False where autograd passed None;
+    shape, dtype and device are then those that the gradient would have, as far as they are known.
     """
 
     source: str
@@ -114,7 +114,7 @@ class Edge(Flowed):
 
 @dataclass(frozen=True, slots=True)
 class Input(Flowed):
-    """What a node got on one input: the sum of its edges and of what came from outside, after the user's hooks."""
+    """The gradient at one input of a node: the sum of its edges and of outside gradients, after the user's hooks."""
 
     node: str
     place: int
@@ -122,28 +122,28 @@ class Input(Flowed):
 
 
 @dataclass(frozen=True, slots=True)
-class Root(Flowed):
-    """Where a pass began: a tensor, the node that made it, and the gradient it was given."""
+class BackwardRoot(Flowed):
+    """A tensor that a backward call began at, the node that made it, and the gradient passed for it."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class NonfiniteOrigin:
     """Where the NaN or Inf of a pass come from. `what` is `NaN` or `Inf`, and `where` one of
 
-    `forward`     an operator of the block made them of finite numbers (or, of Inf, a NaN): `op`, `line`
+    `forward`     an operator of the block made them from finite numbers (or a NaN from Inf): `op`, `line`
     `inputs`      they came into the block with `tensor`, which `op` on `line` was the first to take
-    `backward`    a node made them of a finite gradient: `node`, with the `op` and `line` of its forward
+    `backward`    a node made them from a finite gradient: `node`, with the `op` and `line` of its forward
     `gradients`   they came into the region with the gradient of `tensor`, which `node` took
 
-    `detail` says more, as far as it is known.
+    `detail` adds what else is known.
     """
 
     what: str
     where: str
     op: str = ""
-    line: Line | None = None
+    line: StackLine | None = None
     tensor: str = ""
     node: str = ""
     detail: str = ""
@@ -151,18 +151,18 @@ class Origin:
     def __str__(self) -> str:
         at = f" at {self.line}" if self.line is not None else ""
         with_it = self.tensor or "a tensor"
-        said = {
+        text = {
             "forward": f"{self.what} born in the forward: {self.op}{at}",
             "inputs": f"{self.what} came in from outside with {with_it}, first taken by {self.op}{at}",
             "backward": f"{self.what} born in the backward: {self.node}, of {self.op or 'an operator'}{at}",
             "gradients": f"{self.what} came in with the gradient of {self.tensor}, which {self.node} took{at}",
         }[self.where]
-        return f"{said}; {self.detail}" if self.detail else said
+        return f"{text}; {self.detail}" if self.detail else text
 
 
 @dataclass(frozen=True, slots=True)
 class Unwatched:
-    """What stands for an answer where nobody looked: it is neither `None` nor false."""
+    """The answer where gradients were not looked at: it is neither `None` nor false."""
 
     why: str = 'bp.region(gradients="stats") looks for NaN and Inf'
 
@@ -173,11 +173,11 @@ class Unwatched:
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
-    """Operators of the region's forward that no pass has reached, with their line, and how many times they ran."""
+class UnreachedOperator:
+    """An operator of the region's forward that no pass has reached, its line, and how many times it ran there."""
 
     name: str
-    line: Line | None
+    line: StackLine | None
     count: int = 1
 
     def __str__(self) -> str:
@@ -186,8 +186,8 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
-    """What a block left behind at its end: its nodes, and which took the outputs of which: (maker, taker, tensor)."""
+class RegionForward:
+    """The autograd graph of a block at its end: its nodes, and its edges as (maker, taker, tensor)."""
 
     nodes: tuple[Node, ...] = ()
     edges: tuple[tuple[str, str, str], ...] = ()
@@ -195,11 +195,11 @@ class Forward:
 
 @dataclass(frozen=True)
 class Pass:
-    """One backward pass that reached a region. `time` is when it began, in seconds since 1970; `seconds` how long.
+    """A backward pass that reached a region. It began at `time`, in seconds since 1970, and took `seconds`.
 
-    `index` counts the passes of the region, those that were not kept too. `nodes` are in the order in which they ran,
-    `edges` and `inputs` in that of their nodes. `error` is what the backward raised, if it did: what had flowed by then
-    is here. `origin` says where NaN and Inf come from, None where there are none. `run` is the process that saw it.
+    `index` counts all passes of the region, kept or not. `nodes` are in the order in which they ran, `edges` and
+    `inputs` in the order of their nodes. `error` is the exception of a backward that raised; the gradients up to it are
+    kept. `origin` says where NaN and Inf come from, or is None where there are none. `run` is the process that saw it.
     """
 
     region: str
@@ -207,24 +207,24 @@ class Pass:
     time: float
     seconds: float
     level: str
-    roots: tuple[Root, ...]
+    roots: tuple[BackwardRoot, ...]
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     inputs: tuple[Input, ...]
     error: str = ""
     notes: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    origin: Origin | Unwatched | None = None
+    origin: NonfiniteOrigin | Unwatched | None = None
     run: str = ""
 
     @property
-    def root(self) -> Root | None:
-        """The first root."""
+    def root(self) -> BackwardRoot | None:
+        """The first tensor that the backward began at."""
         return self.roots[0] if self.roots else None
 
     @cached_property
     def first_bad(self) -> Edge | Unwatched | None:
-        """The first edge with NaN or infinite numbers; `Unwatched` where nobody looked."""
+        """The first edge with NaN or Inf; `Unwatched` where gradients were not looked at."""
         found = next((edge for edge in self.edges if edge.stats is not None and edge.stats.bad), None)
         return found if found is not None or self.watched else Unwatched()
 
@@ -235,25 +235,25 @@ class Pass:
 
     @property
     def bad(self) -> bool:
-        """Whether NaN or Inf flowed, or were born in the forward, or the backward raised, as far as it was watched."""
+        """Whether a gradient or the forward had NaN or Inf, as far as that was watched, or the backward raised."""
         every = (*self.roots, *self.edges, *self.inputs)
         return bool(
             self.error
-            or isinstance(self.origin, Origin)
+            or isinstance(self.origin, NonfiniteOrigin)
             or any(each.stats is not None and each.stats.bad for each in every)
         )
 
     @property
-    def backward(self) -> View:
+    def backward(self) -> BackwardView:
         """The backward as a graph."""
-        return View(self)
+        return BackwardView(self)
 
     def node(self, name: str) -> Node:
-        """A node by its name."""
+        """Find a node by its name."""
         return next(node for node in self.nodes if node.name == name)
 
-    def where(self, edge: Edge | Unwatched) -> Line | None:
-        """The forward line that an edge's source, or else its target, comes from."""
+    def where(self, edge: Edge | Unwatched) -> StackLine | None:
+        """The forward line of an edge's source, or else of its target."""
         if isinstance(edge, Unwatched):
             return None
         ends = (self.node(edge.source), self.node(edge.target))
@@ -265,7 +265,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class BackwardView:
     """A pass as a graph: nodes, edges, the boundary around it, the stacks and the gradients by name."""
 
     of: Pass
@@ -277,16 +277,16 @@ class View:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """All edges."""
+        """All edges, in the order of their source nodes."""
         return self.of.edges
 
     @property
     def boundary(self) -> tuple[Node, ...]:
-        """The nodes just outside: those that gave to the region, those that it gave to, and leaves."""
+        """The nodes just outside the region: its sources, its targets, and leaves."""
         return tuple(node for node in self.of.nodes if not node.inside)
 
     @property
-    def stacks(self) -> dict[str, tuple[Line, ...]]:
+    def stacks(self) -> dict[str, tuple[StackLine, ...]]:
         """The Python stack of each node's forward line."""
         return {node.name: node.stack for node in self.of.nodes if node.stack}
 

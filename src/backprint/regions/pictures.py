@@ -1,4 +1,4 @@
-"""Pictures of a dump, drawn when someone asks: never in the program's own step.
+"""Pictures of a dump, drawn by a command: never in the program's own step.
 
 Graphviz takes minutes for some graphs of a hundred nodes, so it gets a limit of nodes and of seconds. It is given what
 graph.json says, quoted, and not the `.dot` files, which may say anything.
@@ -15,59 +15,61 @@ from pathlib import Path
 
 from backprint.errors import RegionError
 from backprint.regions import dots
-from backprint.regions.nouns import Forward
-from backprint.regions.read import content_of, folders_of, forward_from, pass_from
+from backprint.regions.nouns import RegionForward
+from backprint.regions.read import folders_of, parse_forward, parse_pass, read_graph_json
 
 SECONDS = 20.0
-"""What a picture may take."""
+"""The time limit of a picture."""
 
 NODES = 500
-"""What a picture may show."""
+"""The most nodes of a picture."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A picture, or why there is none."""
+class DrawnPicture:
+    """The place of a picture, and why it could not be drawn, or ''."""
 
     place: Path
     why: str = ""
 
 
-def draw(path: str | os.PathLike[str], run: str, seconds: float = SECONDS, nodes: int = NODES) -> Iterator[Drawn]:
-    """Draw the forward and the backward of each pass of a dump, beside its `.dot` files; those that are alike once."""
+def draw_dump(
+    path: str | os.PathLike[str], run: str, seconds: float = SECONDS, nodes: int = NODES
+) -> Iterator[DrawnPicture]:
+    """Draw the forward and the backward of each pass of a dump beside its `.dot` files; equal graphs are drawn once."""
     tool = shutil.which("dot")
     if tool is None:
-        raise RegionError(f"{path}: Graphviz draws the pictures, and there is no `dot` here: install Graphviz")
+        raise RegionError(f"{path}: Graphviz draws the pictures, and its `dot` is not installed: install Graphviz")
     known: dict[str, bytes | str] = {}
     for folder in folders_of(path, run, unreached=True):
-        for name, text, size in texts_of(folder):
+        for name, text, size in dot_texts(folder):
             place = folder / f"{name}.svg"
             if size > nodes:
-                yield Drawn(place, f"{size} nodes, and the limit is {nodes}: `--nodes {size}` draws it")
+                yield DrawnPicture(place, f"{size} nodes, and the limit is {nodes}: `--nodes {size}` draws it")
                 continue
             if text not in known:
-                known[text] = picture(tool, text, seconds)
+                known[text] = run_graphviz(tool, text, seconds)
             found = known[text]
             if isinstance(found, str):
-                yield Drawn(place, found)
+                yield DrawnPicture(place, found)
             else:
-                yield put(place, found)
+                yield write_picture(place, found)
 
 
-def texts_of(folder: Path) -> Iterator[tuple[str, str, int]]:
-    """The pictures of a folder, each by name, as a text and with how many nodes it has."""
-    content = content_of(folder)
+def dot_texts(folder: Path) -> Iterator[tuple[str, str, int]]:
+    """The graphs of a folder: the name of each, its text, and its number of nodes."""
+    content = read_graph_json(folder)
     if content.get("reached"):
-        found = pass_from(content, folder)
+        found = parse_pass(content, folder)
         yield "forward", dots.forward_dot(found), len(found.nodes)
         yield "backward", dots.backward_dot(found), len(found.nodes)
     else:
-        forward: Forward = forward_from(content, folder)
+        forward: RegionForward = parse_forward(content, folder)
         yield "forward", dots.unreached_dot(str(content["region"]), forward), len(forward.nodes)
 
 
-def picture(tool: str, text: str, seconds: float) -> bytes | str:
-    """A picture, or why there is none. What takes too long is killed, and so it is when we are interrupted."""
+def run_graphviz(tool: str, text: str, seconds: float) -> bytes | str:
+    """Run Graphviz: the picture, or why there is none. It is killed at the time limit, and when we are interrupted."""
     try:
         done = subprocess.run([tool, "-Tsvg"], input=text.encode(), capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
@@ -75,18 +77,18 @@ def picture(tool: str, text: str, seconds: float) -> bytes | str:
     except OSError as error:
         return f"Graphviz did not run: {error}"
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return f"Graphviz failed with {done.returncode}" + (f": {said[-1][:200]!r}" if said else "")
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return f"Graphviz failed with {done.returncode}" + (f": {lines[-1][:200]!r}" if lines else "")
     return done.stdout
 
 
-def put(place: Path, drawn: bytes) -> Drawn:
-    """Write a picture, whole or not at all."""
+def write_picture(place: Path, drawn: bytes) -> DrawnPicture:
+    """Write a picture to its place by one rename."""
     part = place.with_name(f".{place.name}.part")
     try:
         part.write_bytes(drawn)
         part.replace(place)
     except OSError as error:
         part.unlink(missing_ok=True)
-        return Drawn(place, f"could not be written: {error.strerror}")
-    return Drawn(place)
+        return DrawnPicture(place, f"could not be written: {error.strerror}")
+    return DrawnPicture(place)

@@ -1,4 +1,4 @@
-"""Dumps, read again. What a file says is checked, and nothing of it is run."""
+"""Reading dumps. The content of a file is checked, and nothing of it is executed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from backprint.errors import RegionError, UsageError
 from backprint.plain import parse_json
 from backprint.regions.nouns import (
     LEVELS,
+    BackwardRoot,
     Edge,
-    Forward,
     Input,
-    Line,
     Node,
-    Origin,
+    NonfiniteOrigin,
     Pass,
-    Root,
+    RegionForward,
+    StackLine,
     Stats,
     Unwatched,
 )
 from backprint.regions.write import FORMAT
 
 MOST = 1 << 29
-"""The largest graph.json that is read."""
+"""The most bytes of a graph.json that is read."""
 
 
 FORMATS = (1, FORMAT)
@@ -39,8 +39,8 @@ LATEST, ALL = "latest", "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What one run of a script, which is one process, left in a dump."""
+class DumpRun:
+    """The passes that one run of a script, which is one process, wrote to a dump."""
 
     name: str
     folders: tuple[Path, ...]
@@ -61,30 +61,30 @@ def check_dump(path: str | os.PathLike[str]) -> None:
 
 
 def read_passes(path: str | os.PathLike[str], run: str = LATEST) -> list[Pass]:
-    """The passes of a dump: of a pass's own folder, or of a region's, where `run` says of which run: the latest one,
-    the one of a name or of a beginning of it, or `all`."""
+    """The passes of a dump: of a pass's own folder, or of a region's folder, where `run` selects the run: `latest`,
+    `all`, or a run's name or the beginning of it."""
     return [read_pass(each) for each in folders_of(path, run)]
 
 
 def folders_of(path: str | os.PathLike[str], run: str = LATEST, unreached: bool = False) -> list[Path]:
-    """The folders of the passes of a run, in order; `unreached` has those with a forward alone as well."""
+    """The folders of a run's passes, in order; with `unreached`, also those that have a forward alone."""
     place = Path(path)
     if (place / "graph.json").exists():
         return [place]
     runs = runs_of(place)
-    chosen = runs if run == ALL else [one_of(runs, run, place)]
+    chosen = runs if run == ALL else [select_run(runs, run, place)]
     found = [folder for each in chosen for folder in each.folders]
     if unreached:
         return found
-    passes = [folder for folder in found if content_of(folder).get("reached", True)]
+    passes = [folder for folder in found if read_graph_json(folder).get("reached", True)]
     if not passes:
-        said = f" in run {chosen[0]}" if len(runs) > 1 and len(chosen) == 1 else ""
-        raise RegionError(f"{path}: no backward pass has reached this region{said}")
+        where = f" in run {chosen[0]}" if len(runs) > 1 and len(chosen) == 1 else ""
+        raise RegionError(f"{path}: no backward pass has reached this region{where}")
     return passes
 
 
-def runs_of(path: str | os.PathLike[str]) -> list[Run]:
-    """The runs that wrote into a dump, the latest one last; of a pass's own folder, its one."""
+def runs_of(path: str | os.PathLike[str]) -> list[DumpRun]:
+    """The runs that wrote to a dump, the latest last; for a pass's own folder, its run."""
     place = Path(path)
     if not place.is_dir():
         raise RegionError(f"{path}: no such folder")
@@ -93,45 +93,45 @@ def runs_of(path: str | os.PathLike[str]) -> list[Run]:
     if not every:
         raise RegionError(f"{path}: no pass here: a region's dump has folders with graph.json")
     found: dict[str, list[tuple[Path, float, bool]]] = {}
-    for folder in sorted(every, key=in_order):
-        content = content_of(folder)
-        row = (folder, moment(content, folder), bool(content.get("reached", True)))
+    for folder in sorted(every, key=folder_order):
+        content = read_graph_json(folder)
+        row = (folder, begin_of_pass(content, folder), bool(content.get("reached", True)))
         found.setdefault(str(content.get("run", "")), []).append(row)
     runs = [
-        Run(name, tuple(row[0] for row in rows), max(row[1] for row in rows), sum(row[2] for row in rows))
+        DumpRun(name, tuple(row[0] for row in rows), max(row[1] for row in rows), sum(row[2] for row in rows))
         for name, rows in found.items()
     ]
     return sorted(runs, key=lambda each: (bool(each.name), each.last))
 
 
-def in_order(folder: Path) -> tuple[str, int]:
-    """Folders by their names, and then by their numbers: the ten thousandth comes after the one before it."""
+def folder_order(folder: Path) -> tuple[str, int]:
+    """Sort key of folders: the name, then the number as a number."""
     head, _, number = folder.name.rpartition("_")
     return (head, int(number)) if number.isdecimal() else (folder.name, 0)
 
 
-def moment(content: Mapping[str, Any], folder: Path) -> float:
-    """When a pass began."""
+def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
+    """The time at which a pass began."""
     found = content.get("time", 0.0)
     if type(found) not in (int, float):
         raise RegionError(f"{folder}: graph.json is malformed: its time is {found!r}")
     return float(found)
 
 
-def one_of(runs: Sequence[Run], run: str, place: Path) -> Run:
-    """The run of a name."""
+def select_run(runs: Sequence[DumpRun], run: str, place: Path) -> DumpRun:
+    """Select a run by `latest`, its name, or the beginning of its name."""
     if run == LATEST:
         return runs[-1]
     named = [each for each in runs if each.name == run] or [each for each in runs if run and each.name.startswith(run)]
     if len(named) != 1:
-        said = "no run" if not named else f"{len(named)} runs"
+        count = "no run" if not named else f"{len(named)} runs"
         names = ", ".join(each.name or "(format 1)" for each in runs)
-        raise RegionError(f"{place}: {said} of the name {run!r}; it has {names}")
+        raise RegionError(f"{place}: {count} of the name {run!r}; it has {names}")
     return named[0]
 
 
-def content_of(folder: Path) -> dict[str, Any]:
-    """What graph.json says."""
+def read_graph_json(folder: Path) -> dict[str, Any]:
+    """The content of a folder's graph.json, its format checked."""
     place = folder / "graph.json"
     try:
         if place.stat().st_size > MOST:
@@ -140,43 +140,43 @@ def content_of(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise RegionError(f"{place}: cannot be read: {error}") from error
     if not isinstance(content, dict) or "region" not in content:
-        raise RegionError(f"{place}: is no region's graph.json")
+        raise RegionError(f"{place}: is not a region's graph.json")
     if content.get("format") not in FORMATS:
-        said = " and ".join(map(str, FORMATS))
-        raise RegionError(f"{place}: has format {content.get('format')!r}, and this Backprint reads {said}")
+        known = " and ".join(map(str, FORMATS))
+        raise RegionError(f"{place}: has format {content.get('format')!r}, and this Backprint reads {known}")
     return content
 
 
 def read_pass(folder: Path) -> Pass:
-    """One pass."""
-    content = content_of(folder)
+    """Read a pass with its gradients."""
+    content = read_graph_json(folder)
     if not content.get("reached"):
         raise RegionError(f"{folder}: no backward pass has reached this region: it has a forward alone")
-    return pass_from(content, folder, tensors_of(folder))
+    return parse_pass(content, folder, read_gradients(folder))
 
 
 MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError)
 
 
-def pass_from(content: Mapping[str, Any], folder: Path, tensors: Mapping[str, Tensor] | None = None) -> Pass:
-    """A Pass; without its tensors, where none are given."""
+def parse_pass(content: Mapping[str, Any], folder: Path, tensors: Mapping[str, Tensor] | None = None) -> Pass:
+    """Make a Pass of a graph.json's content; without `tensors` it has no gradients."""
     try:
-        return build(content, tensors)
+        return pass_from_json(content, tensors)
     except MALFORMED as error:
         raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
 
 
-def forward_from(content: Mapping[str, Any], folder: Path) -> Forward:
-    """The forward of a region that no pass has reached."""
+def parse_forward(content: Mapping[str, Any], folder: Path) -> RegionForward:
+    """Make the Forward of a region that no pass has reached."""
     try:
         edges = tuple((str(maker), str(taker), str(tensor)) for maker, taker, tensor in content["edges"])
-        return Forward(tuple(map(node, content["nodes"])), edges)
+        return RegionForward(tuple(map(node_from_json, content["nodes"])), edges)
     except MALFORMED as error:
         raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
 
 
-def tensors_of(folder: Path) -> dict[str, Tensor]:
-    """The gradients that were kept."""
+def read_gradients(folder: Path) -> dict[str, Tensor]:
+    """The gradients that a pass kept, by their names in the file."""
     place = folder / "gradients.safetensors"
     if not place.exists():
         return {}
@@ -189,15 +189,18 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
         raise RegionError(f"{place}: cannot be read: {error}") from error
 
 
-def build(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> Pass:
-    """A Pass from JSON."""
+def pass_from_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> Pass:
     level = content["gradients"]
     if level not in LEVELS:
         raise ValueError(f"gradients is {level!r}")
 
     def flowed(row: Mapping[str, Any]) -> dict[str, Any]:
         kind = dict(shape=tuple(map(int, row["shape"])), dtype=str(row["dtype"]), device=str(row["device"]))
-        return {**kind, "stats": stats(row["stats"]), "gradient": None if tensors is None else value(row, tensors)}
+        return {
+            **kind,
+            "stats": stats_from_json(row["stats"]),
+            "gradient": None if tensors is None else gradient_from_json(row, tensors),
+        }
 
     edges = []
     for row in content["edges"]:
@@ -207,31 +210,30 @@ def build(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> P
         Input(str(row["name"]), str(row["node"]), int(row["place"]), str(row["tensor"]), **flowed(row))
         for row in content["inputs"]
     )
-    roots = tuple(Root(str(row["name"]), str(row["node"]), **flowed(row)) for row in content["roots"])
+    roots = tuple(BackwardRoot(str(row["name"]), str(row["node"]), **flowed(row)) for row in content["roots"])
     return Pass(
         str(content["region"]), int(content["index"]), float(content["time"]), float(content["seconds"]), level, roots,
-        tuple(map(node, content["nodes"])), tuple(edges), inputs, str(content["error"]),
+        tuple(map(node_from_json, content["nodes"])), tuple(edges), inputs, str(content["error"]),
         tuple(map(str, content["notes"])), {str(k): str(v) for k, v in content["environment"].items()},
-        origin(content, level), str(content.get("run", "")),
+        origin_from_json(content, level), str(content.get("run", "")),
     )  # fmt: skip
 
 
-def node(row: Mapping[str, Any]) -> Node:
-    """One node."""
+def node_from_json(row: Mapping[str, Any]) -> Node:
     return Node(
         str(row["name"]), str(row["kind"]), bool(row["inside"]), tuple(map(str, row["ops"])),
-        tuple(filter(None, map(line, row["stack"]))), line(row["line"]), tuple(map(str, row["tensors"])),
+        tuple(filter(None, map(line_from_json, row["stack"]))), line_from_json(row["line"]),
+        tuple(map(str, row["tensors"])),
         bool(row["leaf"]), str(row["opaque"]),
     )  # fmt: skip
 
 
-def line(row: Any) -> Line | None:
-    """One line."""
-    return Line(str(row[0]), int(row[1]), str(row[2])) if row is not None else None
+def line_from_json(row: Any) -> StackLine | None:
+    return StackLine(str(row[0]), int(row[1]), str(row[2])) if row is not None else None
 
 
-def origin(content: Mapping[str, Any], level: str) -> Origin | Unwatched | None:
-    """Where NaN and Inf come from."""
+def origin_from_json(content: Mapping[str, Any], level: str) -> NonfiniteOrigin | Unwatched | None:
+    """Where NaN and Inf come from; Unwatched where the dump does not say."""
     if level == "none":
         return Unwatched()
     if "origin" not in content:
@@ -240,14 +242,13 @@ def origin(content: Mapping[str, Any], level: str) -> Origin | Unwatched | None:
     if row is None:
         return None
     names = ("what", "where", "op", "tensor", "node", "detail")
-    found = Origin(line=line(row["line"]), **{name: str(row[name]) for name in names})
+    found = NonfiniteOrigin(line=line_from_json(row["line"]), **{name: str(row[name]) for name in names})
     if found.where not in ("forward", "inputs", "backward", "gradients"):
         raise ValueError(f"an origin is {found.where!r}")
     return found
 
 
-def stats(row: Any) -> Stats | None:
-    """One gradient's numbers."""
+def stats_from_json(row: Any) -> Stats | None:
     if row is None:
         return None
     count, *parts, norm, nan, inf, zeros = row
@@ -255,8 +256,8 @@ def stats(row: Any) -> Stats | None:
     return Stats(int(count), low, high, mean, std, float(norm), int(nan), int(inf), int(zeros))
 
 
-def value(row: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """A gradient's bits."""
+def gradient_from_json(row: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """The kept gradient that a row names, of its own layout and dtype."""
     name = row.get("kept")
     if name is None:
         return None

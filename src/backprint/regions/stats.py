@@ -1,4 +1,4 @@
-"""A gradient in numbers, in few walks over it."""
+"""Statistics of a gradient, in few passes over its memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backprint.regions.nouns import Stats
 
 
 def stats_of(tensor: Tensor) -> Stats:
-    """The Stats of a gradient; of a sparse one, of its values; of complex numbers, of real and imaginary parts."""
+    """The Stats of a gradient: of a sparse one's values, of a complex one's real and imaginary parts."""
     values = tensor.detach()
     if values.layout is not torch.strided:
         values = values.coalesce().values()
@@ -23,28 +23,28 @@ def stats_of(tensor: Tensor) -> Stats:
     if not count:
         return Stats(0, None, None, None, None, 0.0, 0, 0, 0)
     if values.stride() and not any(values.stride()):  # one number, expanded
-        return of_one(float(values.flatten()[0]), count)
+        return stats_of_expanded(float(values.flatten()[0]), count)
     low, high = float(values.amin()), float(values.amax())  # both in less than `aminmax` takes
-    zeros = zeros_of(values)
+    zeros = count_zeros(values)
     norm = float(torch.linalg.vector_norm(values))
     if math.isfinite(low) and math.isfinite(high):
-        return Stats(count, low, high, *moments(values, norm), norm, 0, 0, zeros)
+        return Stats(count, low, high, *mean_and_std(values, norm), norm, 0, 0, zeros)
     nan = int(torch.isnan(values).sum())
     inf = int(torch.isinf(values).sum())
     good = values[torch.isfinite(values)]
     if not good.numel():
         return Stats(count, None, None, None, None, norm, nan, inf, zeros)
     size = float(torch.linalg.vector_norm(good))
-    return Stats(count, float(good.min()), float(good.max()), *moments(good, size), norm, nan, inf, zeros)
+    return Stats(count, float(good.min()), float(good.max()), *mean_and_std(good, size), norm, nan, inf, zeros)
 
 
 WHOLE = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
-def zeros_of(values: Tensor) -> int:
-    """How many are zero. As whole numbers, counting takes a twentieth of the time where half of them are.
+def count_zeros(values: Tensor) -> int:
+    """Count the zeros. Counting the bits as integers takes a twentieth of the time where half are zero.
 
-    Zero has no bits, and a negative zero the sign alone, which is the smallest whole number.
+    Zero has no bits set, and negative zero the sign bit alone, which is the smallest integer.
     """
     if values.dtype not in WHOLE:
         return values.numel() - int(torch.count_nonzero(values))
@@ -54,10 +54,10 @@ def zeros_of(values: Tensor) -> int:
     return values.numel() - int(torch.count_nonzero(whole)) + negative
 
 
-def moments(values: Tensor, norm: float) -> tuple[float, float]:
-    """Mean and deviation of finite numbers. `torch.std_mean` takes fifty times as long on a CPU.
+def mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
+    """Mean and standard deviation of finite numbers. `torch.std_mean` takes fifty times as long on a CPU.
 
-    Where the mean is most of what there is, the deviation is taken from it, as it would drown in rounding otherwise.
+    Where the mean dominates, it is subtracted first: the deviation would be lost in rounding otherwise.
     """
     count = values.numel()
     mean = float(values.sum()) / count
@@ -71,8 +71,8 @@ def moments(values: Tensor, norm: float) -> tuple[float, float]:
 NARROW = (torch.bfloat16, torch.float16, *(d for n, d in vars(torch).items() if n.startswith("float8_")))
 
 
-def of_one(value: float, count: int) -> Stats:
-    """The Stats of one number that stands `count` times."""
+def stats_of_expanded(value: float, count: int) -> Stats:
+    """The Stats of one number expanded to `count` elements."""
     if not math.isfinite(value):
         nan = count if math.isnan(value) else 0
         return Stats(count, None, None, None, None, abs(value), nan, count - nan, 0)

@@ -1,4 +1,4 @@
-"""A pass on disk: a folder of its own, written beside its place and renamed, so that it is there whole or not at all.
+"""Writing a pass to disk: a folder of its own, written beside its place and renamed, so that it is complete or absent.
 
 graph.json               everything but tensors: nodes, edges, inputs, roots, stacks, stats
 backward.dot forward.dot pictures as text; `backprint region draw` draws them, never the program's own step
@@ -23,19 +23,30 @@ from typing import Any
 from torch import Tensor
 
 from backprint.regions import dots
-from backprint.regions.nouns import RUN, Flowed, Forward, Line, Node, Op, Origin, Pass, Stats, Unwatched
+from backprint.regions.nouns import (
+    RUN,
+    Flowed,
+    Node,
+    NonfiniteOrigin,
+    Pass,
+    RegionForward,
+    StackLine,
+    Stats,
+    UnreachedOperator,
+    Unwatched,
+)
 
 FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Dumped:
-    """A Pass that is on disk."""
+class DumpedPass:
+    """The folder of a Pass that was written."""
 
     place: Path
 
     def read(self) -> Pass:
-        """The Pass, read again."""
+        """Read the Pass again."""
         from backprint.regions.read import read_pass
 
         return read_pass(self.place)
@@ -44,7 +55,7 @@ class Dumped:
 # ------------------------------------------------------------------ folders
 
 
-def write_pass(found: Pass, folder: Path, head: str) -> Dumped:
+def write_pass(found: Pass, folder: Path, head: str) -> DumpedPass:
     """Write a pass into the next free folder below `folder`."""
     tensors: dict[str, Tensor] = {}
     content = pass_json(found, tensors)
@@ -52,42 +63,50 @@ def write_pass(found: Pass, folder: Path, head: str) -> Dumped:
         "graph.json": json.dumps(content, indent=1) + "\n",
         "backward.dot": dots.backward_dot(found),
         "forward.dot": dots.forward_dot(found),
-        "stacks.txt": stacks(found.nodes),
-        "summary.md": summary(found),
+        "stacks.txt": stacks_text(found.nodes),
+        "summary.md": summary_text(found),
     }
-    return Dumped(whole(folder, head, texts, tensors))
+    return DumpedPass(write_dump_folder(folder, head, texts, tensors))
 
 
 def write_unreached(
-    title: str, head: str, forward: Forward, ops: Sequence[Op], origin: Origin | Unwatched | None, folder: Path
+    title: str,
+    head: str,
+    forward: RegionForward,
+    ops: Sequence[UnreachedOperator],
+    origin: NonfiniteOrigin | Unwatched | None,
+    folder: Path,
 ) -> Path:
-    """Write the forward of a region that no pass has reached, and that it was so."""
+    """Write the forward of a region that no pass has reached."""
     content = {
         "format": FORMAT, "region": title, "run": RUN, "time": time.time(), "reached": False,
         "unreached": [op_json(op) for op in ops], "origin": origin_json(origin),
         "nodes": [node_json(node) for node in forward.nodes], "edges": [list(edge) for edge in forward.edges],
     }  # fmt: skip
     lines = [f"# {title}: no backward pass has reached it", ""]
-    lines += [f"**{origin}**", ""] if isinstance(origin, Origin) else []
+    lines += [f"**{origin}**", ""] if isinstance(origin, NonfiniteOrigin) else []
     lines += ["Its operators, and the lines that ran them:", ""]
-    lines += [f"- `{op.name}`" + (f" at {op.line}" if op.line else "") + times(op) for op in ops] or ["(none ran)"]
-    lines += ["", "A gradient reaches an operator whose result the loss hangs on, and that ran with gradients on."]
+    lines += [f"- `{op.name}`" + (f" at {op.line}" if op.line else "") + count_text(op) for op in ops] or ["(none ran)"]
+    lines += [
+        "",
+        "A gradient reaches an operator whose result the loss depends on, and that ran with gradients enabled.",
+    ]
     texts = {
         "graph.json": json.dumps(content, indent=1) + "\n",
         "forward.dot": dots.unreached_dot(title, forward),
-        "stacks.txt": stacks(forward.nodes),
+        "stacks.txt": stacks_text(forward.nodes),
         "summary.md": "\n".join(lines) + "\n",
     }
-    return whole(folder, f"{head}_unreached", texts, {})
+    return write_dump_folder(folder, f"{head}_unreached", texts, {})
 
 
-def times(op: Op) -> str:
-    """How often it ran."""
+def count_text(op: UnreachedOperator) -> str:
+    """How often an operator ran, if more than once."""
     return f", {op.count} times" if op.count > 1 else ""
 
 
-def whole(folder: Path, head: str, texts: dict[str, str], tensors: dict[str, Tensor]) -> Path:
-    """Write files into a folder of their own below `folder`, all or none."""
+def write_dump_folder(folder: Path, head: str, texts: dict[str, str], tensors: dict[str, Tensor]) -> Path:
+    """Write files to a new folder below `folder`, all or none."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +118,7 @@ def whole(folder: Path, head: str, texts: dict[str, str], tensors: dict[str, Ten
             save_file(tensors, staging / "gradients.safetensors")
             (staging / "gradients.safetensors").chmod(0o644)  # it is made for its owner alone
         staging.chmod(0o755)
-        return settled(staging, folder, head)
+        return rename_to_free_name(staging, folder, head)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -108,13 +127,13 @@ _next: dict[tuple[str, str], int] = {}
 
 
 def forget_numbers(folder: str) -> None:
-    """A folder that is not there any more begins at 0 again."""
+    """Restart the numbers of a folder that was deleted."""
     for key in [key for key in list(_next) if key[0] == folder]:
         _next.pop(key, None)
 
 
-def settled(staging: Path, folder: Path, head: str) -> Path:
-    """Rename into the next free name; another process or region may take one at the same time."""
+def rename_to_free_name(staging: Path, folder: Path, head: str) -> Path:
+    """Rename the staging folder to the next free name; another process or region may take a name at the same time."""
     key = (os.fspath(folder), head)
     index = _next.get(key, 0)
     while True:
@@ -135,8 +154,8 @@ def settled(staging: Path, folder: Path, head: str) -> Path:
 # ------------------------------------------------------------------ as JSON
 
 
-def number(value: float | None) -> Any:
-    """A number that JSON can hold."""
+def number_as_json(value: float | None) -> Any:
+    """A float as JSON; NaN and Inf as texts."""
     return value if value is None or math.isfinite(value) else str(value)
 
 
@@ -145,16 +164,16 @@ def stats_json(stats: Stats | None) -> Any:
     if stats is None:
         return None
     parts = (stats.min, stats.max, stats.mean, stats.std, stats.norm)
-    return [stats.count, *map(number, parts), stats.nan, stats.inf, stats.zeros]
+    return [stats.count, *map(number_as_json, parts), stats.nan, stats.inf, stats.zeros]
 
 
-def line_json(line: Line | None) -> Any:
-    """A line as a list."""
+def line_json(line: StackLine | None) -> Any:
+    """A line as a JSON list."""
     return list(line) if line is not None else None
 
 
 def node_json(node: Node) -> dict[str, Any]:
-    """One node; its stack is kept once for all, see `stacks`."""
+    """A node as a JSON object."""
     return {
         "name": node.name, "kind": node.kind, "inside": node.inside, "leaf": node.leaf, "ops": list(node.ops),
         "tensors": list(node.tensors), "line": line_json(node.line), "stack": [list(line) for line in node.stack],
@@ -162,14 +181,14 @@ def node_json(node: Node) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def op_json(op: Op) -> dict[str, Any]:
-    """One operator."""
+def op_json(op: UnreachedOperator) -> dict[str, Any]:
+    """An unreached operator as a JSON object."""
     return {"name": op.name, "line": line_json(op.line), "count": op.count}
 
 
-def origin_json(origin: Origin | Unwatched | None) -> dict[str, Any] | None:
-    """An Origin; of nothing, and of what nobody watched, nothing."""
-    if not isinstance(origin, Origin):
+def origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | None:
+    """A NonfiniteOrigin as a JSON object; None where there is none, or gradients were not watched."""
+    if not isinstance(origin, NonfiniteOrigin):
         return None
     return {
         "what": origin.what, "where": origin.where, "op": origin.op, "line": line_json(origin.line),
@@ -178,13 +197,13 @@ def origin_json(origin: Origin | Unwatched | None) -> dict[str, Any] | None:
 
 
 def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """A pass; its tensors go into `tensors`."""
+    """A pass as a JSON object; its gradients go into `tensors`."""
     seen: dict[int, dict[str, Any]] = {}
 
     def kept(name: str, each: Flowed) -> dict[str, Any]:
         row = {"shape": list(each.shape), "dtype": each.dtype, "device": each.device, "stats": stats_json(each.stats)}
         if each.gradient is not None:
-            row |= stored(name, each.gradient, tensors, seen)
+            row |= keep_gradient(name, each.gradient, tensors, seen)
         return row
 
     return {
@@ -205,8 +224,10 @@ def pass_json(found: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def stored(name: str, value: Tensor, tensors: dict[str, Tensor], seen: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """How a gradient is kept: its bits under a name, once where an edge and an input have the same."""
+def keep_gradient(
+    name: str, value: Tensor, tensors: dict[str, Tensor], seen: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    """Put a gradient into `tensors`, once where an edge and an input share it; returns the fields that find it."""
     import torch
 
     if id(value) in seen:
@@ -232,8 +253,8 @@ def stored(name: str, value: Tensor, tensors: dict[str, Tensor], seen: dict[int,
 # ------------------------------------------------------------------ for a person
 
 
-def stacks(nodes: Sequence[Node]) -> str:
-    """Each node's stack."""
+def stacks_text(nodes: Sequence[Node]) -> str:
+    """The text of stacks.txt: each node's forward stack."""
     parts = []
     for node in nodes:
         if node.stack:
@@ -242,31 +263,31 @@ def stacks(nodes: Sequence[Node]) -> str:
     return "\n".join(parts)
 
 
-def cell(text: str) -> str:
-    """A text that fits in a Markdown table."""
+def table_cell(text: str) -> str:
+    """Escape a text for a Markdown table."""
     return text.replace("|", "\\|")
 
 
-def rows(head: str, lines: list[str]) -> list[str]:
+def table_lines(head: str, lines: list[str]) -> list[str]:
     """A Markdown table."""
     return [head, "|" + "---|" * (head.count("|") - 1), *lines, ""]
 
 
-def numbers(found: Pass) -> list[str]:
-    """What is to be said of NaN and Inf."""
-    lines = [f"**{found.origin}**", ""] if isinstance(found.origin, Origin) else []
+def nonfinite_lines(found: Pass) -> list[str]:
+    """The lines of a summary on NaN and Inf."""
+    lines = [f"**{found.origin}**", ""] if isinstance(found.origin, NonfiniteOrigin) else []
     bad = found.first_bad
     if bad is None:
         return [*lines, "No NaN and no Inf on any edge.", ""]
     if isinstance(bad, Unwatched):
         return [*lines, f"NaN and Inf: {bad}.", ""]
     where = found.where(bad) or "a node outside"
-    said = f"**First NaN or Inf**: edge `{bad.name}`, the gradient of `{bad.tensor}`, of {where} ({bad.stats})."
-    return [*lines, said, ""]
+    text = f"**First NaN or Inf**: edge `{bad.name}`, the gradient of `{bad.tensor}`, of {where} ({bad.stats})."
+    return [*lines, text, ""]
 
 
-def summary(found: Pass) -> str:
-    """What flowed, and where from."""
+def summary_text(found: Pass) -> str:
+    """The text of summary.md: the edges and nodes of a pass, and its NaN and Inf."""
     inside = [node for node in found.nodes if node.inside]
     lines = [
         f"# {found.region}: pass {found.index}", "",
@@ -276,16 +297,17 @@ def summary(found: Pass) -> str:
     if found.error:
         lines += [f"**The backward raised**: {found.error}. What had flowed by then is here.", ""]
     lines += [f"Not kept: {note}" for note in found.notes]
-    lines += numbers(found)
+    lines += nonfinite_lines(found)
     lines += ["## Edges, in the order of the backward", ""]
     head = "| edge | gradient of | shape | dtype |" + (" numbers |" if found.level != "none" else "")
-    lines += rows(head, [
-        f"| `{cell(e.name)}` | `{cell(e.tensor)}` | {list(e.shape)} | {e.dtype if e.flows else 'nothing flows'} |"
+    lines += table_lines(head, [
+        f"| `{table_cell(e.name)}` | `{table_cell(e.tensor)}` | {list(e.shape)} | "
+        f"{e.dtype if e.flows else 'nothing flows'} |"
         + (f" {e.stats} |" if found.level != "none" else "") for e in found.edges
     ])  # fmt: skip
     lines += ["## Nodes", ""]
-    lines += rows("| node | autograd | operators | forward line |", [
-        f"| `{cell(n.name)}` | {n.kind} | {cell(', '.join(n.ops) or n.opaque)} | "
-        f"{cell(str(n.line)) if n.line else 'leaf' if n.leaf else 'outside'} |" for n in found.nodes
+    lines += table_lines("| node | autograd | operators | forward line |", [
+        f"| `{table_cell(n.name)}` | {n.kind} | {table_cell(', '.join(n.ops) or n.opaque)} | "
+        f"{table_cell(str(n.line)) if n.line else 'leaf' if n.leaf else 'outside'} |" for n in found.nodes
     ])  # fmt: skip
     return "\n".join(lines)

@@ -20,7 +20,7 @@ from backprint.graph.claims import Lie
 from backprint.graph.nouns import Capture, Graph, Pair, Port, ScalarSpec, Spec, Step, TensorSpec
 from backprint.graph.sizes import evaluate, known, said
 from backprint.graph.text import show_spec
-from backprint.settings import record
+from backprint.settings import read_settings
 
 DECIDE = ("torch", "machine", "cpu_capability", "mkldnn", "flash_sdp", "math_sdp", "float32_matmul_precision")
 """What of an environment decides how kernels lay out what they give."""
@@ -90,7 +90,7 @@ NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
 @contextlib.contextmanager
 def checked(environment: Mapping[str, str], numbers: bool = True) -> Iterator[Notes]:
     """While this runs, graphs that were traced in this environment are held against their annotations."""
-    now = dict(record())
+    now = dict(read_settings())
     notes = Notes(all(environment.get(key) == now.get(key) for key in DECIDE), numbers)
     token = NOTES.set(notes)
     try:

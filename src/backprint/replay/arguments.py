@@ -18,12 +18,12 @@ from torch.utils import _pytree as pytree
 from backprint.errors import GuardError, ReplayError, UsageError
 from backprint.graph.links import free_ports, mutated
 from backprint.graph.nouns import Argument, Capture, Port, TensorSpec
-from backprint.likeness.describe import Describing, Like, described
-from backprint.likeness.differences import differences, lives_in, said
-from backprint.memory import meetings, places
+from backprint.likeness.describe import Describing, Like, describe_value
+from backprint.likeness.differences import holds_live_value, likeness_differences, likeness_text
+from backprint.memory import memory_spans, overlapping_pairs
 from backprint.replay.run import sizes_of
 from backprint.replay.strides import laid_as, lies, strides
-from backprint.tree import FLAGS, name_of, positional
+from backprint.tree import FLAGS, leaf_name, positional
 
 State = Mapping[str, Tensor] | str | None
 """Parameters, buffers and constants: by name, `"recipe"`, or None for the live module's."""
@@ -105,7 +105,7 @@ def check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
         return
     if has_tensors(row.like):
         return  # each of its tensors may be given by the name of its port
-    raise GuardError(f"argument {row.name!r} was {said(row.like)} at capture and is missing now: pass it too")
+    raise GuardError(f"argument {row.name!r} was {likeness_text(row.like)} at capture and is missing now: pass it too")
 
 
 def has_tensors(like: Like) -> bool:
@@ -118,7 +118,9 @@ def has_tensors(like: Like) -> bool:
 def matched(row: Argument, given: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
     """The tensors in the places of a parameter's value, which must be as it was in all else."""
     state = Describing(lambda index: index)
-    likes = [(key, described(value, state, not row.optional or has_tensors(row.like)).like) for key, value in given]
+    likes = [
+        (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like) for key, value in given
+    ]
     if row.name.startswith("**"):
         now: Like = {"dict": [[repr(key), like] for key, like in likes]}
     elif row.name.startswith("*"):
@@ -126,10 +128,10 @@ def matched(row: Argument, given: Sequence[tuple[Any, Any]], live: Sequence[Any]
     else:
         now = likes[0][1]
     bare = row.name.lstrip("*")
-    for path, what in differences(row.like, now, bare):
+    for path, what in likeness_differences(row.like, now, bare):
         name = path.removeprefix(f"{bare}.") if row.name.startswith("**") else path
         raise GuardError(f"argument {name!r} {what}: capture again with it")
-    if lives_in(row.like):
+    if holds_live_value(row.like):
         check_live(row, state.live, live)
     return dict(zip(tensor_names(row.like), (state.tensors[index] for index in tensor_names(now)), strict=True))
 
@@ -176,7 +178,7 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     values: dict[str, Tensor] = {}
     seen = set()
     for path, leaf in paths:
-        seen.add(name := name_of(path, names))
+        seen.add(name := leaf_name(path, names))
         if isinstance(leaf, Tensor):
             if name not in ports:
                 raise ReplayError(f"the capture has no input {name!r}; it takes {', '.join(inputs_of(capture))}")
@@ -424,7 +426,7 @@ def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[st
 
 def span(tensor: Tensor) -> tuple[Any, ...]:
     """Where a tensor lies; of one that lies nowhere, itself."""
-    place = places({"": tensor}).get("")
+    place = memory_spans({"": tensor}).get("")
     return (place.memory, place.start, place.shape, place.stride) if place is not None else (id(tensor),)
 
 
@@ -445,7 +447,7 @@ def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
     known = {frozenset(pair) for pair in same}
     now: dict[tuple[str, str], int] = {}
-    for left, right, apart in meetings(places(tensors), written):
+    for left, right, apart in overlapping_pairs(memory_spans(tensors), written):
         if frozenset((left, right)) not in known:
             turned = (right, left) in then
             now[(right, left) if turned else (left, right)] = -apart if turned else apart

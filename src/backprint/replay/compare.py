@@ -12,7 +12,7 @@ from torch import Tensor
 
 from backprint.graph.verdicts import GOOD as GOOD
 from backprint.graph.verdicts import has_proof, rank
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
 DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
@@ -77,7 +77,7 @@ def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -
         return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else said)
     if _kind(found) != _kind(wanted):
         return PortVerdict(name, role, "wrong", f"{_kind(found)} where the program gives {_kind(wanted)}")
-    (*places, found), (*others, wanted) = parts(found), parts(wanted)
+    (*places, found), (*others, wanted) = strided_parts(found), strided_parts(wanted)
     if not all(map(torch.equal, places, others)):
         return PortVerdict(name, role, "wrong", "its values are in other places than the program's")
     found, wanted = found.detach().resolve_conj().resolve_neg(), wanted.detach().resolve_conj().resolve_neg()
@@ -94,7 +94,7 @@ def _kind(tensor: Tensor) -> str:
     if tensor.layout is torch.strided:
         return text
     coalesced = " coalesced" if tensor.layout is torch.sparse_coo and tensor.is_coalesced() else ""
-    return f"{text} {str(tensor.layout)[6:]} of {list(parts(tensor)[-1].shape)} values{coalesced}"
+    return f"{text} {str(tensor.layout)[6:]} of {list(strided_parts(tensor)[-1].shape)} values{coalesced}"
 
 
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -19,7 +19,7 @@ from backprint.graph.links import between, consumers, feeds, name_of, results, r
 from backprint.graph.nouns import Capture, Link
 from backprint.replay.run import hold_saved, key_of, run, sizes_of
 from backprint.replay.strides import tangent_as
-from backprint.tree import ones_like
+from backprint.tree import ones_tangent
 
 Gradients = dict[str, "Tensor | None"]
 
@@ -119,7 +119,7 @@ class Play:
             if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
                 continue
             tangent = self.tangents.get(link.name)
-            tangent = ones_like(output) if tangent is None else tangent
+            tangent = ones_tangent(output) if tangent is None else tangent
             if tangent.shape != output.shape or tangent.layout is not output.layout:
                 raise ReplayError(
                     f"the tangent of {link.name!r} is {told(tangent)}, the output {told(output)}: they must be alike"

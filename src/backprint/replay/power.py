@@ -38,7 +38,7 @@ from backprint.replay.compare import TOLERANCE, PortVerdict
 from backprint.replay.linked import Played
 from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.redraws import another, neutral, units
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 SEED = 0x90E7
 
@@ -487,7 +487,7 @@ class Study:
     def at_neutral(self) -> Base | str:
         saved = [port.spec for pair in self.capture.pairs for port in at_hints(pair.forward).by_role("saved")]
         kept = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
-        given = sum(part.nbytes for value in self.base.values.values() for part in parts(value))
+        given = sum(part.nbytes for value in self.base.values.values() for part in strided_parts(value))
         if kept + given > MOST_BYTES:
             return "too large"
         values = {
@@ -533,7 +533,7 @@ def side_of(key: str) -> str:
 
 def moves(value: Any) -> bool:
     """Whether a result has numbers that could be others."""
-    return isinstance(value, Tensor) and parts(value)[-1].numel() > 0
+    return isinstance(value, Tensor) and strided_parts(value)[-1].numel() > 0
 
 
 def strength(first: Any, second: Any) -> float:
@@ -542,7 +542,7 @@ def strength(first: Any, second: Any) -> float:
         return moved(first, second) or 0.0
     if not isinstance(second, Tensor) or first.shape != second.shape:
         return float("inf")
-    return 0.0 if all(map(torch.equal, parts(first), parts(second))) else float("inf")
+    return 0.0 if all(map(torch.equal, strided_parts(first), strided_parts(second))) else float("inf")
 
 
 def floating(value: Any) -> bool:
@@ -557,7 +557,7 @@ def widened_value(value: Tensor) -> Tensor:
 
 def moved(first: Any, second: Any) -> float | None:
     """How far a port moved, in tolerances; None where it has no floating-point numbers."""
-    if not floating(first) or not floating(second) or parts(first)[-1].numel() == 0:
+    if not floating(first) or not floating(second) or strided_parts(first)[-1].numel() == 0:
         return None
     return share(first, second) / TOLERANCE.get(str(first.dtype)[6:], 1.0)
 
@@ -566,7 +566,7 @@ def stands(first: Any, second: Any) -> bool:
     """Whether a port stands still in float64: to rounding. One without finite numbers shows nothing."""
     if not floating(first) or not floating(second):
         return False
-    if not bool(torch.isfinite(parts(first)[-1]).any()):
+    if not bool(torch.isfinite(strided_parts(first)[-1]).any()):
         return False
     return share(first, second) < NULL
 
@@ -575,7 +575,7 @@ def share(first: Tensor, second: Tensor) -> float:
     """The largest difference over the largest number, of the places where both are finite; 0 where there are none."""
     if first.shape != second.shape:
         return float("inf")
-    first, second = parts(first.detach())[-1], parts(second.detach())[-1]
+    first, second = strided_parts(first.detach())[-1], strided_parts(second.detach())[-1]
     if first.shape != second.shape:
         return float("inf")
     if first.is_complex():

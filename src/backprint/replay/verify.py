@@ -41,7 +41,7 @@ from backprint.replay.strides import laid_as, strides
 from backprint.replay.whole import Replayed, replay_values
 from backprint.sample.recipes import digest
 from backprint.sample.redraws import disturbed
-from backprint.tree import alias_groups, copy_values, joined, ones_like, parts
+from backprint.tree import alias_groups, copy_values, join_sparse, ones_tangent, strided_parts
 
 Row = dict[str, Any]
 """What a witness keeps of one port."""
@@ -98,7 +98,7 @@ def program_kept(capture: Capture) -> Any:
 
 def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
     """A Verdict that is not bitwise, with what is other now than at capture."""
-    if verdict.verdict in ("bitwise", "undifferentiable") or not (other := settings.differences(recorded)):
+    if verdict.verdict in ("bitwise", "undifferentiable") or not (other := settings.settings_differences(recorded)):
         return verdict
     return replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
 
@@ -461,7 +461,7 @@ def second_opinion(
     with torch.enable_grad(), AS_WRITTEN():
         results = dict(zip(map(key_of, pair.forward.outputs), trace_through(pair.forward, leaves), strict=True))
     outputs = {name: results[f"output {name}"] for name in differentiable}
-    given = [ones_like(o) if tangents is None else tangents[n] for n, o in outputs.items()]
+    given = [ones_tangent(o) if tangents is None else tangents[n] for n, o in outputs.items()]
     wanted = [name for name in leaves if leaves[name].requires_grad]
     with AS_WRITTEN():
         gradients = (
@@ -861,7 +861,7 @@ def row(value: Tensor | None) -> Row:
     """One port's digest, norm, largest value and leading values; of a sparse tensor, those of its values."""
     if value is None:
         return {"none": True}
-    *places, kept = parts(value.detach())
+    *places, kept = strided_parts(value.detach())
     kept = kept.resolve_conj().resolve_neg()
     flat = torch.view_as_real(kept).flatten() if kept.is_complex() else kept.flatten()
     real = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
@@ -871,7 +871,7 @@ def row(value: Tensor | None) -> Row:
     if places:
         sparse = {"layout": str(value.layout)[6:], "values": list(kept.shape), "places": list(map(digest, places))}
     return {
-        "digest": digest(joined(value, [*places, kept]) if places else kept),
+        "digest": digest(join_sparse(value, [*places, kept]) if places else kept),
         "dtype": str(value.dtype)[6:],
         "shape": list(value.shape),
         **sparse,

@@ -20,7 +20,7 @@ from backprint.replay.compare import PortVerdict
 from backprint.replay.linked import Play, Played
 from backprint.replay.run import sizes_of
 from backprint.sample.recipes import digest
-from backprint.settings import OWN, STATE_OF, digest_of, foreign_states
+from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def hold_chance(capture: Capture) -> None:
     wanted = {name.removeprefix(STATE_OF): state for name, state in capture.pins if name.startswith(STATE_OF)}
     if not wanted:
         return
-    now = {name: digest_of(state) for name, state in foreign_states().items()}
+    now = {name: random_state_digest(state) for name, state in foreign_states().items()}
     now |= capture.origin.chance() if is_live(capture) else {}
     for name, state in wanted.items():
         if now.get(name, state if name.startswith(OWN) else "") != state:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from backprint.errors import UsageError
-from backprint.plain import cell
+from backprint.plain import spreadsheet_cell
 from backprint.report.nouns import Report
 
 BATCH = 1000
@@ -52,7 +52,7 @@ def text_of(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return cell(value)
+        return spreadsheet_cell(value)
     return json.dumps(value) if isinstance(value, (dict, tuple)) else value
 
 

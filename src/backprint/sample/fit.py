@@ -32,7 +32,7 @@ from backprint.sample.recipe_json import (
     reach,
 )
 from backprint.sample.recipes import DRAWN_KINDS, Facts, derive, dtype_name
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 FEW = 8  # distinct values that still make a choice
 
@@ -314,7 +314,7 @@ def opens(tensor: Tensor) -> bool:
     """Whether a tensor is made of its parts: a sparse one that has values, and whose indices are in order."""
     if str(tensor.layout)[6:] not in PARTS_OF or tensor.device.type == "meta" or hasattr(tensor, "fake_mode"):
         return False
-    names = {str(index): part for index, part in enumerate(parts(tensor))}
+    names = {str(index): part for index, part in enumerate(strided_parts(tensor))}
     try:
         generator.make(sparse("", tensor, (), tuple(names)), None, names)
     except ValueError:
@@ -343,7 +343,7 @@ def opened(
     for name, tensor in tensors.items():
         found[name] = tensor
         if name in recipes and recipes[name].kind == "sparse":
-            *indices, values = zip(dict(recipes[name].facts)["of"], parts(tensor), strict=True)
+            *indices, values = zip(dict(recipes[name].facts)["of"], strided_parts(tensor), strict=True)
             found |= dict([*indices, values])
             kept |= {part for part, index in indices if fit(index, 0).kind in DRAWN_KINDS}
             kept |= {part for part, _ in (*indices, values) if name in exact}

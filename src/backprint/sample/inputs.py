@@ -13,7 +13,7 @@ from backprint.errors import SampleError
 from backprint.graph.links import held_exact, role_of, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
-from backprint.room import too_large
+from backprint.room import why_too_large
 from backprint.sample.alike import livened
 from backprint.sample.fit import exact_data, fit_all, placed
 from backprint.sample.generator import Recipe
@@ -56,7 +56,7 @@ class Inputs:
 def check_room(recipes: Iterable[Recipe]) -> None:
     """Raise where there is no room for what recipes make."""
     kept = [each for each in recipes if each.kind not in ("none", "view", "sparse")]
-    if complaint := too_large(sum(each.extent * getattr(torch, each.dtype).itemsize for each in kept)):
+    if complaint := why_too_large(sum(each.extent * getattr(torch, each.dtype).itemsize for each in kept)):
         raise SampleError(f"the inputs are {complaint}")
 
 

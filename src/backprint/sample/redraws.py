@@ -18,7 +18,7 @@ from backprint.sample import generator
 from backprint.sample.generator import Recipe
 from backprint.sample.recipe_json import FLOATS, INTEGERS
 from backprint.sample.recipes import DRAWN_KINDS, bases_of, derive, make, redraw
-from backprint.tree import parts
+from backprint.tree import strided_parts
 
 SHARE = 0.05
 """How much of its size a float moves at least, where its recipe draws nothing."""
@@ -70,7 +70,7 @@ def sparse(
 ) -> dict[str, Tensor] | None:
     """A sparse tensor with other values in the same places."""
     *places, values = bases_of(recipes[name])
-    *kept, old = parts(made)
+    *kept, old = strided_parts(made)
     fresh = another((values,), recipes, {values: old}, seed, step=step)
     if fresh is None:
         return None

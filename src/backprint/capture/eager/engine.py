@@ -35,7 +35,7 @@ from backprint.capture.witness import Forward, forward_run
 from backprint.errors import DataDependentError
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.settings import quiet_random, uncollected
-from backprint.tree import alias_groups, ones_like
+from backprint.tree import alias_groups, ones_tangent
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def backward_placements(
     wanted = [named for named in program.tensors if named.requires_grad]
     if not roots or not wanted:
         return {}, {}
-    tangents = {name: ones_like(tensor) for name, tensor in roots.items()}
+    tangents = {name: ones_tangent(tensor) for name, tensor in roots.items()}
     for name, tensor in tangents.items():
         recorder.learn(tensor, frozenset())
         recorder.root(f"tangent {name}", tensor)

@@ -22,7 +22,7 @@ from backprint.capture.eager.tape import Tape, TapedCall, TapeRoot
 from backprint.capture.facts import SILENT_WRITERS, count_writes, is_number_read
 from backprint.capture.watch import Watch, refuse_nested, storages
 from backprint.errors import CaptureError
-from backprint.tree import parts, plain_leaves
+from backprint.tree import plain_leaves, strided_parts
 
 STRIDED, EAGER = torch.strided, (False, False)
 
@@ -75,7 +75,7 @@ class Recorder(Watch):
         """Where a tensor of known memory lies."""
         lies = tensor.dtype, tuple(tensor.shape)
         if tensor.layout is not torch.strided:
-            places = tuple([self.place(part) for part in parts(tensor)])
+            places = tuple([self.place(part) for part in strided_parts(tensor)])
             memory = -1 - places[-1].memory
             coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
             return Placement(memory, *lies, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced)
@@ -172,7 +172,7 @@ class Recorder(Watch):
         keys = [storage._cdata for storage in storages(tensor)]
         if keys[-1] not in self.taint or self.beyond(tensor):
             self.encounter(func, tensor, writes)
-        for part, key in zip(parts(tensor), keys, strict=True):
+        for part, key in zip(strided_parts(tensor), keys, strict=True):
             if key not in self.taint:
                 self.constant(part)  # indices that a kernel made for values of ours
             elif writes and key in self.callers and key not in self.undo:

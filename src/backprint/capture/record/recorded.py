@@ -44,7 +44,7 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
         links=links,
         guards=tuple(tied.guards),
         opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
-        environment=settings.record(),
+        environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
         origin=Recorded(kept, tied.constants, step.outcome(finals, losses), pairs),
     )

@@ -1,0 +1,117 @@
+"""Plain records of what was made while a block was open: operators that ran, autograd nodes, Python stacks.
+
+Left out: the autograd nodes themselves. A record never keeps a node, a graph or a gradient alive.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from types import CodeType, FrameType
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from backprint.capture.frames import is_users
+from backprint.regions.nouns import StackLine
+from backprint.regions.origins import NonfiniteSource
+
+DEEPEST = 100
+"""The most frames of a stack that are kept."""
+
+Frames = tuple[tuple[CodeType, int], ...]
+
+
+class BlockWatcher(Protocol):
+    """What `watch` calls: a block's state, which hears of nodes that are made and freed and of operators that run."""
+
+    stacks: bool
+    watches: bool
+
+    def node_made(self, made: NodeRecord) -> None:
+        """An autograd node was made in the open block."""
+
+    def operator_ran(self, ran: OperatorRun) -> None:
+        """An operator ran in the open block."""
+
+    def went_bad(self, ran: OperatorRun) -> None:
+        """An operator returned NaN or Inf."""
+
+    def failed(self, error: Exception) -> None:
+        """Watching raised an error, and the program goes on."""
+
+    def nodes_died(self, made: list[NodeRecord]) -> None:
+        """Autograd nodes were freed."""
+
+
+class OperatorRun:
+    """An operator that ran: its name, its line, and the nodes that were made for it.
+
+    `source` says where the NaN or Inf in its arguments or results come from; `bad_results`, that its results have some.
+    `taken` is the argument that had them, and `title` the name of that argument.
+    """
+
+    __slots__ = ("bad_results", "frame", "name", "nodes", "rank", "source", "taken", "title", "view")
+
+    def __init__(self, func: Any, frame: tuple[CodeType, int] | None, nodes: tuple[NodeRecord, ...]) -> None:
+        self.name, self.frame, self.nodes, self.view = str(func), frame, nodes, bool(func.is_view)
+        self.rank: dict[int, int] = {}
+        self.source: NonfiniteSource | None = None
+        self.bad_results = False
+        self.taken: weakref.ref[Tensor] | None = None
+        self.title = ""
+
+    @property
+    def packet(self) -> str:
+        """`mul`, of `aten.mul_.Tensor`."""
+        return self.name.split(".")[1].rstrip("_") if "." in self.name else self.name
+
+
+class NodeRecord:
+    """The record of an autograd node, without the node: its stack, and the operators run before, after and within it.
+
+    `of` is the recorded node whose backward made it, if one did. `touched` says that a backward call could reach it.
+    """
+
+    __slots__ = ("after", "apply", "before", "frames", "of", "outputs", "seq", "touched", "within")
+
+    def __init__(
+        self, seq: int, frames: Frames, before: OperatorRun | None, of: tuple[str, NodeRecord] | None = None
+    ) -> None:
+        self.seq, self.frames, self.before, self.of = seq, frames, before, of
+        self.after: list[OperatorRun] = []
+        self.touched = False
+        self.within: list[OperatorRun] = []
+        self.apply: FrameType | None = None
+        self.outputs: dict[int, str] = {}
+
+    @property
+    def stack(self) -> tuple[StackLine, ...]:
+        """The Python stack, outermost first."""
+        return tuple(stack_line(frame) for frame in reversed(self.frames))
+
+    @property
+    def line(self) -> StackLine | None:
+        """The innermost line of the user's code."""
+        found = next((frame for frame in self.frames if is_users(frame[0].co_filename)), None)
+        return stack_line(found) if found else None
+
+
+@functools.lru_cache(maxsize=4096)
+def stack_line(frame: tuple[CodeType, int]) -> StackLine:
+    """The source line that a frame stood at."""
+    code, place = frame
+    line = next((line for start, end, line in code.co_lines() if start <= place < end and line), code.co_firstlineno)
+    return StackLine(code.co_filename, line, code.co_qualname)
+
+
+def stack_frames(frame: FrameType | None, whole: bool) -> Frames:
+    """The frames of a stack, innermost first; unless the `whole` is wanted, up to the first of the user's code."""
+    found: list[tuple[CodeType, int]] = []
+    while frame is not None and len(found) < DEEPEST:
+        code = frame.f_code
+        found.append((code, frame.f_lasti))
+        if not whole and is_users(code.co_filename):
+            break
+        frame = frame.f_back
+    return tuple(found)
