@@ -76,7 +76,7 @@ def test_names_lines_roles_and_breaks_are_the_users() -> None:
     names = {port.name for pair in capture.pairs for port in pair.forward.by_role("parameter")}
     assert names == set(dict(target.named_parameters()))
     steps = [step for pair in capture.pairs for step in pair.forward.steps if step.source]
-    assert {step.source.file for step in steps} == {"broken.py"}
+    assert {step.source.file for step in steps} == {"subjects/broken.py"}
     assert {step.source.function for step in steps} == {"forward"}
     assert {"first", "middle.inner.fc", "middle.last"} <= {step.source.module for step in steps}
     assert any("broken.py" in text and "torch._dynamo.graph_break()" in text for text in capture.breaks)

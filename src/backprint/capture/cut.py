@@ -52,10 +52,10 @@ def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     module = as_fx(joint, ahead, behind, checks)
     forward, backward = split(module, partition, len(joint.results) + len(ahead))
     names = names_of(joint)
-    first = Reader(forward, names, joint, {})
+    first = PartitionReader(forward, names, joint, {})
     steps = first.steps()
     results, called = first.returned(joint.results, ahead)
-    again = Reader(backward, names, joint, {step.name: step for step in steps})
+    again = PartitionReader(backward, names, joint, {step.name: step for step in steps})
     later = again.steps()
     gradients, called_again = again.returned(joint.gradients, behind)
     return replace(
@@ -183,7 +183,7 @@ def calls(module: fx.GraphModule) -> list[fx.Node]:
     return [node for node in module.graph.nodes if node.op == "call_function"]
 
 
-class Reader:
+class PartitionReader:
     """One direction of a partitioned graph, read back as Steps. `made` are the steps of the forward, for a backward."""
 
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, made: Mapping[str, Step]) -> None:

@@ -33,7 +33,7 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
+class ForwardRun:
     """A forward that has run: its result's leaves by name, with their structure, and the tensors among them."""
 
     stage: Staged
@@ -82,7 +82,7 @@ def forward_run(
     values: Mapping[str, Tensor] | None = None,
     anew: bool = False,
     modes: Callable[[dict[str, Tensor]], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
-) -> Iterator[Forward]:
+) -> Iterator[ForwardRun]:
     """One eager forward on these values (None: as captured); its backward may run inside. Everything is put back.
 
     `modes` is given the program's tensors, and what it gives is in force while the forward runs.
@@ -92,7 +92,7 @@ def forward_run(
             result = result_of(program, stage.ready)
         named, tree = named_outputs(program, result)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
-        yield Forward(stage, tuple(named), tree, tensors)
+        yield ForwardRun(stage, tuple(named), tree, tensors)
 
 
 def step(

@@ -72,7 +72,7 @@ def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | Non
 
 
 def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
-    """The CalledProgram that a graph of Dynamo's is, with each input under the name that its source gives it."""
+    """The program that a graph of Dynamo's is, with each input under the name that its source gives it."""
     tensors: list[NamedTensor] = []
     values: dict[str, Tensor] = {}
     leaves: list[Any] = []

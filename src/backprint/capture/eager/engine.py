@@ -30,7 +30,7 @@ from backprint.capture.reach import kept_gradients, module_paths
 from backprint.capture.running import pull_back
 from backprint.capture.scout import hooked, with_outside
 from backprint.capture.unseen import Opener, flag_guards
-from backprint.capture.witness import Forward, forward_run
+from backprint.capture.witness import ForwardRun, forward_run
 from backprint.errors import DataDependentError
 from backprint.graph.nouns import Guard, Port, Step
 from backprint.settings import quiet_random, uncollected
@@ -119,7 +119,7 @@ def record_once(program: CalledProgram) -> RecordedStep:
             recorder.restore()
 
 
-def recorded_backward(forward: Forward, recorder: Recorder, opener: Opener) -> RecordedStep:
+def recorded_backward(forward: ForwardRun, recorder: Recorder, opener: Opener) -> RecordedStep:
     """A recorded forward with its backward, recorded too."""
     recorder.judge_outputs(forward.tensors)
     recorder.note_written()
