@@ -148,7 +148,7 @@ def held(joint: Joint, steps: Iterable[Step], checks: Collection[str]) -> list[s
 def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[str]) -> fx.GraphModule:
     """The whole step as one torch.fx graph, in the form that partition functions take."""
     constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
-    results = [*joint.results, *kept(ahead), *joint.gradients, *kept(behind)]
+    results = [*joint.results, *kept_alive(ahead), *joint.gradients, *kept_alive(behind)]
     steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in checks)
     graph = Graph(
         (*joint.inputs, *constants, *joint.tangents),
@@ -173,7 +173,7 @@ def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[
     return module
 
 
-def kept(names: Iterable[str]) -> list[Result]:
+def kept_alive(names: Iterable[str]) -> list[Result]:
     """Results that only keep these values alive."""
     return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
 

@@ -44,7 +44,7 @@ SECOND = "ask for order=1"
 
 
 @contextlib.contextmanager
-def named(program: Callable[[], CalledProgram]) -> Iterator[None]:
+def explained(program: Callable[[], CalledProgram]) -> Iterator[None]:
     """Where autograd has no derivative inside, the error says of which operator, on which line, and what to do."""
     try:
         yield

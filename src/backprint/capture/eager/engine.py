@@ -29,8 +29,9 @@ from backprint.capture.program import CalledProgram, ScoutedProgram
 from backprint.capture.reach import kept_gradients, module_paths
 from backprint.capture.running import pull_back
 from backprint.capture.scout import hooked, with_outside
+from backprint.capture.stage import staged
 from backprint.capture.unseen import Opener, flag_guards
-from backprint.capture.witness import ForwardRun, forward_run
+from backprint.capture.witness import ForwardRun, run_forward
 from backprint.errors import DataDependentError
 from backprint.graph.nouns import Guard, Port, Step
 from backprint.settings import quiet_random, uncollected
@@ -112,9 +113,9 @@ def record_once(program: CalledProgram) -> RecordedStep:
                 yield
 
         try:
-            stance, run = torch.compiler.set_stance("force_eager"), forward_run(program, modes=modes)
-            with stance, seeing_threads(recorder.seen, paths), frames.seeing_prints(), run as forward:
-                return recorded_backward(forward, recorder, opener)
+            stance = torch.compiler.set_stance("force_eager")
+            with stance, seeing_threads(recorder.seen, paths), frames.seeing_prints(), staged(program) as stage:
+                return recorded_backward(run_forward(stage, modes), recorder, opener)
         finally:
             recorder.restore()
 
