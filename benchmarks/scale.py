@@ -74,7 +74,8 @@ def measure(layers: int, place: Path) -> dict[str, Any]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     import backprint as bp
-    from backprint.capture import cut, engines
+    from backprint.capture import cut
+    from backprint.capture.aot import engine
 
     spent = dict.fromkeys(STAGES, 0.0)
     start = time.perf_counter()
@@ -84,7 +85,7 @@ def measure(layers: int, place: Path) -> dict[str, Any]:
         torch.set_default_dtype(torch.float32)
         tokens = torch.zeros(1, TOKENS, dtype=torch.long)
     cut.PARTITIONS["min-cut"] = watched(spent, "partition", cut.PARTITIONS["min-cut"])
-    engines.assemble = watched(spent, "build", engines.assemble)
+    engine.assemble = watched(spent, "build", engine.assemble)
     with timed(spent, "trace"):
         inputs = {"input_ids": tokens, "labels": tokens}
         capture = bp.capture(model, kwargs=inputs, fake=True, loss=lambda output: output.loss)
