@@ -63,11 +63,11 @@ def by_eager(program: CalledProgram, options: Options) -> Made:
     with uncollected():
         found = made_of(record_step(program), options)
     if options.specialise is False and found.guards:
-        raise DataDependentError(refusal(found.guards[0]))
+        raise DataDependentError(refused_guard(found.guards[0]))
     return found
 
 
-def refusal(guard: Guard) -> str:
+def refused_guard(guard: Guard) -> str:
     """Why a program that reads values is not captured where the user wants none taken for granted."""
     where = guard.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
