@@ -74,7 +74,8 @@ def measure(layers: int, place: Path) -> dict[str, Any]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     import backprint as bp
-    from backprint.capture import aot, entry
+    from backprint.capture import cut
+    from backprint.capture.aot import engine
 
     spent = dict.fromkeys(STAGES, 0.0)
     start = time.perf_counter()
@@ -83,8 +84,8 @@ def measure(layers: int, place: Path) -> dict[str, Any]:
         model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=layers, **CONFIG))
         torch.set_default_dtype(torch.float32)
         tokens = torch.zeros(1, TOKENS, dtype=torch.long)
-    aot.PARTITIONS["min-cut"] = watched(spent, "partition", aot.PARTITIONS["min-cut"])
-    entry.build = watched(spent, "build", entry.build)
+    cut.PARTITIONS["min-cut"] = watched(spent, "partition", cut.PARTITIONS["min-cut"])
+    engine.assemble = watched(spent, "build", engine.assemble)
     with timed(spent, "trace"):
         inputs = {"input_ids": tokens, "labels": tokens}
         capture = bp.capture(model, kwargs=inputs, fake=True, loss=lambda output: output.loss)

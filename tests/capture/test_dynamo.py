@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.fx.traceback as fx_traceback
 from subjects.broken import BROKEN, cut, leaf
 from subjects.programs import PROGRAMS
 from torch import Tensor, nn
@@ -94,6 +95,13 @@ def test_a_read_becomes_a_guard_on_the_pair_that_gives_the_value() -> None:
     assert torch.equal(bp.replay(capture, x, torch.tensor([2, 1, 0])).outputs, x.sin() * 2)
     with pytest.raises(bp.GuardError, match=r"n\.max"):
         bp.replay(capture, x, torch.arange(4)[1:])
+
+
+def test_the_line_of_a_read_is_told_for_the_read_alone() -> None:
+    before = dict(fx_traceback.current_meta)
+    target, args = BROKEN["an_item"]()
+    bp.capture(target, args=args, engine="dynamo")
+    assert fx_traceback.current_meta == before
 
 
 def test_auto_takes_eager_where_it_can_and_says_why_it_could_not() -> None:

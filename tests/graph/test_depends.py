@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.graph.depends import dependence
+from backprint.graph.nouns import Ref, Step
+from backprint.graph.steps import behind
 
 
 def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,3 +93,18 @@ def test_the_second_name_of_a_tensor_is_its_first() -> None:
     capture = bp.capture(lambda x, y: x.sin() + y, x, x)
     assert capture.signature.same
     assert dependence(capture)["output output"] == {"x"}
+
+
+MAKERS = {
+    name: Step(name, "aten.add.Tensor", tuple(map(Ref, used)))
+    for name, used in {"y": "xx", "z": "yw", "loss": "zy", "other": "v"}.items()
+}
+
+
+def test_a_walk_back_gives_each_value_once_and_no_other() -> None:
+    found = list(behind(["loss"], MAKERS))
+    assert (found[0], sorted(found)) == ("loss", ["loss", "w", "x", "y", "z"])
+
+
+def test_a_walk_back_stops_where_it_is_told_to_and_gives_that_value() -> None:
+    assert sorted(behind(["loss"], MAKERS, lambda name: name == "y")) == ["loss", "w", "y", "z"]

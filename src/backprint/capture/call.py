@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,60 +33,89 @@ def read_call(
     """The program of `target(*args, **kwargs)`; with `fake`, one that runs on tensors without values."""
     bound, arguments = bind_names(target, args, kwargs)
     paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
-    names = [leaf_name(path, bound) for path, _ in paths]
-    leaves, tensors, values = [], [], {}
-    called: dict[str, Tensor] = {}
-    seen: dict[int, str] = {}
+    names = tuple(leaf_name(path, bound) for path, _ in paths)
     state = state_of(target) if isinstance(target, nn.Module) else {}
+    reader = ArgumentReader(state_tensors(target, state, fake), {id(each): name for name, each in state.items()}, fake)
+    leaves = tuple(reader.read(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
+    values = reader.values
+    every = {**state, **values}
+    refuse_inference(every)
+    return CalledProgram(
+        target=Held(target) if fake else own_objects(target, args, kwargs, values, loss),
+        arguments=arguments,
+        structure=structure,
+        leaves=leaves,
+        leaf_names=names,
+        tensors=tuple(choose_gradients(reader.tensors, every, requires_grad)),
+        values=kept_inputs(values) if fake else copy_values(values),
+        hooks={name: tuple(found) for name, tensor in every.items() if (found := hooks_of(tensor))},
+        mode=mode,
+        loss=loss,
+        defaulted=requires_grad is None and not any(named.requires_grad for named in reader.tensors),
+        title=getattr(target, "__name__", type(target).__name__),
+        world=world_of(every) if fake else None,
+        specialise=specialise,
+        given=read_given(target, args, kwargs, list(reader.called), {**state, **reader.called}),
+    )
+
+
+def state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[NamedTensor]:
+    """A module's parameters and buffers."""
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
-    by_id = {id(tensor): name for name, tensor in state.items()}
     for name, tensor in state.items():
         check_tensor(name, tensor, fake)
-        tensors.append(NamedTensor(name, "buffer" if name in buffers else "parameter", tensor.requires_grad))
-    for name, (_, leaf) in zip(names, paths, strict=True):
+    return [
+        NamedTensor(name, "buffer" if name in buffers else "parameter", tensor.requires_grad)
+        for name, tensor in state.items()
+    ]
+
+
+@dataclass(slots=True)
+class ArgumentReader:
+    """Reads the leaves of a call one after another; `first` has the name of each tensor that is known, by identity.
+
+    `called` has the tensors under each name that they were given, `values` those that are not the module's own.
+    """
+
+    tensors: list[NamedTensor]
+    first: dict[int, str]
+    fake: bool
+    called: dict[str, Tensor] = field(default_factory=dict)
+    values: dict[str, Tensor] = field(default_factory=dict)
+
+    def read(self, name: str, leaf: Any) -> Any:
+        """A leaf as the program has it: a Slot in the place of a tensor."""
         if not isinstance(leaf, Tensor):
-            leaves.append(leaf)
-            continue
-        check_tensor(name, leaf, fake)
-        first = seen.get(id(leaf)) or by_id.get(id(leaf))
-        if first is not None:
-            index = next(i for i, named in enumerate(tensors) if named.name == first)
-            called[twin := free_name(name, tensors)] = leaf
-            tensors[index] = replace(tensors[index], same=(*tensors[index].same, twin))
-            leaves.append(Slot(first))
-            continue
-        name = free_name(name, tensors)
-        seen[id(leaf)] = name
-        leaves.append(Slot(name))
-        tensors.append(NamedTensor(name, "input", leaf.requires_grad))
-        called[name] = values[name] = leaf
-    refuse_inference({**state, **values})
-    chosen = choose_gradients(tensors, {**state, **values}, requires_grad)
+            return leaf
+        check_tensor(name, leaf, self.fake)
+        name = free_name(name, self.tensors)
+        self.called[name] = leaf
+        first = self.first.setdefault(id(leaf), name)
+        if first == name:
+            self.tensors.append(NamedTensor(name, "input", leaf.requires_grad))
+            self.values[name] = leaf
+        else:
+            index = next(i for i, named in enumerate(self.tensors) if named.name == first)
+            self.tensors[index] = replace(self.tensors[index], same=(*self.tensors[index].same, name))
+        return Slot(first)
+
+
+def own_objects(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    values: Mapping[str, Tensor],
+    loss: Callable[[Any], Any] | None,
+) -> OwnObjects:
+    """The callable with the caller's own arguments, and what holds now for the process and for its modules."""
     modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
-    held = OwnObjects(
+    return OwnObjects(
         target,
         call=(tuple(args), dict(kwargs)),
         own=dict(values),
         under={name: GLOBALS[name][0]() for name in SWITCHES},
         training=tuple((module, module.training) for module in modules.values()),
         loss=loss,
-    )
-    return CalledProgram(
-        target=Held(target) if fake else held,
-        arguments=arguments,
-        structure=structure,
-        leaves=tuple(leaves),
-        leaf_names=tuple(names),
-        tensors=tuple(chosen),
-        values=kept_inputs(values) if fake else copy_values(values),
-        hooks={name: tuple(found) for name, tensor in {**state, **values}.items() if (found := hooks_of(tensor))},
-        mode=mode,
-        loss=loss,
-        defaulted=requires_grad is None and not any(named.requires_grad for named in tensors),
-        title=getattr(target, "__name__", type(target).__name__),
-        world=world_of({**state, **values}) if fake else None,
-        specialise=specialise,
-        given=read_given(target, args, kwargs, list(called), {**state, **called}),
     )
 
 

@@ -52,10 +52,10 @@ def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     module = as_fx(joint, ahead, behind, checks)
     forward, backward = split(module, partition, len(joint.results) + len(ahead))
     names = names_of(joint)
-    first = Reader(forward, names, joint, {})
+    first = PartitionReader(forward, names, joint, {})
     steps = first.steps()
     results, called = first.returned(joint.results, ahead)
-    again = Reader(backward, names, joint, {step.name: step for step in steps})
+    again = PartitionReader(backward, names, joint, {step.name: step for step in steps})
     later = again.steps()
     gradients, called_again = again.returned(joint.gradients, behind)
     return replace(
@@ -148,7 +148,7 @@ def held(joint: Joint, steps: Iterable[Step], checks: Collection[str]) -> list[s
 def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[str]) -> fx.GraphModule:
     """The whole step as one torch.fx graph, in the form that partition functions take."""
     constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
-    results = [*joint.results, *kept(ahead), *joint.gradients, *kept(behind)]
+    results = [*joint.results, *kept_alive(ahead), *joint.gradients, *kept_alive(behind)]
     steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in checks)
     graph = Graph(
         (*joint.inputs, *constants, *joint.tangents),
@@ -173,7 +173,7 @@ def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[
     return module
 
 
-def kept(names: Iterable[str]) -> list[Result]:
+def kept_alive(names: Iterable[str]) -> list[Result]:
     """Results that only keep these values alive."""
     return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
 
@@ -183,7 +183,7 @@ def calls(module: fx.GraphModule) -> list[fx.Node]:
     return [node for node in module.graph.nodes if node.op == "call_function"]
 
 
-class Reader:
+class PartitionReader:
     """One direction of a partitioned graph, read back as Steps. `made` are the steps of the forward, for a backward."""
 
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, made: Mapping[str, Step]) -> None:

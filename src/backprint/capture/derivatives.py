@@ -44,7 +44,7 @@ SECOND = "ask for order=1"
 
 
 @contextlib.contextmanager
-def named(program: Callable[[], CalledProgram]) -> Iterator[None]:
+def explained(program: Callable[[], CalledProgram]) -> Iterator[None]:
     """Where autograd has no derivative inside, the error says of which operator, on which line, and what to do."""
     try:
         yield
@@ -54,10 +54,10 @@ def named(program: Callable[[], CalledProgram]) -> Iterator[None]:
         found = SAID.search(str(error))
         if found is None:
             raise
-        raise refusal(program(), found["plain"] or found["custom"]) from error
+        raise no_derivative(program(), found["plain"] or found["custom"]) from error
 
 
-def refusal(program: CalledProgram, operator: str) -> CaptureError:
+def no_derivative(program: CalledProgram, operator: str) -> CaptureError:
     """The error for a program that is differentiated through an operator without a derivative."""
     place = frames.place(line_of(program, operator))
     hint = next((said for pattern, said in HINTS if pattern.search(operator)), OTHERWISE)

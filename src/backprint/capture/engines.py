@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import torch
 
-from backprint import settings
-from backprint.capture.aot.from_fx import read_fx
-from backprint.capture.aot.trace import trace
-from backprint.capture.assembly import assemble
+from backprint.capture.aot.engine import by_aot
 from backprint.capture.dynamo.engine import by_dynamo
 from backprint.capture.eager.engine import by_eager
 from backprint.capture.made import Made, Options
 from backprint.capture.program import CalledProgram
-from backprint.capture.refusals import unheld
-from backprint.capture.scout import scout
-from backprint.capture.unseen import flag_guards
 from backprint.errors import UsageError
 
 
@@ -37,29 +30,6 @@ class Engine:
             return ""
         words = " with ".join(missing.values())
         return f"engine {self.name!r} does not take {words}: {able(asked)}"
-
-
-def by_aot(program: CalledProgram, options: Options) -> Made:
-    """Engine `aot`: AOTAutograd's joint graph, cut in two."""
-    with settings.uncollected() if options.fake else contextlib.nullcontext():
-        scouted, seen = scout(program)
-    specialise = bool(options.specialise)
-    with settings.uncollected():
-        traced = trace(scouted, seen, specialise, options.partition, options.decompose, options.dynamic)
-        assembled = assemble(read_fx(scouted, traced).joint)
-    return Made(
-        program=scouted,
-        pairs=(assembled.pair,),
-        outputs=tuple(name for name, role in traced.outputs if role == "output"),
-        differentiable=traced.tangents,
-        tree=traced.tree,
-        leaves=traced.leaves,
-        constants=assembled.constants,
-        guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen.flags)),
-        opaque=tuple(dict.fromkeys(seen.opaque)),
-        outcome=seen.outcome,
-        unheld=() if options.fake else unheld(seen.unseen, traced.unforeseen),
-    )
 
 
 ENGINES: dict[str, Engine] = {

@@ -57,7 +57,7 @@ def capture_call(
     program = read_call(target, args, kwargs, requires_grad, mode, loss, options.fake, specialise)
     requested = requests(program, options, order)
     check_engine(engine, requested)
-    with quiet_random(), outside_modes(), protected(program), derivatives.named(lambda: program):
+    with quiet_random(), outside_modes(), protected(program), derivatives.explained(lambda: program):
         if order == 2:
             program = second_order(program)
         named = functools.partial(capture_of, name=name)

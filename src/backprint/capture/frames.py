@@ -233,7 +233,7 @@ def of_library(frames: Sequence[Place]) -> Place | None:
 
 def of_module(kind: type | str, target: Any) -> Place | None:
     """Where a library's module calls a function, in its forward; Dynamo keeps no stack of torch's own modules."""
-    found = kind if isinstance(kind, type) else named(kind)
+    found = kind if isinstance(kind, type) else class_named(kind)
     forward = getattr(found, "forward", None)
     code = getattr(forward, "__code__", None)
     if code is None or not rank(code.co_filename):
@@ -245,7 +245,7 @@ def of_module(kind: type | str, target: Any) -> Place | None:
     return code.co_filename, next(calls, first), code.co_name
 
 
-def named(kind: str) -> Any:
+def class_named(kind: str) -> Any:
     """A class by its dotted name, of a module that is loaded."""
     module, _, name = kind.rpartition(".")
     return getattr(sys.modules.get(module), name, None)

@@ -38,7 +38,7 @@ def put_values(
                 continue
             picture.add(name, tensor, whole=True)
             version = tensor._version
-            write(tensor, value)
+            write_value(tensor, value)
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
@@ -96,7 +96,7 @@ def exchange_back(name: str, tensor: Tensor, value: Tensor, version: int) -> Non
     raise CaptureError(f"the program wrote to {name} in this run and not in its first: it does not do the same twice")
 
 
-def write(tensor: Tensor, value: Tensor) -> None:
+def write_value(tensor: Tensor, value: Tensor) -> None:
     """A value into a tensor, wherever it lies; of an expanded one each element once."""
     if tensor.layout is not torch.strided:
         pairs = list(zip(strided_parts(tensor), strided_parts(value), strict=True))

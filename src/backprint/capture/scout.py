@@ -23,8 +23,9 @@ from backprint.capture.refusals import (
     refuse_shared,
     refuse_strangers,
 )
+from backprint.capture.stage import staged
 from backprint.capture.watch import Reading, Sighting, Watch
-from backprint.capture.witness import forward_run
+from backprint.capture.witness import run_forward
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.settings import quiet_random
@@ -119,7 +120,8 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
     try:
         with quiet_random():
             torch.manual_seed(SEED)
-            with forward_run(program, values, modes=modes) as forward:
+            with staged(program, values) as stage:
+                forward = run_forward(stage, modes)
                 effects = forward.effects()
                 mutations = forward.mutations(effects)
                 watch.judge_outputs(forward.tensors)

@@ -134,26 +134,43 @@ class Watch(TorchDispatchMode):
         given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
+        names = self.met_with(func, given)
+        if isinstance(func, HigherOrderOperator):
+            return self.follow(func(*args, **kwargs), names)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            names |= {RANDOM}
+        self.note_call(func, given)
+        if self.world is not None and any(id(tensor) in self.met for tensor in given):
+            args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
+        result = self.run_explained(func, args, kwargs, names)
+        count_writes(func, args)
+        self.note_result(func, result, names)
+        if reads_values(func):
+            self.note_reading(func, args, result, names)
+        return result
+
+    def met_with(self, func: Any, given: list[Tensor]) -> frozenset[str]:
+        """The inputs that an operator's tensors depend on; those of unknown memory come from outside."""
         for tensor in given:
             if tensor.layout in SPARSE:
                 raise CaptureError(self.sparse(func, tensor, "takes"))
             if not _dense(tensor):
                 continue  # a jagged one is refused where it is made: to raise while torch asks its size would abort
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
-        names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
-        if isinstance(func, HigherOrderOperator):
-            return self.follow(func(*args, **kwargs), names)
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            names |= {RANDOM}
+        return frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
+
+    def note_call(self, func: Any, given: list[Tensor]) -> None:
+        """Note edges that are opaque, casts of leaves, and gradients that autograd adds up on leaves."""
         self.judge(func, given)
         self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
         node = torch._C._current_autograd_node()
         adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
         self.seen.accumulates |= adds and func.namespace != "prim"  # autograd asks a fake tensor for its device there
-        if self.world is not None and any(id(tensor) in self.met for tensor in given):
-            args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
+
+    def run_explained(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
+        """The operator's result; where it has none because there are no values, an error says so."""
         try:
-            result = func(*args, **kwargs)
+            return func(*args, **kwargs)
         except UNKNOWN_VALUES as error:
             where = frames.here(self.paths)
             raise DataDependentError(unknown(Reading(str(func), where, tuple(sorted(names)), None))) from error
@@ -166,7 +183,9 @@ class Watch(TorchDispatchMode):
         except RuntimeError:
             self.seen.raised.append((str(func), frames.here(self.paths)))
             raise
-        count_writes(func, args)
+
+    def note_result(self, func: Any, result: Any, names: frozenset[str]) -> None:
+        """What an operator gives depends on what it was given."""
         for leaf in plain_leaves(result):
             refuse_nested(func, leaf, self.paths)
             if isinstance(leaf, Tensor) and _dense(leaf):
@@ -174,12 +193,13 @@ class Watch(TorchDispatchMode):
                 self.widen(leaf)
             elif isinstance(leaf, Tensor):
                 raise CaptureError(self.sparse(func, leaf, "gives"))
-        if reads_values(func):
-            if func in SIZED:
-                sizing = [leaf for leaf in plain_leaves(args[SIZED[func]]) if isinstance(leaf, Tensor)]
-                names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in sizing))
-            self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
-        return result
+
+    def note_reading(self, func: Any, args: Any, result: Any, names: frozenset[str]) -> None:
+        """The program reads values; of a size, those count that alone decide it."""
+        if func in SIZED:
+            sizing = [leaf for leaf in plain_leaves(args[SIZED[func]]) if isinstance(leaf, Tensor)]
+            names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in sizing))
+        self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
 
     def follow(self, result: Any, names: frozenset[str]) -> Any:
         """The result of an operator, whose tensors hang on these names."""

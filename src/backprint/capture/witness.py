@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
+class ForwardRun:
     """A forward that has run: its result's leaves by name, with their structure, and the tensors among them."""
 
     stage: Staged
@@ -76,23 +76,18 @@ class Forward:
         )
 
 
-@contextlib.contextmanager
-def forward_run(
-    program: CalledProgram,
-    values: Mapping[str, Tensor] | None = None,
-    anew: bool = False,
-    modes: Callable[[dict[str, Tensor]], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
-) -> Iterator[Forward]:
-    """One eager forward on these values (None: as captured); its backward may run inside. Everything is put back.
+def run_forward(
+    stage: Staged, modes: Callable[[dict[str, Tensor]], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+) -> ForwardRun:
+    """One eager forward of a staged program; its backward may run after it, while the program is still staged.
 
     `modes` is given the program's tensors, and what it gives is in force while the forward runs.
     """
-    with staged(program, values, anew) as stage:
-        with torch.enable_grad(), modes(stage.ready):
-            result = result_of(program, stage.ready)
-        named, tree = named_outputs(program, result)
-        tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
-        yield Forward(stage, tuple(named), tree, tensors)
+    with torch.enable_grad(), modes(stage.ready):
+        result = result_of(stage.program, stage.ready)
+    named, tree = named_outputs(stage.program, result)
+    tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+    return ForwardRun(stage, tuple(named), tree, tensors)
 
 
 def step(
@@ -102,11 +97,12 @@ def step(
     anew: bool = False,
 ) -> Outcome:
     """One eager step on these values (None: as captured): the oracle of every proof. Everything is put back."""
-    with quiet_random(), forward_run(program, values, anew) as forward:
+    with quiet_random(), staged(program, values, anew) as stage:
+        forward = run_forward(stage)
         effects = forward.effects()
         mutations = forward.mutations(effects)
         with torch.enable_grad():
-            gradients = pull_back(program, forward.stage.leaves, forward.tensors, tangents)
+            gradients = pull_back(program, stage.leaves, forward.tensors, tangents)
         return forward.outcome(effects, mutations, gradients)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from backprint.errors import GraphError
 from backprint.graph.nouns import Pair, Port, Ref, Step, Value, refs
-from backprint.graph.steps import mapped, used
+from backprint.graph.steps import behind, mapped, used
 from backprint.graph.table import operators
 from backprint.graph.text import show_step
 from backprint.parts.borders import Borders
@@ -54,20 +54,18 @@ def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: Bo
     steps = {step.name: step for step in backward.steps if not step.is_guard}
     ports = {port.local: port for port in backward.inputs}
     saved_as, again = saved_values(pair), recomputed(pair)
-    wanted = list(flow.gradients.values())
     seen: set[str] = set()
     saved: dict[str, None] = {}
-    while wanted:
-        name = wanted.pop()
-        if name in seen or name in flow.tangents:
+
+    def is_earlier(name: str) -> bool:
+        return home.get(again.get(name, ""), part.index) < part.index
+
+    for name in behind(flow.gradients.values(), steps, lambda each: each in flow.tangents or is_earlier(each)):
+        if name in flow.tangents:
             continue
         seen.add(name)
         if name in steps:
-            step = steps[name]
-            if home.get(again.get(name, ""), part.index) < part.index:
-                saved[name] = None
-                continue
-            wanted += used(step)
+            saved |= {name: None} if is_earlier(name) else {}
             continue
         port = ports[name]
         if port.role == "tangent":
@@ -125,15 +123,13 @@ def with_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Border
     inputs = {port.local for port in pair.forward.inputs}
     holds = part.holds
     extra: dict[str, None] = {}
-    waiting = [local for _, value in saved_side(pair, saved) for local in refs(value)]
-    while waiting:
-        local = waiting.pop()
-        if local in holds or local in extra:
+    wanted = [local for _, value in saved_side(pair, saved) for local in refs(value)]
+    for local in behind(wanted, steps, lambda name: name in holds):
+        if local in holds:
             continue
         if local in steps and local in edge.home:
             raise Tangled(f"its backward takes {local!r}, which its forward does not")
         extra[local] = None
-        waiting += used(steps[local]) if local in steps else ()
     made = tuple(step for step in pair.forward.steps if step.name in extra and not step.is_guard)
     takes = tuple(local for local in extra if local in inputs)
     return replace(part, steps=(*part.steps, *made), takes=(*part.takes, *takes))

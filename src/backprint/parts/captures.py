@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from backprint.graph.nouns import Capture, Guard, OpaqueEdge, Pair, Signature, custom_operators
-from backprint.graph.steps import used
+from backprint.graph.steps import behind, used
 from backprint.parts.borders import Borders, tangent_name
 from backprint.parts.flow import PartRun
 from backprint.parts.forwards import ForwardPart
@@ -120,13 +120,7 @@ def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
     for step in pair.forward.steps:
         if not step.is_guard:
             continue
-        seen: set[str] = set()
-        waiting = list(used(step))
-        while waiting:
-            local = waiting.pop()
-            if local not in seen:
-                seen.add(local)
-                waiting += used(made[local]) if local in made else ()
+        seen = set(behind(used(step), made))
         names = tuple(name for local, name in ports.items() if local in seen)
         found.append(Guard("value", f"step {step.name} of {whole}", names, step.source))
     return tuple(found)

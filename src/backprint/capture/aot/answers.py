@@ -168,7 +168,7 @@ class Told(TorchDispatchMode):
             self.guards.append((mark(bad.any()), replace(reading, result=False)))
             return
         if not self.specialise:
-            raise DataDependentError(refusal(reading))
+            raise DataDependentError(refused_reading(reading))
         if func is READ or isinstance(first_leaf(reading.result), Tensor):
             self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
         else:
@@ -185,7 +185,7 @@ def first_leaf(value: Any) -> Any:
     return next(iter(pytree.tree_leaves(value)), None)
 
 
-def refusal(reading: Reading) -> str:
+def refused_reading(reading: Reading) -> str:
     """Why a program that reads values is not traced, where it does, and what to do."""
     where = reading.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -69,25 +69,7 @@ def trace_once(
 ) -> Traced:
     """One try at tracing."""
     program = run.program
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
-        if program.world is not None and absent("cuda"):
-            stack.enter_context(without_cuda())
-        stack.enter_context(_use_lazy_graph_module(True))
-        stack.enter_context(without_effects())
-        stack.enter_context(quiet_log())
-        stack.enter_context(as_eager_runs(run.sizes is not None))
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", message="Error detected in")
-        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
-        stack.enter_context(kept(program.target()))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(fx_traceback.preserve_node_meta())
-        stack.enter_context(modes_reach_backward())
-        if program.outside:
-            stack.enter_context(Substitute(run.table))
-        stack.callback(lambda: run.open.close())
+    with tracing(run) as stack:
         try:
             joint = aot_export_joint_with_descriptors(
                 stack,
@@ -113,6 +95,31 @@ def trace_once(
         pin_dtypes(graph_module)
         found = casts(program, graph_module)  # before the graph is cut: that merges casts that are alike
         return replace(split_joint(run, graph_module, partition), casts=found)
+
+
+@contextlib.contextmanager
+def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
+    """What is in force while AOTAutograd traces, and what it may enter beside that."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
+        if run.program.world is not None and absent("cuda"):
+            stack.enter_context(without_cuda())
+        stack.enter_context(_use_lazy_graph_module(True))
+        stack.enter_context(without_effects())
+        stack.enter_context(quiet_log())
+        stack.enter_context(as_eager_runs(run.sizes is not None))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="Error detected in")
+        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+        stack.enter_context(kept(run.program.target()))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(fx_traceback.preserve_node_meta())
+        stack.enter_context(modes_reach_backward())
+        if run.program.outside:
+            stack.enter_context(Substitute(run.table))
+        stack.callback(lambda: run.open.close())
+        yield stack
 
 
 def _late(program: ScoutedProgram, error: Any) -> str:

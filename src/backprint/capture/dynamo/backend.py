@@ -24,11 +24,11 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from backprint.capture import frames
+from backprint.capture.aot.engine import by_aot
 from backprint.capture.call import check_tensor, free_name
 from backprint.capture.custom import with_bodies
 from backprint.capture.dynamo.runner import GraphRunner, tell_lines
 from backprint.capture.dynamo.sources import function_of, line_of, name_of_source, role_of_source, source_of_placeholder
-from backprint.capture.engines import by_aot
 from backprint.capture.entry import capture_of, outside_modes
 from backprint.capture.made import Options
 from backprint.capture.program import CalledProgram, Held, NamedTensor, Slot
@@ -72,7 +72,7 @@ def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | Non
 
 
 def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
-    """The CalledProgram that a graph of Dynamo's is, with each input under the name that its source gives it."""
+    """The program that a graph of Dynamo's is, with each input under the name that its source gives it."""
     tensors: list[NamedTensor] = []
     values: dict[str, Tensor] = {}
     leaves: list[Any] = []

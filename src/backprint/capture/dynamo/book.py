@@ -33,7 +33,7 @@ class Holder:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One GraphRun with what the linking found: names of its inputs, its outputs' names, and its program."""
+    """One run of a graph with what the linking found: names of its inputs, its outputs' names, and its program."""
 
     ran: GraphRun
     names: tuple[str | None, ...]

@@ -29,9 +29,10 @@ from backprint.capture.program import CalledProgram, ScoutedProgram
 from backprint.capture.reach import kept_gradients, module_paths
 from backprint.capture.running import pull_back
 from backprint.capture.scout import hooked, with_outside
+from backprint.capture.stage import staged
 from backprint.capture.unseen import Opener, flag_guards
 from backprint.capture.watch import Sighting
-from backprint.capture.witness import Forward, forward_run
+from backprint.capture.witness import ForwardRun, run_forward
 from backprint.errors import DataDependentError
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.settings import quiet_random, uncollected
@@ -63,11 +64,11 @@ def by_eager(program: CalledProgram, options: Options) -> Made:
     with uncollected():
         found = made_of(record_step(program), options)
     if options.specialise is False and found.guards:
-        raise DataDependentError(refusal(found.guards[0]))
+        raise DataDependentError(refused_guard(found.guards[0]))
     return found
 
 
-def refusal(guard: Guard) -> str:
+def refused_guard(guard: Guard) -> str:
     """Why a program that reads values is not captured where the user wants none taken for granted."""
     where = guard.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
@@ -113,14 +114,14 @@ def record_once(program: CalledProgram) -> RecordedStep:
                 yield
 
         try:
-            stance, run = torch.compiler.set_stance("force_eager"), forward_run(program, modes=modes)
-            with stance, seeing_threads(recorder.seen, paths), frames.seeing_prints(), run as forward:
-                return recorded_backward(forward, recorder, opener)
+            stance = torch.compiler.set_stance("force_eager")
+            with stance, seeing_threads(recorder.seen, paths), frames.seeing_prints(), staged(program) as stage:
+                return recorded_backward(run_forward(stage, modes), recorder, opener)
         finally:
             recorder.restore()
 
 
-def recorded_backward(forward: Forward, recorder: Recorder, opener: Opener) -> RecordedStep:
+def recorded_backward(forward: ForwardRun, recorder: Recorder, opener: Opener) -> RecordedStep:
     """A recorded forward with its backward, recorded too."""
     recorder.judge_outputs(forward.tensors)
     recorder.note_written()
