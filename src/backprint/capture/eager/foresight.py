@@ -10,8 +10,6 @@ import torch
 from backprint.capture.eager.placement import NoPlainForm, Placement, meta_tensor, placement_tree
 from backprint.graph.nouns import Ref
 
-META = torch.device("meta")
-
 
 class Foresight:
     """Runs operators on meta tensors for values whose Placements are known by name, and remembers what they gave."""
@@ -31,7 +29,7 @@ class Foresight:
         kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         alike = (func, self.key(args), self.key(kwargs))
         if alike not in self.outlooks:
-            metas = self.metas({**kwargs, "device": META} if "device" in kwargs else kwargs)
+            metas = self.metas(kwargs)
             try:
                 self.outlooks[alike] = placement_tree(func(*self.metas(tuple(args)), **metas))
             except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
@@ -59,5 +57,5 @@ class Foresight:
             case list():
                 return [self.metas(item) for item in value]
             case dict():
-                return {key: META if key == "device" else self.metas(item) for key, item in value.items()}
+                return {key: "meta" if key == "device" else self.metas(item) for key, item in value.items()}
         return value

@@ -202,9 +202,9 @@ class Recording:
 
     def begin_step(self) -> None:
         """Write down from here on, below all modes of the script's: what it enters and leaves stays on top."""
-        from backprint.capture.record.recorder import LiveRecorder
+        with unseen():  # what a module of ours does where it is imported is seen by no mode either
+            from backprint.capture.record.recorder import LiveRecorder
 
-        with unseen():
             recorder = LiveRecorder()
             recorder.know_parameters(sys._getframe(1))
         self.recorder = recorder
@@ -263,13 +263,13 @@ class Recording:
 
     def keep(self, recorder: LiveRecorder) -> None:
         """Make a Capture of a step, prove it and hand it on: in a thread, where no mode of the script's is on."""
-        from backprint.capture.record.names import names_in_frames
-        from backprint.capture.record.recorded import capture_of_step
-
         if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would wait for it forever
             raise CaptureError("the step was made inside of a capture or a proof that the script itself asked for")
         number = self.count
         with unseen():
+            from backprint.capture.record.names import names_in_frames
+            from backprint.capture.record.recorded import capture_of_step
+
             names = names_in_frames(sys._getframe(1))
         failed: list[str] = []
 
