@@ -35,9 +35,10 @@ from torch import Tensor
 import backprint as bp
 from backprint.formats import has_graphnet
 from backprint.graph.nouns import Capture
+from backprint.graph.power import Power
 from backprint.graphnet.plan import plan_of
 from backprint.graphnet.read import read_graphnet
-from backprint.replay.power import Power, power_of
+from backprint.replay.power import power_of
 from backprint.sample.fit import placed
 from backprint.sample.inputs import Inputs, held_exact
 

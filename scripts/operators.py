@@ -21,7 +21,7 @@ import torch
 
 from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
-from backprint.graph.table import Row, read, written
+from backprint.graph.table import OperatorRow, read, written
 from backprint.graphnet.emit import torch_callable
 from backprint.graphnet.isolation import callable_standings
 from backprint.graphnet.unsafe import guarded_function, guarded_method
@@ -110,7 +110,7 @@ def killers(paths: list[Path]) -> dict[str, str]:
     return found
 
 
-def standing(name: str, fuzzed: dict[str, str], old: Row | None) -> tuple[str, str]:
+def standing(name: str, fuzzed: dict[str, str], old: OperatorRow | None) -> tuple[str, str]:
     """How an operator stands, and why."""
     for pattern, reason in ISOLATED.items():
         if re.fullmatch(pattern, name):
@@ -157,7 +157,7 @@ def main() -> None:
     known = {name: row.flags for name, row in old.items()} | admitted()
     fuzzed = killers(asked.fuzz)
     rows = {
-        name: Row(kept, *standing(name, fuzzed, None if re.search(asked.forget, name) else old.get(name)))
+        name: OperatorRow(kept, *standing(name, fuzzed, None if re.search(asked.forget, name) else old.get(name)))
         for name, kept in known.items()
     }
     TABLE.write_text(written(rows))

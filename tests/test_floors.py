@@ -64,14 +64,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "parts",
         "target",
         "calls",
+        "saving",
     ),  # bp.capture("folder") reads a TARGET
+    "saving": ROOMS,
     "target": (*ROOMS, "api"),
-    "corpus": (*GROUND, "graph", "fx", "sample", "graphnet", "replay", "parts", "api", "target", "__init__"),
+    "corpus": (*GROUND, "graph", "fx", "sample", "graphnet", "replay", "parts", "api", "saving", "target", "__init__"),
     "corpora": ("errors", "choices", "graph", "corpus"),
     "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
     "torch_backend": (*ROOMS, "api"),
-    "__init__": (*ROOMS, "api", "corpora"),
-    "cli": (*ROOMS, "regions", "parts", "api", "target", "corpora", "corpus", "report", "__init__"),
+    "__init__": (*ROOMS, "regions", "api", "corpora"),
+    "cli": (*ROOMS, "regions", "parts", "api", "saving", "target", "corpora", "corpus", "report", "__init__"),
     "__main__": ("cli",),
 }
 

@@ -1,5 +1,7 @@
 """Backprint: the forward and backward graphs that PyTorch really runs, captured, kept, replayed and proved."""
 
+from typing import TYPE_CHECKING, Any
+
 # The rooms first, so that the verbs of the same names below stay what `bp.capture` and `bp.replay` mean.
 import backprint.capture
 import backprint.replay  # noqa: F401  # imported for its place in this order
@@ -32,8 +34,27 @@ from backprint.errors import (
     SampleError,
     UsageError,
 )
-from backprint.graph.nouns import Capture, Graph, Guard, Pair, Port, Step
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
+from backprint.graph.power import Power, Trial
+from backprint.graph.verdicts import PortVerdict, Verdict
 from backprint.version import __version__
+
+if TYPE_CHECKING:
+    from backprint.regions.region import Region
+    from backprint.replay.whole import Replayed
+
+_WITH_TORCH = {"Region": "backprint.regions.region", "Replayed": "backprint.replay.whole"}
+"""Types of the face whose modules load torch, and are imported when first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module 'backprint' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_WITH_TORCH[name]), name)
+
 
 __all__ = [
     "BackprintError",
@@ -45,14 +66,24 @@ __all__ = [
     "GraphError",
     "Guard",
     "GuardError",
+    "Link",
     "Pair",
     "Port",
+    "PortKey",
+    "PortVerdict",
+    "Power",
     "RefusedError",
+    "Region",
     "RegionError",
     "ReplayError",
+    "Replayed",
     "SampleError",
+    "Signature",
     "Step",
+    "TensorSpec",
+    "Trial",
     "UsageError",
+    "Verdict",
     "__version__",
     "capture",
     "compare_regions",

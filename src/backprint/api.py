@@ -4,29 +4,46 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from backprint.graph.captures import Twin
 from backprint.graph.nouns import Capture, Graph
+from backprint.graph.verdicts import REFUTED
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from torch import Tensor, fx
+    from torch._ops import OpOverload, OpOverloadPacket
+
+    from backprint.graph.power import Power
+    from backprint.graph.verdicts import Verdict
     from backprint.parts.nouns import Split
     from backprint.regions.compare import DumpComparison
+    from backprint.regions.region import Region
+    from backprint.replay.whole import Replayed
+    from backprint.sample.inputs import Inputs
+
+    Operator: TypeAlias = "OpOverload | OpOverloadPacket"
+    RequiresGrad: TypeAlias = bool | Iterable[str] | Sequence[bool] | Mapping[str, bool] | None
+    Dimensions: TypeAlias = int | Iterable[int] | Mapping[int, str | None]
 
 
 def capture(
     target: Callable[..., Any] | str | os.PathLike[str],
     *args: Any,
     engine: str = "auto",
-    partition: str | Callable[..., Any] | None = None,
-    decompose: Mapping[Any, Callable[..., Any]] | Sequence[str] | None = None,
+    partition: str | Callable[..., tuple[fx.GraphModule, fx.GraphModule]] | None = None,
+    decompose: Mapping[Operator, Callable[..., Any]] | Sequence[str] | None = None,
     mode: str | None = None,
-    loss: Callable[[Any], Any] | str | None = None,
-    requires_grad: Any = None,
+    loss: Callable[[Any], Tensor] | str | None = None,
+    requires_grad: RequiresGrad = None,
     specialise: bool | None = None,
     specialize: bool | None = None,
     functional: bool = True,
-    dynamic: bool | Mapping[str, Any] = False,
+    dynamic: bool | Mapping[str, Dimensions] = False,
     fake: bool = False,
     order: int = 1,
     allow: Sequence[str] = (),
@@ -87,27 +104,21 @@ def capture_made(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     options: Mapping[str, Any],
-    made_by: Any = None,
+    made_by: Inputs | None = None,
 ) -> Capture:
     """The Capture of a call; `made_by` are the recipes that its tensors were made by, where there are any."""
     from backprint.capture.entry import capture_call
+    from backprint.replay.at_capture import held_against_program
 
-    return finished(capture_call(target, args, kwargs, check=_witnessed, **options), made_by)
-
-
-def _witnessed(made: Capture) -> Any:
-    from backprint.replay.verify import held_against_program
-
-    return held_against_program(made)
+    return finished(capture_call(target, args, kwargs, check=held_against_program, **options), made_by)
 
 
 def release(capture: Capture) -> None:
     """Let go of the captured program, its module and its arguments; the graphs and the recipes stay."""
-    if capture.origin is not None and hasattr(capture.origin, "release"):
-        capture.origin.release()
+    capture.origin.release()
 
 
-def finished(made: Capture, made_by: Any = None) -> Capture:
+def finished(made: Capture, made_by: Inputs | None = None) -> Capture:
     """A Capture as an engine made it, with the recipes of its inputs: those they were made by, or fitted ones."""
     from dataclasses import replace
 
@@ -119,7 +130,7 @@ def finished(made: Capture, made_by: Any = None) -> Capture:
 
 
 def record(
-    script: Any,
+    script: str | os.PathLike[str],
     arguments: Sequence[str] = (),
     steps: tuple[int, int] = (1, 2),
     done: Callable[[int, Capture], None] | None = None,
@@ -180,7 +191,7 @@ def recorded_right(capture: Capture) -> Capture:
     from backprint.replay.verify import verify as prove
 
     for verdict in prove(capture, ("captured",)):
-        if verdict.verdict in ("wrong", "failed"):
+        if verdict.verdict in REFUTED:
             raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}")
     return capture
 
@@ -189,23 +200,14 @@ def call_of(
     target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The call's own arguments; a name that is both an option of ours and a parameter of the target's raises."""
-    import inspect
+    from backprint import calls
 
-    from backprint.errors import UsageError
-
-    named = bool(kwargs) and set(kwargs) <= {"args", "kwargs"}
-    if named and not args and isinstance(kwargs.get("args", ()), (tuple, list)):
-        return tuple(kwargs.get("args", ())), dict(kwargs.get("kwargs") or {})
-    try:
-        parameters = inspect.signature(getattr(target, "forward", target)).parameters
-    except (TypeError, ValueError):
-        return args, kwargs
-    both = [key for key, value in options.items() if key in parameters and value != DEFAULTS[key]]
-    if both:
-        raise UsageError(
-            f"{both[0]!r} is an option of bp.capture and a parameter of the captured function: "
-            f"write bp.capture(f, args=(...), kwargs={{{both[0]!r}: ...}})"
-        )
+    if (spelled := calls.spelled_call(args, kwargs)) is not None:
+        return spelled
+    parameters = calls.parameters_of(target) or {}
+    calls.check_collision(
+        "capture(f", parameters, {key: options[key] != DEFAULTS[key] for key in options if key in parameters}
+    )
     return args, kwargs
 
 
@@ -216,7 +218,7 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
     """The forward of `fn(*inputs)` as a plain torch.fx.Graph of ATen operators, for kernel writers."""
     from backprint.capture.kernel_graphs import inference_graph as make
 
@@ -225,7 +227,7 @@ def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> Any:
 
 def forward_backward_graphs(
     fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None
-) -> tuple[Any, Any]:
+) -> tuple[fx.Graph, fx.Graph]:
     """The forward and backward of `fn(*inputs)` as plain torch.fx.Graphs, tied by the names of the saved values."""
     from backprint.capture.kernel_graphs import forward_backward_graphs as make
 
@@ -241,7 +243,7 @@ def region(
     every: int = 1,
     limit: int | None = None,
     only_bad: bool = False,
-) -> Any:
+) -> Region:
     """The backward of exactly one block of an eager program, which runs as it would without: `with` or `@`.
 
     Every backward call that reaches a node made in the block is a pass in `region.passes`: its nodes and edges, the
@@ -259,21 +261,27 @@ def region(
 def replay(
     capture: Capture,
     *args: Any,
-    state: Mapping[str, Any] | str | None = None,
-    tangents: Sequence[Any] | None = None,
+    state: Mapping[str, Tensor] | str | None = None,
+    tangents: Sequence[Tensor | None] | None = None,
     **kwargs: Any,
-) -> Any:
+) -> Replayed:
     """Run a Capture on new arguments: `.outputs` as the model gives them, `.gradients`, `.mutations` by name.
 
     Parameters, buffers and constants are the captured module's as they are now, or `state`: a mapping from names to
     tensors, or `"recipe"` for what the recipes make. A loaded sample wants `state`, unless it keeps their exact values.
     Without arguments a Capture runs on its own inputs: those it was captured on, from disk those of its recipes.
+    `bp.replay(capture, args=(x,), kwargs={"state": s})` is always unambiguous.
     """
-    from backprint.calls import check_capture
-    from backprint.replay.whole import replay as whole
+    from backprint import calls
+    from backprint.replay.whole import replay as replay_call
 
-    check_capture(capture, "replay")
-    return whole(capture, args, kwargs, state, tangents)
+    calls.check_capture(capture, "replay")
+    calls.check_spelled(args, kwargs)
+    spelled = calls.spelled_call(args, kwargs)
+    if spelled is None:
+        given = {"state": state is not None, "tangents": tangents is not None}
+        calls.check_collision("replay(capture", capture.signature.arguments, given)
+    return replay_call(capture, *(spelled or (args, kwargs)), state, tangents)
 
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
@@ -283,7 +291,7 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
     return run_graph(graph, inputs)
 
 
-def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any = None) -> list[Any]:
+def verify(capture: Capture, draws: Sequence[str] | None = None, *, twin: Twin | None = None) -> list[Verdict]:
     """Prove a Capture against the original program: a Verdict a Pair, and where links join several the whole's last.
 
     A fake Capture is `unproven`. With a `twin` (the same program in small: `(model, args)`, `(model, args, kwargs)` or
@@ -291,21 +299,21 @@ def verify(capture: Capture, draws: tuple[str, ...] | None = None, *, twin: Any 
     """
     from backprint.calls import check_capture
     from backprint.choices import check_sequence
-    from backprint.replay.verify import DRAWS
+    from backprint.replay.draws import DRAWS
     from backprint.replay.verify import verify as prove
 
     _tried_with_this_torch()
     check_capture(capture, "verify")
     check_sequence("draws", draws)
     if twin is None:
-        return prove(capture, draws or DRAWS)
+        return prove(capture, tuple(draws or DRAWS))
     from backprint.replay.twin import beside
 
     small = _twin(capture, twin)
-    return beside(capture, small, prove(small, draws or DRAWS))
+    return beside(capture, small, prove(small, tuple(draws or DRAWS)))
 
 
-def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Any:
+def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Power:
     """How far outputs, gradients and mutations move, in tolerances, when inputs are drawn again: a Power.
 
     `power="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
@@ -348,7 +356,7 @@ def compare_regions(
     return compare_dumps(left, right, run_a, run_b)
 
 
-def _twin(large: Capture, twin: Any) -> Capture:
+def _twin(large: Capture, twin: Twin) -> Capture:
     """The Capture of a twin, with the options that the fake one was captured with."""
     from backprint.errors import UsageError
 
@@ -358,13 +366,13 @@ def _twin(large: Capture, twin: Any) -> Capture:
         return twin
     if not (isinstance(twin, tuple) and len(twin) in (2, 3) and callable(twin[0]) and isinstance(twin[1], tuple)):
         raise UsageError("twin must be (model, args), (model, args, kwargs) or a Capture")
-    if large.origin is None:
+    if not large.origin.traced_here:
         raise UsageError("a sample does not keep the options it was captured with: capture the twin, and pass that")
     model, args, kwargs = (*twin, {})[:3]
     return capture(model, args=args, kwargs=kwargs, **{**large.origin.asked, "fake": False, "engine": large.engine})
 
 
-def fake() -> Any:
+def fake() -> AbstractContextManager[None]:
     """Build models and inputs of any size without allocating them: `with bp.fake(): model = Big(config)`.
 
     Tensors made inside have a shape, a dtype and a device, and no values; small ones that are made from constants alone
@@ -378,7 +386,7 @@ def fake() -> Any:
 
 def save(
     capture: Capture,
-    path: Any,
+    path: str | os.PathLike[str],
     data: str = "seed",
     *,
     allow: Sequence[str] = (),
@@ -386,7 +394,7 @@ def save(
     layout: str = "backprint",
     evaluation: Capture | None = None,
     power: str = "quick",
-) -> Any:
+) -> Path:
     """Write a Capture as a sample: readable, self-contained, with its verdict. Gives the path.
 
     `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither. `power` is how
@@ -395,153 +403,26 @@ def save(
     `layout="graphnet"` writes GraphNet's trees instead, `path/train_forward/NAME`, `path/train_backward/NAME` and, from
     the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; gives `path`.
     """
+    from pathlib import Path
+
+    from backprint import saving
     from backprint.calls import check_save
     from backprint.choices import check_choice, check_sequence
     from backprint.errors import UsageError
-    from backprint.graphnet.write import graphnet_writer
-    from backprint.replay.annotations import settled
-    from backprint.replay.verify import verdict_json
-    from backprint.replay.verify import verify as prove
-    from backprint.sample.place import check_place
-    from backprint.sample.save import check_custom, check_data, write
 
     check_save(capture, path)
     check_choice("layout", layout)
     check_sequence("allow", allow)
-    if layout == "graphnet":
-        check_custom(capture, allow)
-        write_layout(capture, path, capture.name, evaluation=evaluation, overwrite=overwrite)
-        return path
-    if evaluation is not None:
+    if layout == "backprint" and evaluation is not None:
         raise UsageError("evaluation= is a tree of layout='graphnet': pass that too")
-    check_data(data)
-    check_choice("power", power)
-    check_place(path, overwrite)
-    check_custom(capture, allow)
-    if capture.fake:
-        kept = {"witness": None, "verdict": verdict_json(prove(capture)[0])}
-        return write(
-            capture, path, _fake_inputs(capture, data), kept, ({},) * len(capture.pairs), graphnet_writer(None)
-        )
-    if data == "none":
-        kept = {"witness": None, "verdict": verdict_json(prove(capture, ("captured",))[-1])}
-        return write(capture, path, _inputs(capture, data), kept, ({},) * len(capture.pairs), graphnet_writer(None))
-    inputs, proof = _attested(capture, data, power)
-    measured = proof.power if power != "none" else None
-    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
-    if capture.origin is not None and proof.notes is not None:
-        capture = settled(capture, proof.notes)
-    return write(capture, path, inputs, kept, proof.values, graphnet_writer(_tried))
+    if layout == "backprint":
+        return saving.write_sample(capture, path, data, allow, overwrite, power)
+    saving.check_custom(capture, allow)
+    saving.write_layout(capture, path, capture.name, evaluation=evaluation, overwrite=overwrite)
+    return Path(path)
 
 
-def write_layout(
-    capture: Any,
-    out_root: Any,
-    relative: str,
-    source_folder: Any = None,
-    *,
-    evaluation: Capture | None = None,
-    overwrite: bool = False,
-    allow: Sequence[str] = (),
-) -> dict[str, Any]:
-    """GraphNet's trees of a Capture, or of a sample's folder: `OUT/train_forward/RELATIVE` and so on, by tree.
-
-    `eval_forward` is the GraphNet sample in `source_folder` as it came, completed where files are missing, or else the
-    inference graph of `evaluation`.
-    """
-    from pathlib import Path
-
-    from backprint.graphnet.layout import write_trees
-
-    made = capture if isinstance(capture, Capture) else load(capture, allow=allow)
-    source = Path(source_folder) if source_folder is not None else None
-    given = (evaluation, port_values(evaluation)) if evaluation is not None else None
-    return write_trees(
-        made, out_root, relative, port_values(made),
-        evaluation=given, source=source, run=None if made.fake else _tried, overwrite=overwrite,
-    )  # fmt: skip
-
-
-def port_values(capture: Capture) -> tuple[dict[str, Any], ...]:
-    """For each Pair, what stands on its ports on the recipe's inputs, by `role name`; nothing where no recipe says."""
-    from backprint import settings
-    from backprint.replay.verify import drawn, replayed
-    from backprint.replay.verify import port_values as values_of
-
-    if capture.fake or capture.recipes is None or capture.recipes.missing:
-        return ({},) * len(capture.pairs)
-    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
-        draw = drawn(capture, "recipe", None)
-        return values_of(capture, replayed(capture, draw))
-
-
-def _tried(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """One direction on values that may not suit it; random states stay."""
-    from backprint import settings
-    from backprint.replay.run import run as run_graph
-
-    with settings.ONE_AT_A_TIME, settings.quiet_random():
-        return run_graph(graph, values, strict=False)
-
-
-def _fake_inputs(capture: Capture, data: str) -> Any:
-    """The recipes of a fake capture, or none."""
-    from backprint.errors import UsageError
-    from backprint.sample.inputs import without_data
-
-    if data == "exact":
-        raise UsageError("data='exact' keeps values, and a fake capture has none: use data='seed' or data='none'")
-    return capture.recipes if data == "seed" else without_data(capture.recipes)
-
-
-def _inputs(capture: Capture, data: str, exact: Sequence[str] = ()) -> Any:
-    """Recipes as `data` asks for them."""
-    from backprint.errors import SampleError
-    from backprint.sample.inputs import Inputs, fit_inputs, without_data
-
-    if data == "seed" and not exact and capture.recipes is not None:
-        return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
-    if capture.origin is not None and capture.origin.alive:
-        return fit_inputs(capture, capture.origin.values(), data, exact)
-    if data == "none":
-        return without_data(capture.recipes)
-    kept = ("exact", "view", "sparse")
-    if data == "exact" and any(
-        recipe.kind not in kept for name, recipe in capture.recipes.recipes.items() if not name.startswith("tangent ")
-    ):
-        raise SampleError(
-            "data='exact' needs the captured module, which is gone: keep it alive until save, or use data='seed'"
-        )
-    return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
-
-
-def _attested(capture: Capture, data: str, power: str) -> tuple[Any, Any]:
-    """Recipes on which the program runs, and its proof on them: inputs that redrawn break it are kept exact."""
-    from dataclasses import replace
-
-    from backprint.errors import SampleError
-    from backprint.graph.links import free_ports
-    from backprint.replay.verify import attest
-
-    roles = [(port.name, port.role) for port in free_ports(capture)]
-    twins = {right for _, right in capture.signature.same}
-    names = [name for name, _ in roles if name not in twins]
-    tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in twins], names]
-    causes = []
-    for exact in tries:
-        inputs = _inputs(capture, data, exact)
-        try:
-            return inputs, attest(replace(capture, recipes=inputs), power)
-        except Exception as error:  # the user's program may raise anything on redrawn inputs
-            causes.append(error)
-            if capture.origin is None or not capture.origin.alive:
-                break
-    raise SampleError(
-        f"the program does not run on inputs made again: {type(causes[-1]).__name__}: {causes[-1]}"
-    ) from causes[-1]
-
-
-def load(path: Any, allow: Sequence[str] = (), *, trust: bool = False) -> Capture:
+def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> Capture:
     """Read a sample. Runs none of its code; a graph is parsed and checked when first asked for.
 
     A sample that calls what no check of arguments makes safe may be read and shown, and is refused by name where it is
@@ -556,14 +437,14 @@ def load(path: Any, allow: Sequence[str] = (), *, trust: bool = False) -> Captur
     return read(path, allow, trust)
 
 
-def inputs(capture: Capture) -> dict[str, Any]:
+def inputs(capture: Capture) -> dict[str, Tensor]:
     """The tensors that a Capture's recipes make, by the program's own names: parameters, buffers, inputs, constants."""
-    from backprint.replay.arguments import recipe_inputs
+    from backprint.replay.state import recipe_inputs
 
     return recipe_inputs(capture)
 
 
-def _to_fx(graph: Graph) -> Any:
+def _to_fx(graph: Graph) -> fx.GraphModule:
     """A torch.fx.GraphModule that computes the same."""
     from backprint.fx.to_fx import to_fx
 

@@ -17,7 +17,6 @@ SHOWN = 60
 
 def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Collection[str]) -> None:
     """Raise at a call of `bp.capture` that cannot be meant so."""
-    import torch
 
     if isinstance(target, type):
         check_class(target, args)
@@ -26,13 +25,35 @@ def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, An
             f"bp.capture takes a model or a function and its inputs, not its result ({kind(target)}): write "
             "bp.capture(model, x), not bp.capture(model(x))"
         )
-    for name, value in (("args", kwargs.get("args")), ("kwargs", kwargs.get("kwargs"))):
-        if isinstance(value, torch.Tensor) and not args and set(kwargs) <= {"args", "kwargs"}:
-            spelled = "args=(x,)" if name == "args" else "kwargs={'x': x}"
-            raise UsageError(f"{name}= is a tensor: write {spelled}")
+    check_spelled(args, kwargs)
     check_options_spelled(target, kwargs, options)
     check_tuple(target, args, kwargs)
     check_arrays(target, args, kwargs)
+
+
+def check_spelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise where `args=` or `kwargs=`, which spell a call, is a tensor."""
+    for name, spelled in (("args", "args=(x,)"), ("kwargs", "kwargs={'x': x}")):
+        if is_tensor(kwargs.get(name)) and not args and set(kwargs) <= {"args", "kwargs"}:
+            raise UsageError(f"{name}= is a tensor: write {spelled}")
+
+
+def spelled_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments of a call that `args=` and `kwargs=` spell; None where the program is called by its own names."""
+    named = bool(kwargs) and set(kwargs) <= {"args", "kwargs"}
+    if named and not args and isinstance(kwargs.get("args", ()), (tuple, list)):
+        return tuple(kwargs.get("args", ())), dict(kwargs.get("kwargs") or {})
+    return None
+
+
+def check_collision(call: str, parameters: Collection[str], given: Mapping[str, bool]) -> None:
+    """Raise where an option that is `given` is also a parameter of the program."""
+    for key, is_given in given.items():
+        if is_given and key in parameters:
+            raise UsageError(
+                f"{key!r} is an option of bp.{call.partition('(')[0]} and a parameter of the captured function: "
+                f"write bp.{call}, args=(...), kwargs={{{key!r}: ...}})"
+            )
 
 
 def check_requires_grad(asked: Any) -> None:

@@ -94,6 +94,13 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+@contextlib.contextmanager
+def outside_modes() -> Iterator[None]:
+    """Gradients on and inference off, whatever the caller has; and the caller's modes back. One capture at a time."""
+    with ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
 def settings_differences(recorded: Mapping[str, str]) -> list[str]:
     """Describe what differs now from what was recorded; a setting among it could not be restored."""
     now = dict(read_settings())

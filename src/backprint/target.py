@@ -162,7 +162,7 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
         )
     check_torch_device(device)
     model, inputs, with_grad, without_grad = module_of(capture, device, frames.at)
-    recipes = capture.recipes.inputs if device in (None, "cpu") else None
+    recipes = capture.recipes if device in (None, "cpu") else None
     size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     return Target(
         title=capture.name,

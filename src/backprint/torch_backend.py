@@ -12,7 +12,10 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import fx
 
 DIRECTORY = "BACKPRINT_DIR"
 """The environment variable that says where samples go."""
@@ -22,7 +25,7 @@ OPTIONS = ("dir", "data", "allow", "specialise", "partition", "dynamic")
 
 
 def backend(
-    module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
+    module: fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
     """Save a sample of a graph of Dynamo's, and give back the graph itself. What cannot be captured is warned of."""
     settings = checked(options or {}, mode)
@@ -62,7 +65,7 @@ def checked(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
     return {"data": "seed", "allow": (), **options, "dir": place}
 
 
-def keep(module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
+def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
     """Capture one graph and save it in a folder of its own."""
     from backprint.api import finished, save
     from backprint.capture.dynamo.backend import apart, capture_graph, compile_name

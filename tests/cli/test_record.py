@@ -177,7 +177,7 @@ def test_a_step_is_linked_pairs_by_the_scripts_names(optimizer: str) -> None:
     assert update.backward is None
     state = {f"opt.state.{n}.{x}" for n in range(6) for x in ("step", "exp_avg", "exp_avg_sq")}
     assert ports(update.forward, "mutation") == PARAMETERS | state
-    assert {(link.source, link.port, link.target, link.name) for link in loaded.links} == {
+    assert {(link.source, str(link.port), link.target, link.name) for link in loaded.links} == {
         (0, "output loss", None, "loss"),
         *((0, f"gradient {name}", 1, f"{name}.grad") for name in PARAMETERS),
     }
@@ -187,7 +187,7 @@ def test_micro_batches_are_pairs_of_their_own() -> None:
     good(ACCUMULATING, "-o", "out")
     loaded = proven("out", "step_1", 3)
     assert [pair.backward is None for pair in loaded.pairs] == [False, False, True]
-    assert {(link.source, link.port, link.target, link.name) for link in loaded.links} == {
+    assert {(link.source, str(link.port), link.target, link.name) for link in loaded.links} == {
         *((n, f"output loss_{n}", None, f"loss_{n}") for n in (0, 1)),
         *((n, f"gradient model.{x}", 2, f"model.{x}.grad.{n}") for n in (0, 1) for x in ("weight", "bias")),
     }

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.graph.depends import dependence
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Ref, Step
 from backprint.graph.steps import behind
 
@@ -33,16 +34,23 @@ ROWS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
     "each output on its own": (
         two,
         {
-            "output output.0": {"x"},
-            "output output.1": {"x", "y"},
-            "gradient x": {"x", "y", "tangent output.0", "tangent output.1"},
-            "gradient y": {"x", "tangent output.1"},
+            PortKey("output", "output.0"): {"x"},
+            PortKey("output", "output.1"): {"x", "y"},
+            PortKey("gradient", "x"): {"x", "y", "tangent output.0", "tangent output.1"},
+            PortKey("gradient", "y"): {"x", "tangent output.1"},
         },
     ),
-    "a shape is no value": (shapes_alone, {"output output": {"x"}, "gradient x": {"tangent output"}}),
+    "a shape is no value": (
+        shapes_alone,
+        {PortKey("output", "output"): {"x"}, PortKey("gradient", "x"): {"tangent output"}},
+    ),
     "what is changed in place": (
         in_place,
-        {"output output": {"x", "y"}, "gradient x": {"y", "tangent output"}, "gradient y": {"x", "tangent output"}},
+        {
+            PortKey("output", "output"): {"x", "y"},
+            PortKey("gradient", "x"): {"y", "tangent output"},
+            PortKey("gradient", "y"): {"x", "tangent output"},
+        },
     ),
 }
 
@@ -57,15 +65,15 @@ def test_what_hangs_on_what(name: str) -> None:
 
 def test_an_update_as_it_ran_reaches_the_views_of_what_it_changes() -> None:
     capture = bp.capture(in_place, torch.randn(3), torch.randn(3), engine="eager", functional=False)
-    assert dependence(capture)["output output"] == {"x", "y"}
+    assert dependence(capture)[PortKey("output", "output")] == {"x", "y"}
 
 
 def test_the_gradients_of_a_convolution_hang_on_what_each_is_made_of() -> None:
     model = nn.Conv2d(2, 3, 3)
     found = dependence(bp.capture(model, torch.randn(1, 2, 5, 5).requires_grad_()))
-    assert found["gradient weight"] == {"input", "tangent output"}
-    assert found["gradient bias"] == {"tangent output"}
-    assert found["gradient input"] == {"weight", "tangent output"}
+    assert found[PortKey("gradient", "weight")] == {"input", "tangent output"}
+    assert found[PortKey("gradient", "bias")] == {"tangent output"}
+    assert found[PortKey("gradient", "input")] == {"weight", "tangent output"}
 
 
 def test_links_carry_it_from_pair_to_pair_and_back() -> None:
@@ -84,15 +92,15 @@ def test_links_carry_it_from_pair_to_pair_and_back() -> None:
     assert len(capture.pairs) == 2
     state = {f"{layer}.{kind}" for layer in ("first", "second") for kind in ("weight", "bias")}
     found = dependence(capture)
-    assert found["output output"] == {"x"} | state
-    assert found["gradient first.weight"] == {"x", "tangent output"} | state
+    assert found[PortKey("output", "output")] == {"x"} | state
+    assert found[PortKey("gradient", "first.weight")] == {"x", "tangent output"} | state
 
 
 def test_the_second_name_of_a_tensor_is_its_first() -> None:
     x = torch.randn(3)
     capture = bp.capture(lambda x, y: x.sin() + y, x, x)
     assert capture.signature.same
-    assert dependence(capture)["output output"] == {"x"}
+    assert dependence(capture)[PortKey("output", "output")] == {"x"}
 
 
 MAKERS = {

@@ -24,11 +24,11 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.api import write_layout
 from backprint.cli import main
 from backprint.errors import SampleError, UsageError
 from backprint.graphnet.layout import TREES
 from backprint.graphnet.regenerate import draw_like_graphnet
+from backprint.saving import write_layout
 
 FILES = {
     "model.py",

@@ -26,7 +26,7 @@ from backprint.parts import split as splitting
 from backprint.parts.nouns import Split
 from backprint.parts.pieces import weighty
 from backprint.parts.split import DERIVED, SLICED, split
-from backprint.replay.verify import drawn
+from backprint.replay.draws import drawn
 from backprint.replay.whole import replay_values
 
 # ------------------------------------------------------------------ what is cut

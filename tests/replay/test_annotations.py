@@ -20,7 +20,7 @@ from backprint.errors import BackprintError
 from backprint.graph.claims import claims_of, lies
 from backprint.graph.nouns import DTYPES, TensorSpec
 from backprint.graph.text import parse, read_spec, show_spec
-from backprint.replay.compare import GOOD
+from backprint.graph.verdicts import GOOD
 from backprint.sample.standalone import MARKER
 
 

@@ -517,3 +517,42 @@ def test_what_a_program_does_to_its_argument_is_no_demand_on_it() -> None:
     assert torch.equal(bp.replay(capture, X.clone()).outputs, g(X.clone()))
     with pytest.raises(bp.GuardError, match=r"'x' version.*\d at capture"):
         bp.replay(capture, X.clone().add_(1))
+
+
+# ------------------------------------------------------------------ arguments named like options of replay
+
+
+class Recurrent(nn.Module):
+    """A model whose parameters have the names of two options of replay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x: Tensor, state: Tensor, tangents: float = 1.0) -> Tensor:
+        return torch.tanh(x @ self.weight + state) * tangents
+
+
+def test_a_program_with_an_argument_called_state_is_replayed_by_args_and_kwargs() -> None:
+    model, x, state = Recurrent(), torch.randn(2, 3), torch.randn(2, 3)
+    capture = bp.capture(model, args=(x,), kwargs={"state": state, "tangents": 2.0})
+    for call in ({"args": (x,), "kwargs": {"state": state, "tangents": 2.0}}, {"args": [x, state, 2.0]}):
+        assert torch.equal(bp.replay(capture, **call).outputs, model(x, state, 2.0))
+    other = {"weight": torch.eye(3)}
+    found = bp.replay(capture, args=(x, state, 2.0), state=other, tangents=[torch.ones(2, 3)])
+    assert torch.equal(found.outputs, torch.tanh(x + state) * 2)
+
+
+@pytest.mark.parametrize(("name", "value"), [("state", torch.randn(2, 3)), ("tangents", [torch.ones(2, 3)])])
+def test_an_option_of_replay_that_is_an_argument_of_the_program_says_how_to_call(name: str, value: Any) -> None:
+    model, x, state = Recurrent(), torch.randn(2, 3), torch.randn(2, 3)
+    capture = bp.capture(model, args=(x, state))
+    wanted = rf"'{name}' is an option of bp.replay .* write bp.replay\(capture, args=\(\.\.\.\), kwargs="
+    with pytest.raises(bp.UsageError, match=wanted):
+        bp.replay(capture, x, state, **{name: value})
+
+
+def test_args_that_is_a_tensor_is_refused_with_the_tuple() -> None:
+    capture = bp.capture(nn.Linear(4, 2), X)
+    with pytest.raises(bp.UsageError, match=r"write args=\(x,\)"):
+        bp.replay(capture, args=X)

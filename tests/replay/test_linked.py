@@ -12,7 +12,9 @@ from subjects.broken import BROKEN, cut, leaf
 from torch import Tensor
 
 import backprint as bp
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Link, Pair
+from backprint.graph.origin import GONE
 
 
 def captured(name: str) -> Capture:
@@ -32,12 +34,12 @@ def with_links(capture: Capture, change: Callable[[Link], Link]) -> Capture:
 
 def test_the_links_of_a_program_read_as_it_runs() -> None:
     capture = captured("a_buffer_changed_in_one_and_read_in_another")
-    assert Link(0, "mutation count", 1, "count") in capture.links
-    assert Link(1, "mutation count", 2, "count") in capture.links
-    assert Link(1, "mutation bn.running_mean", 2, "bn.running_mean") in capture.links
-    assert capture.links[-1] == Link(2, "output output", None, "output")
+    assert Link(0, PortKey("mutation", "count"), 1, "count") in capture.links
+    assert Link(1, PortKey("mutation", "count"), 2, "count") in capture.links
+    assert Link(1, PortKey("mutation", "bn.running_mean"), 2, "bn.running_mean") in capture.links
+    assert capture.links[-1] == Link(2, PortKey("output", "output"), None, "output")
     handed = captured("a_value_that_is_a_result_too")
-    assert Link(None, "input x", None, "output.1.x") in handed.links
+    assert Link(None, PortKey("input", "x"), None, "output.1.x") in handed.links
 
 
 def test_swapped_links_are_seen_to_be_wrong() -> None:
@@ -55,7 +57,8 @@ def test_a_link_from_before_a_change_is_seen_to_be_wrong() -> None:
     target, args = BROKEN["a_buffer_changed_in_one_and_read_in_another"]()
     capture = bp.capture(target, args=args, engine="dynamo")
     stale = with_links(
-        capture, lambda link: replace(link, source=0) if link == Link(1, "mutation count", 2, "count") else link
+        capture,
+        lambda link: replace(link, source=0) if link == Link(1, PortKey("mutation", "count"), 2, "count") else link,
     )
     whole = stale.verify()[-1]
     assert whole.verdict == "wrong"
@@ -111,14 +114,14 @@ def optimised() -> Capture:
         loss,
         pairs=(loss.pairs[0], Pair("pair_1", step.pairs[0].forward)),
         links=(
-            Link(0, "output output", None, "loss"),
-            Link(0, "gradient w", 1, "g"),
-            Link(1, "output output", None, "new"),
+            Link(0, PortKey("output", "output"), None, "loss"),
+            Link(0, PortKey("gradient", "w"), 1, "g"),
+            Link(1, PortKey("output", "output"), None, "new"),
         ),
         signature=replace(
             loss.signature, differentiable=("loss",), output={"tuple": [{"port": "loss"}, {"port": "new"}]}
         ),
-        origin=None,
+        origin=GONE,
     )
 
 
@@ -142,13 +145,13 @@ def test_gradients_of_several_pairs_add_up_before_they_feed_another() -> None:
     names = {"w": "fc.weight", "g": "g"}
     forward = step.pairs[0].forward
     forward = replace(forward, inputs=tuple(replace(port, name=names[port.name]) for port in forward.inputs))
-    links = (*capture.links, *(Link(index, "gradient fc.weight", 3, "g") for index in range(3)))
+    links = (*capture.links, *(Link(index, PortKey("gradient", "fc.weight"), 3, "g") for index in range(3)))
     whole = replace(
         capture,
         pairs=(*capture.pairs, Pair("pair_3", forward)),
-        links=(*links, Link(3, "output output", None, "new")),
+        links=(*links, Link(3, PortKey("output", "output"), None, "new")),
         signature=replace(capture.signature, output={"tuple": [{"port": "output"}, {"port": "new"}]}),
-        origin=None,
+        origin=GONE,
     )
     wanted = target(*args)
     wanted.sum().backward()

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.cli import main
 from backprint.graph.nouns import Capture
-from backprint.replay.power import Power, power_of
+from backprint.graph.power import Power
+from backprint.replay.power import power_of
 from backprint.sample.fit import placed
 from backprint.sample.inputs import Inputs
 from backprint.sample.redraws import another, disturbed, units

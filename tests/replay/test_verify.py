@@ -13,8 +13,12 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Ref, Step
-from backprint.replay.compare import TOLERANCE, compare, same_bits, worst
+from backprint.graph.origin import GONE
+from backprint.graph.recipes import UNFITTED
+from backprint.graph.verdicts import worst
+from backprint.replay.compare import TOLERANCE, compare, same_bits
 
 
 def two_layers() -> Capture:
@@ -124,7 +128,8 @@ def test_a_check_without_power_is_flagged() -> None:
 
 def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
     """Why autograd of the plain forward is no oracle: here it gives other gradients than the program."""
-    from backprint.replay.verify import drawn, second_opinion
+    from backprint.replay.draws import drawn
+    from backprint.replay.oracles import second_opinion
 
     def f(x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -137,14 +142,14 @@ def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
     f(x).backward()
     assert torch.equal(bp.replay(capture, x).gradients["x"], x.grad)
     draw = drawn(capture, "recipe", None)
-    opinion = second_opinion(capture.pairs[0], ("output",), {}, draw.values, draw.tangents).ports["gradient x"]
+    opinion = second_opinion(capture.pairs[0], ("output",), {}, draw.values, draw.tangents)[PortKey("gradient", "x")]
     right = bp.replay(capture, draw.values["x"], tangents=[draw.tangents["output"]]).gradients["x"]
     assert not torch.allclose(opinion, right)
 
 
 def test_no_comparison_is_never_a_pass() -> None:
     assert worst([]) == "unproven"
-    capture = replace(two_layers(), origin=None, recipes=None)
+    capture = replace(two_layers(), origin=GONE, recipes=UNFITTED)
     (verdict,) = capture.verify()
     assert verdict.verdict == "unproven"
     assert verdict.detail == "nothing was compared"
@@ -183,17 +188,17 @@ def test_compare_kinds() -> None:
 
 
 def test_a_save_of_what_is_not_bitwise_asks_the_program_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.capture.entry import Origin
+    from backprint.capture.origin import LiveProgram
 
     calls = []
-    step = Origin.step
+    step = LiveProgram.step
 
     def counted(self: Any, *args: Any) -> Any:
         calls.append(1)
         return step(self, *args)
 
     capture = two_layers()
-    monkeypatch.setattr(Origin, "step", counted)
+    monkeypatch.setattr(LiveProgram, "step", counted)
     forward, backward = capture.pairs[0].forward, capture.pairs[0].backward
     last = backward.results[0]
     nudge = Step("nudged", "aten.mul.Tensor", (last, 1.000001))

@@ -59,9 +59,10 @@ def alone(path: Path) -> dict[str, str]:
 def test_every_pair_runs_alone_and_gives_what_it_gives_in_the_whole(name: str, tmp_path: Path) -> None:
     _, path = saved(name, tmp_path)
     loaded = bp.load(path)
-    from backprint.replay.verify import drawn, replayed
+    from backprint.replay.draws import drawn
+    from backprint.replay.verify import checked_run
 
-    got = replayed(loaded, drawn(loaded, "recipe", None))
+    got = checked_run(loaded, drawn(loaded, "recipe", None)).got
     for pair, played in zip(loaded.pairs, got.parts, strict=True):
         found = alone(path / pair.name / "forward" / "model.py")
         given = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}

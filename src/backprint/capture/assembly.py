@@ -14,6 +14,7 @@ from torch import Tensor
 
 from backprint.capture.facts import RANDOM, SIZED
 from backprint.fx.convert import Names, tensor_spec
+from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Graph, Guard, Pair, Port, Ref, Spec, Step, Sub, Symbol, Value, leaves, refs
 from backprint.graph.sizes import with_symbols
 from backprint.graph.steps import READING, behind, mapped, needed, used, with_names
@@ -131,7 +132,7 @@ class Chain:
         self.joint = joint
         self.makers = {**joint.before, **{step.name: step for step in (*joint.forward, *joint.backward)}}
         self.ports = {**joint.known, **{port.local: port.name for port in joint.inputs}}
-        self.ports |= {port.local: f"tangent {port.name}" for port in joint.tangents}
+        self.ports |= {port.local: tangent_name(port.name) for port in joint.tangents}
 
     def checked(self, steps: Sequence[Step]) -> list[Step]:
         """The steps without the guards that depend on nothing."""

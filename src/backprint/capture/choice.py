@@ -8,11 +8,13 @@ from typing import Any
 
 from backprint.capture.engines import ENGINES
 from backprint.capture.made import Options
+from backprint.capture.origin import LiveProgram
 from backprint.capture.program import CalledProgram
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard
+from backprint.graph.verdicts import REFUTED
 
-Check = Callable[[Capture], Any]
+Check = Callable[[Capture, LiveProgram], Any]
 """Holds a Capture against the untouched program: a Proof, which says what differs on captured and on other values."""
 
 
@@ -50,7 +52,7 @@ def by_auto(
             return found.made
     for found in tried.values():
         if isinstance(found, DiffersOnOthers):
-            return for_captured_inputs(found.made)
+            return found.made
     for found in tried.values():
         if not isinstance(found, CaptureError):
             raise found  # most likely the program's own: the first engine runs it as it is
@@ -64,8 +66,8 @@ def by_engine(
     made = named(ENGINES[engine].make(program, options), engine)
     try:
         return proved(made, check)
-    except DiffersOnOthers:
-        return for_captured_inputs(made)
+    except DiffersOnOthers as error:
+        return error.made
 
 
 def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
@@ -100,7 +102,7 @@ class KeepsLess(SecondBest):
 
 
 class DiffersOnOthers(SecondBest):
-    """A capture that is proven on the captured inputs alone: the program reads them as its engine does not see."""
+    """A capture for the captured inputs alone, proven on these: the program reads them as its engine does not see."""
 
 
 class KnownByIdentity(CaptureError):
@@ -108,13 +110,13 @@ class KnownByIdentity(CaptureError):
 
 
 def proved(made: Capture, check: Check) -> Capture:
-    """A Capture with its Proof; raise where it does not compute what the program computes."""
-    if made.fake:
+    """A Capture with its doubts; raise where it does not compute what the program computes."""
+    program = made.origin
+    if made.fake or not isinstance(program, LiveProgram):
         return made
-    proof = check(made)
+    proof = check(made, program)
     if proof is None:
         return made
-    made.origin.proof = proof
     if proof.identity:
         raise KnownByIdentity(
             f"{made.name} knows its arguments by identity (id(), `is`, a table of tensors), which no graph holds. With "
@@ -123,33 +125,27 @@ def proved(made: Capture, check: Check) -> Capture:
         )
     if proof.captured:
         raise CaptureError(f"what it traced is not what the program does: {proof.captured}")
-    if made.origin.unheld:
+    if program.unheld:
         reason = f"engine {made.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
-        raise DiffersOnOthers(f"{made.origin.unheld[0]}: {reason}", made)
+        raise DiffersOnOthers(f"{program.unheld[0]}: {reason}", for_captured_inputs(made, program, proof))
     if proof.redrawn:
         reason = f"what it traced is not what the program does on other inputs: {proof.redrawn}"
-        raise DiffersOnOthers(reason, made)
-    return with_generators(made)
+        raise DiffersOnOthers(reason, for_captured_inputs(made, program, proof))
+    return with_generators(replace(made, origin=program.doubted(proof.ports)), proof)
 
 
-def for_captured_inputs(made: Capture) -> Capture:
+def for_captured_inputs(made: Capture, program: LiveProgram, proof: Any) -> Capture:
     """A Capture that a Proof holds on the captured inputs alone: those that it reads unseen are pinned."""
-    proof = made.origin.proof
-    if not proof.redrawn:
-        return with_generators(made)
-    made.origin.proof = replace(proof, ports=tuple(port for port in proof.ports if port.verdict not in BAD))
-    return pinned(with_generators(made), proof.redrawn, proof.pins)
+    doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
+    made = with_generators(replace(made, origin=program.doubted(doubts)), proof)
+    return pinned(made, proof.redrawn, proof.pins) if proof.redrawn else made
 
 
-def with_generators(made: Capture) -> Capture:
+def with_generators(made: Capture, proof: Any) -> Capture:
     """A Capture that pins what the program draws from beside torch's own generators."""
-    proof = made.origin.proof
     if not proof.drawn:
         return made
     return pinned(made, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins)
-
-
-BAD = ("wrong", "failed")
 
 
 def pinned(made: Capture, why: str, pins: tuple[tuple[str, str], ...]) -> Capture:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,16 +20,14 @@ from backprint.capture.cut import PARTITIONS
 from backprint.capture.engines import ENGINES, check_engine, requests
 from backprint.capture.facts import SEED
 from backprint.capture.made import Made, Options
-from backprint.capture.program import CalledProgram, Held, Outcome, ScoutedProgram, Slot
+from backprint.capture.origin import LiveProgram
+from backprint.capture.program import CalledProgram, ScoutedProgram, Slot
 from backprint.capture.protection import protected
-from backprint.capture.refusals import plain_own
-from backprint.capture.stage import is_only_given
-from backprint.capture.witness import second_order, step
+from backprint.capture.witness import second_order
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Capture, Guard, Pair, Signature, custom_operators
 from backprint.memory import Overlap, memory_spans, overlapping_pairs
-from backprint.settings import STATE_OF, quiet_random
-from backprint.tree import alias_groups, copy_values
+from backprint.settings import STATE_OF, outside_modes, quiet_random
 
 MODES = (None, "train", "eval")
 
@@ -47,7 +44,7 @@ def capture_call(
     requires_grad: Any = None,
     order: int = 1,
     name: str | None = None,
-    check: Check = lambda capture: None,
+    check: Check = lambda capture, program: None,
     **asked: Any,
 ) -> Capture:
     """Capture the forward and backward of `target(*args, **kwargs)`; `asked` are the fields of Options."""
@@ -60,17 +57,23 @@ def capture_call(
     with quiet_random(), outside_modes(), protected(program), derivatives.explained(lambda: program):
         if order == 2:
             program = second_order(program)
-        named = functools.partial(capture_of, name=name)
+        call = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}
+        named = functools.partial(capture_of, name=name, asked=call)
         if engine == "auto":
             capture = by_auto(program, options, requested, check, named)
         else:
             capture = by_engine(program, options, engine, check, named)
-    capture.origin.asked = {"engine": engine, "mode": mode, "loss": loss, "requires_grad": requires_grad, **asked}
     return capture
 
 
-def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | None = None) -> Capture:
-    """The Capture of what an engine made."""
+def capture_of(
+    made: Made,
+    engine: str,
+    why: tuple[str, ...] = (),
+    name: str | None = None,
+    asked: Mapping[str, Any] = MappingProxyType({}),
+) -> Capture:
+    """The Capture of what an engine made; `asked` are the options of the call."""
     program = made.program
     if not any(pair.forward.outputs for pair in made.pairs):
         raise CaptureError(
@@ -107,7 +110,7 @@ def capture_of(made: Made, engine: str, why: tuple[str, ...] = (), name: str | N
         requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
         seed=SEED,
         fake=program.world is not None,
-        origin=Origin(made),
+        origin=LiveProgram(made, asked),
     )
 
 
@@ -149,141 +152,6 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
 def describe_target(target: Any) -> str:
     """A callable in a few words."""
     return getattr(target, "__name__", None) or type(target).__name__
-
-
-@contextlib.contextmanager
-def outside_modes() -> Any:
-    """Gradients on and inference off, whatever the caller has; and the caller's modes back. One capture at a time."""
-    with settings.ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad():
-        yield
-
-
-class Origin:
-    """The live side of a Capture: the program it came from, the constants its ports need, and what was asked for."""
-
-    def __init__(self, made: Made) -> None:
-        self.program = made.program
-        self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
-        self.tangents = made.tangents
-        self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
-        self.parts = made.parts
-        self.asked: dict[str, Any] = {}
-        self.joint = joint(made.program)
-        self.proof: Any = None
-        self.unheld = made.unheld
-        self.gave: tuple[Any, ...] = made.leaves
-
-    def release(self) -> None:
-        """Let go of the program and of its arguments."""
-        if isinstance(self.program.target, Held):
-            self.program.target.release()
-        else:
-            self.program.target = _nothing
-        self.program.outside.clear()
-        self.program.chance.objects.clear()
-        self.parts = ()
-
-    def step_alone(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
-        """One eager step in the caller's very tensors, or in others; none is asked for a gradient by default."""
-        before, self.program = self.program, undefaulted(self.program)
-        try:
-            return self.step(values, None, anew)
-        finally:
-            self.program = before
-
-    @property
-    def aliased(self) -> bool:
-        """Whether the program ran on aliases of its arguments."""
-        own = self.program.own()
-        return any(is_only_given(self.program, own[name]) for name in self.program.values if name in own)
-
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """While the program runs, everything that it reaches is remembered once, and put back at the end."""
-        with outside_modes():
-            if self.alive:
-                with protected(self.program):
-                    yield
-            else:
-                yield
-
-    @property
-    def alive(self) -> bool:
-        """Whether the captured program still exists."""
-        return self.program.alive
-
-    def values(self) -> dict[str, Tensor]:
-        """Every named tensor that has values: live state, inputs as captured, constants.
-
-        What shares memory with an argument is as captured too, and shares it with that.
-        """
-        return self.live() | self.joint
-
-    def live(self) -> dict[str, Tensor]:
-        """The same, with all that is no argument as it is now."""
-        found = {name: tensor.detach() for name, tensor in self.program.known().items()}
-        found |= self.constants
-        for named in self.program.tensors:
-            if named.name in found:
-                found |= dict.fromkeys(named.same, found[named.name])
-        return found
-
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
-        """One eager step of the original program on these values; `anew`, in other tensors than its own arguments."""
-        names = {named.name for named in self.program.tensors}
-        given = {name: tensor for name, tensor in values.items() if name in names}
-        outcome = step(self.program, given, tangents, anew=anew)
-        self.gave = outcome.leaves
-        return outcome
-
-    def chance(self) -> dict[str, str]:
-        """The digests, as they are now, of the states that the program's numbers depend on beside torch's."""
-        return self.program.chance.now()
-
-    def drawn_from(self) -> str:
-        """The generators of its own that the program draws from, beside torch's; '' where there are none."""
-        return ", ".join(self.program.chance.objects)
-
-    def differs(self) -> str:
-        """Where the last run gave something else than a tensor that is not what the Capture gives; '' where nowhere."""
-        if len(self.gave) != len(self.leaves):
-            return f"the result has {len(self.leaves)} leaves, and the program gives {len(self.gave)}"
-        for index, (ours, theirs) in enumerate(zip(self.leaves, self.gave, strict=True)):
-            if ours is not theirs and type(ours) in PLAIN and repr(ours) != repr(theirs):
-                return f"leaf {index} of the result is {ours!r:.80} where the program gives {theirs!r:.80}"
-        return ""
-
-    def rebuild(self, named: Mapping[str, Tensor]) -> Any:
-        """The program's own containers around these outputs."""
-        names = iter(self.names)
-        loss = bool(self.program.loss)
-        leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
-        return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
-
-
-def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
-    """The program without the gradients that nobody asked for: those of its arguments where nothing asks for any."""
-    if not program.defaulted:
-        return program
-    tensors = tuple(
-        replace(each, requires_grad=each.requires_grad and each.name not in program.values) for each in program.tensors
-    )
-    return replace(program, tensors=tensors, defaulted=False)
-
-
-PLAIN = (bool, int, float, complex, str, type(None))
-"""Kinds of leaves that are compared by what they are."""
-
-
-def _nothing() -> None:
-    """The target of a program that is gone."""
-
-
-def joint(program: ScoutedProgram) -> dict[str, Tensor]:
-    """Copies of the tensors that share memory with an argument and are no arguments themselves, sharing it again."""
-    own = plain_own(program)
-    groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]
-    return copy_values({name: own[name] for group in groups for name in group})
 
 
 def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:

@@ -18,11 +18,10 @@ from backprint.capture.aot.joint import Traced
 from backprint.capture.aot.trace import trace
 from backprint.capture.assembly import gradient_names, names_of
 from backprint.capture.call import read_call
-from backprint.capture.entry import outside_modes
 from backprint.capture.program import ScoutedProgram
 from backprint.capture.scout import scout
 from backprint.errors import UsageError
-from backprint.settings import quiet_random
+from backprint.settings import outside_modes, quiet_random
 
 DETACH = torch.ops.aten.detach.default
 

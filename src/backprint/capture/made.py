@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -61,11 +61,12 @@ class Part:
 
     program: ScoutedProgram
     outputs: tuple[str, ...]
+    partial: ClassVar[bool] = False
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor]) -> Outcome:
-        """One eager step on these values."""
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """One eager step on these values; without tangents, from ones."""
         numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
-        given = {number: tangents[name] for number, name in numbered.items() if name in tangents}
+        given = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
         known = {named.name for named in self.program.tensors}
         held = {name: tensor for name, tensor in self.program.current().items() if name not in values}
         outcome = step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)

@@ -22,7 +22,7 @@ from backprint.corpus.clock import stage
 from backprint.corpus.task import TREE_NAMES, Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
-from backprint.graph.verdicts import has_proof, standing, told
+from backprint.graph.verdicts import REFUTED, has_proof, standing, told
 from backprint.sample.place import check_place, settle
 
 
@@ -198,12 +198,12 @@ def captured(
         del rest["loss"], rest["order"]
         return trees(made, place, output, found, target, rest, overwrite, as_json)
     stored = bp.load(bp.save(made, place, data, allow=allow, overwrite=overwrite), allow=allow)
-    answer = {"sample": str(output), "name": made.name, "engine": made.engine, **stored.verdict}
+    answer = {"sample": str(output), "name": made.name, "engine": made.engine, **(stored.verdict or {})}
     answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet" or made.notes:
         answer |= {"asks": found.with_grad, "notes": made.notes}
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, made))
-    return CaptureReport(lines, 1 if answer["verdict"] in ("wrong", "failed") else 0)
+    return CaptureReport(lines, 1 if answer["verdict"] in REFUTED else 0)
 
 
 def answer_lines(answer: dict[str, Any], made: Any) -> Iterator[str]:
@@ -231,11 +231,11 @@ def trees(
 ) -> CaptureReport:  # fmt: skip
     """Write GraphNet's trees, with the program's verdict; nothing that is wrong is written."""
     import backprint as bp
-    from backprint.api import write_layout
+    from backprint.saving import write_layout
 
     verdict = bp.verify(made)[-1]
     folders: dict[str, Any] = {}
-    if verdict.verdict not in ("wrong", "failed"):
+    if verdict.verdict not in REFUTED:
         source = Path(target) if found.kind == "graphnet" else None
         given = dict(evaluation=in_eval(found, options), overwrite=overwrite, allow=options["allow"])
         folders = write_layout(made, place, made.name, source, **given)

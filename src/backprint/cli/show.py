@@ -87,7 +87,7 @@ def numbers(capture: Any, sample: Path) -> dict[str, Any]:
     facts = {"sample": str(sample), "name": capture.name, "engine": capture.engine, "verdict": capture.verdict}
     facts["proof"] = has_proof(*standing(capture.verdict))
     guards = [guard.text for guard in capture.guards]
-    links = [[link.source, link.port, link.target, link.name] for link in capture.links]
+    links = [[link.source, str(link.port), link.target, link.name] for link in capture.links]
     told = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}
     return facts | {"environment": dict(capture.environment), **told, "pairs": pairs}
 

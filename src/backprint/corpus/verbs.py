@@ -22,7 +22,7 @@ from backprint.corpus.clock import current, stage
 from backprint.corpus.task import TREES, Task, failure, one_line
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.formats import FORMATS
-from backprint.graph.verdicts import rank
+from backprint.graph.verdicts import REFUTED, rank
 
 Row = dict[str, Any]
 Options = Mapping[str, Any]
@@ -159,8 +159,8 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
 
     Where what engine `auto` traced is not proven, what the program really ran (engine `eager`) is tried.
     """
-    from backprint.api import write_layout
     from backprint.graphnet.metas import listed_bytes
+    from backprint.saving import write_layout
     from backprint.target import read_target
 
     needed = NEEDED * listed_bytes(task.path) if options["weigh"] and task.kind == "graphnet" else 0
@@ -179,11 +179,11 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     with stage("read"), absent_files(task):
         target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
     made, row = proven(target, options, staging, "aot" if fake else options["engine"])
-    if row["verdict"] in ("wrong", "failed") and options["engine"] == "auto" and made.engine != "eager":
+    if row["verdict"] in REFUTED and options["engine"] == "auto" and made.engine != "eager":
         why = f"not by {made.engine}: {row['verdict']}, {row['detail']}"
         made, row = proven(target, options, staging, "eager")
         row["notes"] = [one_line(why), *row["notes"]]
-    if options["layout"] == "graphnet" and row["verdict"] not in ("wrong", "failed"):
+    if options["layout"] == "graphnet" and row["verdict"] not in REFUTED:
         with stage("layout"):
             source = task.path if task.kind == "graphnet" else None
             write_layout(made, staging / TREES, tree_name(task.id), source)
@@ -234,7 +234,7 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
     measured where that was left for later.
     """
     import backprint as bp
-    from backprint.replay.verify import verdict_json
+    from backprint.replay.attest import verdict_json
 
     with stage("read"):
         capture = bp.load(task.path, allow=tuple(options["allow"]))

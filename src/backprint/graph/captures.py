@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from backprint.graph.graphs import Graph, Port, Source
+from backprint.graph.keys import PortKey
+from backprint.graph.origin import GONE, Origin
+from backprint.graph.recipes import UNFITTED, InputRecipes
 
 if TYPE_CHECKING:
-    pass
-from backprint.graph.graphs import Graph, Port, Source
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from backprint.graph.verdicts import Verdict
 
 T = TypeVar("T")
 
 
-class Later(Generic[T]):
+class Deferred(Generic[T]):
     """A value that is made when first asked for, once: a sample's graph is parsed only when someone looks at it."""
 
     __slots__ = ("_make", "_value")
@@ -37,8 +46,8 @@ class Pair:
     def __init__(
         self,
         name: str,
-        forward: Graph | Later[Graph],
-        backward: Graph | Later[Graph] | Later[Graph | None] | None = None,
+        forward: Graph | Deferred[Graph],
+        backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None = None,
     ) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "_forward", forward)
@@ -48,20 +57,20 @@ class Pair:
         raise AttributeError(f"a Pair is never edited in place (setting {key!r}): make a new one")
 
     name: str
-    _forward: Graph | Later[Graph]
-    _backward: Graph | Later[Graph] | Later[Graph | None] | None
+    _forward: Graph | Deferred[Graph]
+    _backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None
 
     @property
     def forward(self) -> Graph:
         """What runs on the way in."""
         side = self._forward
-        return side.get() if isinstance(side, Later) else side
+        return side.get() if isinstance(side, Deferred) else side
 
     @property
     def backward(self) -> Graph | None:
         """What runs on the way back; None where no output asks for a gradient."""
         side = self._backward
-        return side.get() if isinstance(side, Later) else side
+        return side.get() if isinstance(side, Deferred) else side
 
     @property
     def saved(self) -> tuple[Port, ...]:
@@ -108,14 +117,14 @@ class OpaqueEdge:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Which port of which Pair feeds which: Pairs by index, ports by key, as `output y`, `gradient w`, `mutation b`.
+    """Which port of which Pair feeds which: Pairs by index, the port by its key, as `output y` or `gradient w`.
 
     `target` None is the whole Capture's own result of that name; `source` None its own input, handed through.
     Gradients go along an `output` link the other way, and add up where several start at one port.
     """
 
     source: int | None
-    port: str
+    port: PortKey
     target: int | None
     name: str
 
@@ -174,25 +183,41 @@ class Capture:
     fake: bool = False
     pins: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
-    claims: Any = field(default=None, compare=False, repr=False)
-    recipes: Any = field(default=None, compare=False, repr=False)
-    witness: Any = field(default=None, compare=False, repr=False)
-    verdict: Any = field(default=None, compare=False, repr=False)
-    origin: Any = field(default=None, compare=False, repr=False)
+    claims: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False, repr=False)
+    recipes: InputRecipes = field(default=UNFITTED, compare=False, repr=False)
+    witness: Mapping[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
+    verdict: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    origin: Origin = field(default=GONE, compare=False, repr=False)
 
     def __str__(self) -> str:
         return "\n\n".join(str(graph) for pair in self.pairs for graph in (pair.forward, pair.backward) if graph)
 
     if TYPE_CHECKING:  # bound in backprint.api, which joins the rooms
 
-        def save(self, path: Any, data: str = "seed", **options: Any) -> Any:
-            """Write the Capture as a sample."""
+        def save(
+            self,
+            path: str | os.PathLike[str],
+            data: str = "seed",
+            *,
+            allow: Sequence[str] = (),
+            overwrite: bool = False,
+            layout: str = "backprint",
+            evaluation: Capture | None = None,
+            power: str = "quick",
+        ) -> Path:
+            """Write the Capture as a sample, and return its path."""
 
         def release(self) -> None:
             """Let go of the captured program and its arguments."""
 
-        def verify(self, **options: Any) -> list[Any]:
+        def verify(self, draws: Sequence[str] | None = None, *, twin: Twin | None = None) -> list[Verdict]:
             """Prove every Pair against the original program."""
 
-        def inputs(self) -> dict[str, Any]:
+        def inputs(self) -> dict[str, Tensor]:
             """The tensors that its recipes make, by the program's own names."""
+
+
+Call: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
+CallByName: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]"
+Twin: TypeAlias = "Capture | Call | CallByName"
+"""A fake Capture's program in small: a Capture of it, `(model, args)` or `(model, args, kwargs)`."""

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backprint.graph.links import feeds, free_ports, name_of, role_of
+from backprint.graph.keys import PortKey
+from backprint.graph.links import feeds, free_ports
 from backprint.graph.nouns import IN_ROLES, OUT_ROLES, Capture, Graph, Pair, Port, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_port, show_spec
@@ -120,7 +121,7 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
     results = {port.name: port for port in forward.outputs if port.role == "output"}
     inputs = {port.name: port for port in forward.inputs}
     elsewhere = fed | {port.name for each in capture.pairs if capture.links for port in each.forward.inputs}
-    elsewhere |= {name_of(link) for link in capture.links if link.source == index and role_of(link) == "gradient"}
+    elsewhere |= {link.port.name for link in capture.links if link.source == index and link.port.role == "gradient"}
     for port in backward.by_role("saved"):
         yield from alike(port, given.get(port.name), "the backward takes it as {}, the forward saves {}", True)
     for port in backward.by_role("constant"):
@@ -142,8 +143,8 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
 def is_kept(capture: Capture, port: Port) -> bool:
     """Whether a recorded step gave this: a gradient of what its forward did not need, or what its backward changed."""
     rows = capture.witness or {}
-    recorded = bool(getattr(capture.origin, "partial", False))
-    return recorded or f"gradient {port.name}" in rows or f"mutation {port.name}" in rows
+    keys = (PortKey("gradient", port.name), PortKey("mutation", port.name))
+    return capture.origin.partial or any(str(key) in rows for key in keys)
 
 
 def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Lie]:
@@ -216,7 +217,7 @@ def of_witness(capture: Capture) -> Iterator[Lie]:
     pair = capture.pairs[0]
     for graph in (pair.forward, pair.backward):
         for port in at_hints(graph).outputs if graph is not None else ():
-            row = capture.witness.get(f"{port.role} {port.name}")
+            row = capture.witness.get(str(port.key))
             spec = port.spec
             if row is None or row.get("none") or not isinstance(spec, TensorSpec):
                 continue

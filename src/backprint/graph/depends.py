@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from backprint.graph.links import FREE, between, consumers, feeds, name_of, results, role_of
+from backprint.graph.keys import PortKey, tangent_name
+from backprint.graph.links import FREE, between, consumers, feeds, results
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, Value, refs
 from backprint.graph.table import operators
 
-Sets = dict[str, int]
-"""For each name, a set of inputs, as the bits of a number."""
+Sets = dict[PortKey, int]
+"""For each port, a set of inputs, as the bits of a number."""
 
 SHAPE_ONLY = {
     "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "randint_like", "full_like", "new_empty",
@@ -32,31 +33,31 @@ TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {
 """Operators of several results that do not all take every argument: result -> the arguments that it takes."""
 
 
-def dependence(capture: Capture) -> dict[str, frozenset[str]]:
-    """For each result, as `output y` or `gradient w`, the inputs that it hangs on; a tangent's name is `tangent y`."""
-    walk = Walk(capture)
+def dependence(capture: Capture) -> dict[PortKey, frozenset[str]]:
+    """For each result the inputs that it hangs on; a tangent's name is `tangent y`."""
+    walk = DependenceWalk(capture)
     return {key: walk.named(found) for key, found in walk.results().items()}
 
 
-def dependence_of_parts(capture: Capture) -> tuple[dict[str, frozenset[str]], ...]:
+def dependence_of_parts(capture: Capture) -> tuple[dict[PortKey, frozenset[str]], ...]:
     """The same for each of several Pairs: its own results, and the inputs of the whole that they hang on."""
     if len(capture.pairs) == 1:
         return ()
-    walk = Walk(capture)
+    walk = DependenceWalk(capture)
     return tuple(
         {key: walk.named(found) for key, found in {**walk.forward(index), **walk.backward(index)}.items()}
         for index in range(len(capture.pairs))
     )
 
 
-class Walk:
+class DependenceWalk:
     """A Capture's graphs, gone through once each, in the order in which they need each other."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.first = {right: left for left, right in capture.signature.same}
         self.names: list[str] = []
-        self.bits: Sets = {}
+        self.bits: dict[str, int] = {}
         self.sides: dict[tuple[int, str], Sets] = {}
 
     def bit(self, name: str) -> int:
@@ -99,7 +100,7 @@ class Walk:
     def fed(self, index: int, port: Port) -> int:
         """What an input of a backward hangs on."""
         if port.role == "saved":
-            return self.forward(index).get(f"saved {port.name}", 0)
+            return self.forward(index).get(port.key, 0)
         return self.tangent(index, port.name) if port.role == "tangent" else self.given(index, port)
 
     def tangent(self, index: int, name: str) -> int:
@@ -107,45 +108,44 @@ class Walk:
         found = 0
         for link in results(self.capture):
             asked = link.name in self.capture.signature.differentiable
-            if asked and (link.source, link.port) == (index, f"output {name}"):
-                found |= self.bit(f"tangent {link.name}")
-        for link in consumers(self.capture, index, f"output {name}"):
+            if asked and (link.source, link.port) == (index, PortKey("output", name)):
+                found |= self.bit(tangent_name(link.name))
+        for link in consumers(self.capture, index, PortKey("output", name)):
             if link.target is not None:
-                found |= self.backward(link.target).get(f"gradient {link.name}", 0)
+                found |= self.backward(link.target).get(PortKey("gradient", link.name), 0)
         return found
 
-    def source(self, index: int | None, port: str) -> int:
+    def source(self, index: int | None, port: PortKey) -> int:
         """What stands at the start of a link."""
         if index is None:
-            return self.bit(port.partition(" ")[2])
-        side = self.backward(index) if port.startswith("gradient ") else self.forward(index)
+            return self.bit(port.name)
+        side = self.backward(index) if port.role == "gradient" else self.forward(index)
         return side.get(port, 0)
 
     def results(self) -> Sets:
         """The Capture's own results: outputs, mutations, gradients."""
-        found: Sets = {f"output {link.name}": self.source(link.source, link.port) for link in results(self.capture)}
+        found = {PortKey("output", link.name): self.source(link.source, link.port) for link in results(self.capture)}
         own = between(self.capture)
         for index in range(len(self.capture.pairs)):
             for key, bits in self.forward(index).items():
-                if key.startswith("mutation ") and key.partition(" ")[2] not in own:
+                if key.role == "mutation" and key.name not in own:
                     found[key] = bits
             fed = {link.name for link in feeds(self.capture, index)}
             for key, bits in self.backward(index).items():
-                name = key.partition(" ")[2]
-                if name not in own and name not in fed:
+                if key.name not in own and key.name not in fed:
                     found[key] = found.get(key, 0) | bits
         for link in results(self.capture):
-            if link.source is None and role_of(link) in FREE and link.name in self.capture.signature.differentiable:
-                key = f"gradient {name_of(link)}"
-                found[key] = found.get(key, 0) | self.bit(f"tangent {link.name}")
+            if link.source is None and link.port.role in FREE and link.name in self.capture.signature.differentiable:
+                key = PortKey("gradient", link.port.name)
+                found[key] = found.get(key, 0) | self.bit(tangent_name(link.name))
         return found
 
 
 def through(graph: Graph, given: Mapping[str, int]) -> Sets:
-    """What each output port hangs on, by `role name`."""
+    """What each output port hangs on."""
     if any(changes(step) for step in graph.steps):
         env = together(graph, given)
-        return {f"{port.role} {port.name}": union(value, env) for port, value in named(graph)}
+        return {port.key: union(value, env) for port, value in named(graph)}
     env, parts = dict(given), dict[str, dict[int, int]]()
     for step in graph.steps:
         if step.is_guard:
@@ -153,7 +153,7 @@ def through(graph: Graph, given: Mapping[str, int]) -> Sets:
         env[step.name] = taken(step, env, parts)
         if (rows := TAKEN.get(short(step))) is not None:
             parts[step.name] = {index: union(tuple(step.args[at] for at in rows[index]), env) for index in rows}
-    return {f"{port.role} {port.name}": union(value, env) for port, value in named(graph)}
+    return {port.key: union(value, env) for port, value in named(graph)}
 
 
 def named(graph: Graph) -> list[tuple[Port, Value]]:
@@ -188,7 +188,7 @@ def union(value: Value, env: Mapping[str, int]) -> int:
     return found
 
 
-def together(graph: Graph, given: Mapping[str, int]) -> Sets:
+def together(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
     """The same where steps change their arguments: values that may share memory are one."""
     cell = {name: name for name in given}
     for step in graph.steps:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backprint.errors import GraphError, RefusedError
 
 if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
     from backprint.graph.canonical import Canonical
+from backprint.graph.keys import PortKey
 from backprint.graph.legal import (
     _LOCAL,
     _NUMBER,
@@ -45,6 +48,11 @@ class Port:
             raise GraphError(f"port {self.name!r}: {self.role!r} is no role; known are {', '.join(sorted(ROLES))}")
         if not self.name or len(self.name) > 4096 or not self.name.isprintable():
             raise GraphError(f"a port's name must be printable and not empty, not {self.name!r:.80}")
+
+    @property
+    def key(self) -> PortKey:
+        """What tells the port from one of the same name and another role."""
+        return PortKey(self.role, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +205,7 @@ class Graph:
 
     if TYPE_CHECKING:  # bound in backprint.api, which joins the rooms
 
-        def to_fx(self) -> Any:
+        def to_fx(self) -> GraphModule:
             """A torch.fx.GraphModule that computes the same."""
 
 

@@ -9,14 +9,10 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.table import operators
-
-if TYPE_CHECKING:
-    pass
-
 
 Size: TypeAlias = int | str
 """One size of a shape: a number, or the expression of a symbolic one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from backprint.errors import SampleError
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import OUT_ROLES, Capture, Link, Port, Spec
 from backprint.graph.sizes import at_hints
 
@@ -24,18 +25,8 @@ def results(capture: Capture) -> tuple[Link, ...]:
     """The links to the Capture's own results, in their order."""
     if not capture.links and len(capture.pairs) == 1:
         outputs = capture.pairs[0].forward.by_role("output")
-        return tuple(Link(0, f"output {port.name}", None, port.name) for port in outputs)
+        return tuple(Link(0, port.key, None, port.name) for port in outputs)
     return tuple(link for link in capture.links if link.target is None)
-
-
-def role_of(link: Link) -> str:
-    """The role of the port that a link starts at."""
-    return link.port.partition(" ")[0]
-
-
-def name_of(link: Link) -> str:
-    """The name of the port that a link starts at."""
-    return link.port.partition(" ")[2]
 
 
 def free_ports(capture: Capture) -> Iterator[Port]:
@@ -50,10 +41,15 @@ def free_ports(capture: Capture) -> Iterator[Port]:
                     yield port
 
 
+def input_names(capture: Capture) -> list[str]:
+    """The names of a Capture's inputs."""
+    return [port.name for port in free_ports(capture) if port.role == "input"]
+
+
 def between(capture: Capture) -> frozenset[str]:
     """The names of values that only stand between Pairs."""
     return frozenset(
-        link.name for link in capture.links if link.target is not None and role_of(link) in ("output", "gradient")
+        link.name for link in capture.links if link.target is not None and link.port.role in ("output", "gradient")
     )
 
 
@@ -70,15 +66,15 @@ def specs(capture: Capture) -> dict[str, Spec]:
     for link in results(capture):
         pair = capture.pairs[link.source] if link.source is not None else None
         ports = at_hints(pair.forward).outputs if pair is not None else tuple(free_ports(capture))
-        role = role_of(link) if link.source is not None else None
-        found[link.name] = next(p.spec for p in ports if p.name == name_of(link) and role in (None, p.role))
+        role = link.port.role if link.source is not None else None
+        found[link.name] = next(p.spec for p in ports if p.name == link.port.name and role in (None, p.role))
     for pair in capture.pairs:
         for port in at_hints(pair.backward).by_role("tangent") if pair.backward is not None else ():
             found.setdefault(port.name, port.spec)
     return found
 
 
-def consumers(capture: Capture, pair: int, port: str) -> tuple[Link, ...]:
+def consumers(capture: Capture, pair: int, port: PortKey) -> tuple[Link, ...]:
     """The links that take a port to later Pairs, the latest first."""
     taken = [link for link in capture.links if link.source == pair and link.port == port and link.target is not None]
     return tuple(sorted(taken, key=lambda link: -(link.target or 0)))
@@ -88,22 +84,23 @@ def check_links(links: tuple[Link, ...], count: int) -> None:
     """Raise unless every link goes from a Pair to a later one or to a result, and no value comes from two places."""
     fed: dict[tuple[int | None, str], str] = {}
     for link in links:
-        where = f"link {link.port!r:.80} of {link.source} to {link.name!r:.80} of {link.target}"
-        if role_of(link) not in (*OUT_ROLES, *FREE) or not name_of(link):
-            raise SampleError(f"{where}: {link.port!r:.80} is no key of a port, as 'output y' is")
+        spelled = repr(str(link.port))[:80]
+        where = f"link {spelled} of {link.source} to {link.name!r:.80} of {link.target}"
+        if link.port.role not in (*OUT_ROLES, *FREE) or not link.port.name:
+            raise SampleError(f"{where}: {spelled} is no key of a port, as 'output y' is")
         for end in (link.source, link.target):
             if end is not None and not 0 <= end < count:
                 raise SampleError(f"{where}: there is no pair {end}; the sample has {count}")
-        if link.source is None and (link.target is not None or role_of(link) not in FREE):
+        if link.source is None and (link.target is not None or link.port.role not in FREE):
             raise SampleError(f"{where}: only a result is handed through, and only from an input")
-        if link.source is not None and role_of(link) not in ("output", "mutation", "gradient"):
+        if link.source is not None and link.port.role not in ("output", "mutation", "gradient"):
             raise SampleError(f"{where}: a link starts at an output, a mutation or a gradient")
         if link.target is not None and link.source is not None and link.source >= link.target:
             raise SampleError(f"{where}: a link goes to a later pair")
-        before = fed.setdefault((link.target, link.name), role_of(link))
-        if before != role_of(link):
+        before = fed.setdefault((link.target, link.name), link.port.role)
+        if before != link.port.role:
             raise SampleError(f"{where}: it is fed from two places")
-    plain = [(link.target, link.name) for link in links if role_of(link) != "gradient"]
+    plain = [(link.target, link.name) for link in links if link.port.role != "gradient"]
     twice = [key for key in dict.fromkeys(plain) if plain.count(key) > 1]
     if twice:
         raise SampleError(f"links: {twice[0][1]!r:.80} of {twice[0][0]} is fed from two places")
@@ -113,5 +110,4 @@ def held_exact(capture: Capture) -> set[str]:
     """The names that a redraw must not touch: lifted constants, and what a guard hangs on."""
     kinds = ("value", "shape", "pinned")
     guarded = {name for guard in capture.guards if guard.kind in kinds for name in guard.inputs}
-    lifted = capture.origin.constants if capture.origin is not None else {}
-    return guarded | set(lifted)
+    return guarded | set(capture.origin.constants)

@@ -5,7 +5,7 @@ comes in and goes out under the program's own names. A Pair ties a forward to it
 Capture is what one capture call gives.
 """
 
-from backprint.graph.captures import Argument, Capture, Guard, Later, Link, OpaqueEdge, Pair, Signature
+from backprint.graph.captures import Argument, Capture, Deferred, Guard, Link, OpaqueEdge, Pair, Signature
 from backprint.graph.graphs import (
     ECHOES,
     IN_ROLES,
@@ -40,7 +40,7 @@ from backprint.graph.values import MAX_DEPTH, Atom, Device, Dict, List, Op, Ref,
 
 __all__ = [
     "ATOMS", "Argument", "Atom", "BUILT_IN", "Capture", "DEVICES", "DTYPES", "Device", "Dict", "ECHOES", "Echo",
-    "Graph", "Guard", "HIGHER", "IN_ROLES", "LAYOUTS", "Later", "Link", "List", "MATHS", "MAX_DEPTH", "MAX_INTEGER",
+    "Graph", "Guard", "HIGHER", "IN_ROLES", "LAYOUTS", "Deferred", "Link", "List", "MATHS", "MAX_DEPTH", "MAX_INTEGER",
     "OPERATORS", "OUT_ROLES", "Op", "OpaqueEdge", "PLAIN_TARGETS", "Pair", "Port", "RESERVED", "ROLES", "Ref",
     "SCALARS", "SYMS", "ScalarSpec", "Signature", "Size", "Slice", "Source", "Spec", "Step", "Sub", "Symbol",
     "TensorSpec", "Value", "allowed", "check_expression", "check_local", "custom_operators", "is_custom", "leaves",

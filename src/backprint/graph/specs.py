@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from backprint.errors import GraphError
-
-if TYPE_CHECKING:
-    pass
 from backprint.graph.legal import MAX_SIZE, Size, check_device, check_expression, check_size
 
 DTYPES: Mapping[str, str] = {

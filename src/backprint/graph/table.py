@@ -17,7 +17,7 @@ runs in a process of its own; the reason says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OperatorRow:
     """What is known of one operator. Flags: `r` draws random numbers, `m` changes an argument, `v` gives a view."""
 
     flags: str
@@ -25,23 +25,23 @@ class Row:
     reason: str = ""
 
 
-def read(text: str) -> dict[str, Row]:
+def read(text: str) -> dict[str, OperatorRow]:
     """The rows of a table's text."""
     found = {}
     for line in text.splitlines():
         name, flags, standing, *reason = line.split(" ", 3)
-        found[name] = Row(flags.strip("-"), standing, *reason)
+        found[name] = OperatorRow(flags.strip("-"), standing, *reason)
     return found
 
 
-def written(rows: Mapping[str, Row]) -> str:
+def written(rows: Mapping[str, OperatorRow]) -> str:
     """The text of a table."""
     lines = (f"{name} {row.flags or '-'} {row.standing} {row.reason}".rstrip() for name, row in sorted(rows.items()))
     return "".join(line + "\n" for line in lines)
 
 
 @functools.cache
-def table() -> Mapping[str, Row]:
+def table() -> Mapping[str, OperatorRow]:
     """Every operator of the table."""
     return read(Path(__file__).with_name("operators.txt").read_text(encoding="ascii"))
 

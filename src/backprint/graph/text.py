@@ -176,7 +176,7 @@ def read_spec(text: str, depth: int = 0) -> Spec:
 
 def show_port(port: Port) -> str:
     """A port as it stands in an annotation: `f32[64, 3] parameter conv1.weight`."""
-    return f"{show_spec(port.spec)} {port.role} {port.name}"
+    return f"{show_spec(port.spec)} {port.key}"
 
 
 _PORT = re.compile(rf"(?P<spec>.+?) (?P<role>{'|'.join(sorted(ROLES))}) (?P<name>.+)")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from backprint.errors import GraphError, RefusedError
-
-if TYPE_CHECKING:
-    pass
 from backprint.graph.legal import check_device, check_target
 from backprint.graph.specs import ATOMS
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backprint.graph.keys import PortKey
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -34,6 +36,9 @@ VERDICTS = tuple(WORDS)
 GOOD = frozenset(name for name, word in WORDS.items() if word.equal)
 """What compared equal, be it a forward alone."""
 
+REFUTED = frozenset({"wrong", "failed"})
+"""What did not compare equal, or did not run."""
+
 PROVED = GOOD - {"undifferentiable"}
 """What compared equal, forward and backward."""
 
@@ -41,6 +46,11 @@ PROVED = GOOD - {"undifferentiable"}
 def rank(verdict: str) -> int:
     """The place of a verdict from best to worst; what is no verdict comes last."""
     return VERDICTS.index(verdict) if verdict in WORDS else len(VERDICTS)
+
+
+def worst(verdicts: list[str]) -> str:
+    """The worst of several verdicts; no comparison made is never a pass."""
+    return max(verdicts, key=rank, default="unproven")
 
 
 def has_proof(verdict: str, power: object, without: Sequence[str]) -> bool:
@@ -72,6 +82,61 @@ def told(stored: Mapping[str, Any] | None) -> str:
 def ports_without(count: int) -> str:
     """So many ports without power."""
     return f"{count} {'port' if count == 1 else 'ports'} without power"
+
+
+PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
+DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
+"""The witnesses that a port can have; '' is none, and such a port is `unproven`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortVerdict:
+    """One output, mutation or gradient against its witness, which it names: what it was compared with.
+
+    `power` is how far the port moves, in tolerances, when inputs are drawn again.
+    """
+
+    name: str
+    role: str
+    verdict: str
+    detail: str = ""
+    error: float = 0.0
+    power: float | None = None
+    witness: str = ""
+
+    @property
+    def key(self) -> PortKey:
+        """The key of the port."""
+        return PortKey(self.role, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of checking one Pair: the worst of its ports.
+
+    `power` is that of the port that moved least when inputs were drawn again; None where nothing was measured, or
+    nothing can move. `vacuous` are the ports without power: those that nothing drawn again moved by a tolerance.
+    """
+
+    verdict: str
+    name: str
+    detail: str = ""
+    ports: tuple[PortVerdict, ...] = ()
+    power: float | None = None
+    vacuous: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether the Pair is proven, or has nothing to prove."""
+        return self.verdict in GOOD
+
+    @property
+    def proof(self) -> bool:
+        """Whether the Verdict is good and every port has power: a check of a port that nothing moves proves nothing."""
+        return has_proof(self.verdict, self.power, self.vacuous)
 
 
 @dataclass(frozen=True, slots=True)

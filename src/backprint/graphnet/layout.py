@@ -14,13 +14,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from backprint.errors import SampleError, UsageError
 from backprint.graph.fixed import at_capture, contiguous_inputs, tensors_alone
+from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.steps import live
 from backprint.graph.text import emit
@@ -33,9 +33,9 @@ def write_trees(
     capture: Capture,
     out: str | os.PathLike[str],
     relative: str,
-    values: Sequence[Mapping[str, Any]],
+    values: Sequence[PortValues],
     *,
-    evaluation: tuple[Capture, Sequence[Mapping[str, Any]]] | None = None,
+    evaluation: tuple[Capture, Sequence[PortValues]] | None = None,
     source: Path | None = None,
     run: DirectionRunner | None = None,
     overwrite: bool = False,
@@ -81,9 +81,9 @@ def checked_relative_path(relative: str) -> PurePosixPath:
 def write_each_tree(
     staging: Path,
     capture: Capture,
-    values: Sequence[Mapping[str, Any]],
+    values: Sequence[PortValues],
     name: str,
-    evaluation: tuple[Capture, Sequence[Mapping[str, Any]]] | None,
+    evaluation: tuple[Capture, Sequence[PortValues]] | None,
     source: Path | None,
     run: DirectionRunner | None,
 ) -> list[str]:
@@ -116,7 +116,7 @@ def write_one_tree(
     capture: Capture,
     name: str,
     graphs: Sequence[Graph | None],
-    values: Sequence[Mapping[str, Any]],
+    values: Sequence[PortValues],
     run: DirectionRunner | None,
 ) -> bool:
     """Write a sample's folder in one tree, a `subgraph_N` for each of several graphs; returns whether it has any."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Graph
 
 LARGE = 2**22
@@ -30,10 +31,10 @@ SENSITIVE = frozenset(
 """Operators that may fail, or return NaN or Inf, on values of the right dtype and range."""
 
 
-def is_worth_trying(graph: Graph, values: Mapping[str, Any]) -> bool:
+def is_worth_trying(graph: Graph, values: PortValues) -> bool:
     """Whether to try a graph on a draw: it is on the CPU, not large, and has a guard or an operator of SENSITIVE."""
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
-    names = [f"{port.role} {port.name}" for port in graph.inputs]
+    names = [port.key for port in graph.inputs]
     if any(name not in values for name in names) or any(tensor.device.type != "cpu" for tensor in tensors):
         return False
     if any(tensor.layout is not torch.strided for tensor in tensors):

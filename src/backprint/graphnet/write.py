@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from backprint.graph.fixed import permuted
+from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
 from backprint.graph.sizes import FUNCTIONS, at_hints, evaluate, hints, known, names_in
 from backprint.graphnet.regenerate import draw_like_graphnet, is_worth_trying
@@ -66,7 +67,7 @@ def write_graphnet(
     name: str,
     graph: Graph,
     text: str,
-    values: Mapping[str, Any],
+    values: PortValues,
     exact: Collection[str] = (),
     run: DirectionRunner | None = None,
 ) -> None:
@@ -92,10 +93,10 @@ def write_graphnet(
     (folder / "graph_net.json").write_text(json.dumps(facts, indent=4) + "\n", encoding="utf-8")
 
 
-def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str, Graph, str, Mapping[str, Any]], None]:
+def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str, Graph, str, PortValues], None]:
     """A writer of GraphNet's files beside a `model.py`; `run` tries GraphNet's draws."""
 
-    def write(folder: Path, capture: Capture, name: str, graph: Graph, text: str, values: Mapping[str, Any]) -> None:
+    def write(folder: Path, capture: Capture, name: str, graph: Graph, text: str, values: PortValues) -> None:
         write_graphnet(folder, name, graph, text, values, inputs_to_keep(capture, graph), run)
 
     return write
@@ -116,7 +117,7 @@ COUNTS = ("bool", "uint8", "int32", "int64")
 
 
 def describe_inputs(
-    graph: Graph, values: Mapping[str, Any], exact: Collection[str], run: DirectionRunner | None
+    graph: Graph, values: PortValues, exact: Collection[str], run: DirectionRunner | None
 ) -> DirectionMetas:
     """The rows of a direction, with as many tensors written out as GraphNet's draws need to run."""
     if run is None or not is_worth_trying(graph, values):
@@ -131,12 +132,12 @@ def describe_inputs(
     return DirectionMetas(meta_rows(graph, values, exact, SMALL), why)
 
 
-def meta_rows(graph: Graph, values: Mapping[str, Any], exact: Collection[str], whole: int) -> tuple[MetaRow, ...]:
+def meta_rows(graph: Graph, values: PortValues, exact: Collection[str], whole: int) -> tuple[MetaRow, ...]:
     """A row for each input; tensors of fewer than `whole` elements are written out."""
     sizes = hints(graph)
     rows = []
     for port in at_hints(graph).inputs:
-        value = values.get(f"{port.role} {port.name}")
+        value = values.get(port.key)
         if isinstance(port.spec, TensorSpec):
             rows.append(tensor_row(port, value, MOST if must_be_exact(port, exact) else whole))
         elif isinstance(port.spec, ScalarSpec):
@@ -235,7 +236,7 @@ def sampled_elements(value: Tensor) -> Tensor:
 # ------------------------------------------------------------------ GraphNet's draws, tried
 
 
-def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: Mapping[str, Any], run: DirectionRunner) -> str:
+def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, run: DirectionRunner) -> str:
     """Why a graph fails on GraphNet's draws from these rows, or returns new NaN or infinities; '' if neither."""
     bad: list[int] = []
     orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
@@ -254,7 +255,7 @@ def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: Mapping[str,
         bad += [index for index, each in enumerate(found) if not is_all_finite(each) and index not in bad]
     if not bad:
         return ""
-    given = run(graph, {port.local: values[f"{port.role} {port.name}"] for port in graph.inputs})
+    given = run(graph, {port.local: values[port.key] for port in graph.inputs})
     new = [graph.outputs[index].name for index in bad if is_all_finite(given[index])]
     return f"NaN or infinities in {', '.join(new[:3])}" if new else ""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint.graph.keys import with_tangents
 from backprint.graph.nouns import Capture, Guard, OpaqueEdge, Pair, Signature, custom_operators
 from backprint.graph.steps import behind, used
 from backprint.parts.borders import Borders, tangent_name
@@ -15,7 +16,7 @@ from backprint.parts.flow import PartRun
 from backprint.parts.forwards import ForwardPart
 from backprint.parts.origin import PartOrigin
 from backprint.parts.pieces import Piece
-from backprint.replay.verify import drawn
+from backprint.replay.draws import drawn
 from backprint.sample.fit import exact_data, fit_all
 from backprint.sample.inputs import Inputs, fit_inputs
 from backprint.sample.recipes import derive
@@ -106,7 +107,7 @@ def values_of(of: PartOfWhole, pair: Pair) -> dict[str, Any]:
 def recipes_of(made: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
     """Recipes of a part's inputs and tangents, fitted to their values in the whole, or `exact` those values."""
     inputs = fit_inputs(made, values, "exact" if exact else "seed")
-    named = {f"tangent {name}": value.contiguous() for name, value in tangents.items()}
+    named = with_tangents({}, {name: value.contiguous() for name, value in tangents.items()})
     recipes = fit_all(named, derive(made.seed, "tangents"), list(named) if exact else ())
     kept = exact_data(named, recipes)
     return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, made.seed)

@@ -16,7 +16,7 @@ from backprint.parts.borders import Borders
 from backprint.parts.flow import PartRun
 from backprint.parts.forwards import ForwardPart
 from backprint.parts.pairs import forward_graph, specs_of
-from backprint.replay.verify import held_against_program
+from backprint.replay.at_capture import held_against_program
 
 
 def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.fx.values import maker
+from backprint.graph.keys import PortValues
 from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Graph, Pair, Ref, refs
 from backprint.graph.table import operators
@@ -22,9 +22,9 @@ from backprint.parts.backwards import BorderGradients
 from backprint.parts.borders import Borders
 from backprint.parts.forwards import ForwardPart
 from backprint.replay.compare import TOLERANCE, compare, distance, same_bits
+from backprint.replay.draws import drawn
 from backprint.replay.linked import Play, Played, added
-from backprint.replay.run import perform, subgraphs
-from backprint.replay.verify import drawn
+from backprint.replay.run import perform_steps, subgraphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,7 @@ def runs_of_parts(pair: Pair, borders: Borders, played: Played) -> list[PartRun]
     traced = traced_parts(pair, borders, played)
     if pair.backward is None:
         return [each.run for each in traced]
-    feed = {f"saved {name}": value for name, value in played.saved.items()}
-    feed |= {f"constant {name}": value for name, value in played.values.items()}
-    feed |= {f"tangent {name}": value for name, value in played.tangents.items()}
-    values = BackwardValues(pair.backward, feed)
+    values = BackwardValues(pair.backward, played.backward_inputs)
     later: list[PartRun] = []  # the last part first: what it returns is a tangent of those before
     while traced:
         each = traced.pop()
@@ -122,10 +119,8 @@ def traced_part(
     leaves = {local: leaf_of(given[local], flags.get(local, False)) for local in part.takes}
     scope = {name: value.clone() if writes and isinstance(value, Tensor) else value for name, value in leaves.items()}
     values, random = {local: given[local] for local in part.takes}, torch.get_rng_state()
-    make = maker(scope, dict(subs))
     with torch.enable_grad():
-        for step in part.steps:
-            perform(step, scope, make)
+        perform_steps(part.steps, scope, subs)
     returned = {local: scope[local] for local in results_of(part)}
     gave = {local: value.detach() if isinstance(value, Tensor) else value for local, value in returned.items()}
     given.update(gave)
@@ -177,19 +172,18 @@ def total_tangent(part: ForwardPart, local: str, played: Played, later: Sequence
 class BackwardValues:
     """Every value of a backward on the whole's inputs, found by its content."""
 
-    def __init__(self, backward: Graph, feed: Mapping[str, Any]) -> None:
+    def __init__(self, backward: Graph, feed: PortValues) -> None:
         self.values: dict[str, Tensor] = {}
         self.kinds: dict[Any, list[str]] = {}
         self.echoes = {step.name: step.echo.names if step.echo else () for step in backward.steps}
-        env = {port.local: feed[f"{port.role} {port.name}"] for port in backward.inputs}
+        env = {port.local: feed[port.key] for port in backward.inputs}
         for port in backward.by_role("tangent"):
             self.keep(port.local, env[port.local])
-        make = maker(env, subgraphs(backward))
         with torch.no_grad():
-            for step in backward.steps:
-                perform(step, env, make)
-                if not step.is_guard:
-                    self.keep(step.name, env[step.name])
+            perform_steps(backward.steps, env, subgraphs(backward))
+        for step in backward.steps:
+            if not step.is_guard:
+                self.keep(step.name, env[step.name])
 
     def keep(self, local: str, value: Any) -> None:
         """Keep a value if it is a strided tensor."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from backprint.errors import GraphError
-from backprint.graph.links import name_of, role_of
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Link, Pair
 from backprint.parts.borders import Borders
 
@@ -29,11 +29,10 @@ def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
             for local in part.takes:
                 if local in made:
                     label = each.borders.names.of(local)
-                    links.append(Link(offset + made[local], f"output {label}", offset + part.index, label))
+                    links.append(Link(offset + made[local], PortKey("output", label), offset + part.index, label))
     if not capture.links:
         for port in capture.pairs[0].forward.by_role("output"):
-            key = f"output {port.name}"
-            links.append(Link(pair_with(divided[0], first[0], key), key, None, port.name))
+            links.append(Link(pair_with(divided[0], first[0], port.key), port.key, None, port.name))
     for link in capture.links:
         start = None if link.source is None else pair_with(divided[link.source], first[link.source], link.port)
         if link.target is None:
@@ -47,12 +46,10 @@ def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
     return replace(capture, pairs=pairs, links=tuple(links), verdict=None)
 
 
-def pair_with(divided: DividedPair, offset: int, key: str) -> int:
+def pair_with(divided: DividedPair, offset: int, key: PortKey) -> int:
     """The number of the Pair, among the parts, that has a port of the whole."""
-    role = role_of(Link(0, key, None, "-"))
-    name = name_of(Link(0, key, None, "-"))
     for index, pair in enumerate(divided.pairs):
-        graph = pair.backward if role == "gradient" else pair.forward
-        if graph is not None and any((port.role, port.name) == (role, name) for port in graph.outputs):
+        graph = pair.backward if key.role == "gradient" else pair.forward
+        if graph is not None and any(port.key == key for port in graph.outputs):
             return offset + index
-    raise GraphError(f"no part has the port {key!r:.80}")
+    raise GraphError(f"no part has the port {str(key)!r:.80}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
-    from backprint.replay.compare import Verdict
+    from backprint.graph.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from backprint.capture.program import Outcome
-from backprint.fx.values import maker
+from backprint.graph.keys import PortKey, keyed, of_role
 from backprint.graph.nouns import Pair
-from backprint.replay.run import perform, run, subgraphs
+from backprint.graph.structure import filled
+from backprint.replay.run import perform_steps, run, subgraphs
 
 
 class PartOrigin:
@@ -22,8 +24,10 @@ class PartOrigin:
     """
 
     alive = True
-    rebuild = None
+    partial = False
+    traced_here = True
     parts = ()
+    doubts = ()
 
     def __init__(self, pair: Pair, values: Mapping[str, Any], differentiable: tuple[str, ...], opaque: bool) -> None:
         self.pair, self.kept, self.differentiable, self.opaque = pair, values, differentiable, opaque
@@ -37,7 +41,30 @@ class PartOrigin:
         """The values that the part had in the whole."""
         return dict(self.kept)
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+    def live(self) -> dict[str, Any]:
+        """The same: nothing of a part changes."""
+        return self.values()
+
+    def objects(self) -> Mapping[str, Sequence[Any]]:
+        """None: a part's inputs are tensors."""
+        return {}
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """A graph reaches nothing that had to be put back."""
+        return nullcontext()
+
+    def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
+        """The outputs as the signature has them."""
+        return filled(structure, named)
+
+    def chance(self) -> dict[str, str]:
+        """None: a graph draws from torch alone."""
+        return {}
+
+    def release(self) -> None:
+        """The values stay: they are the part's own inputs."""
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
         """One eager step of the part's forward, and its gradients."""
         backward = self.pair.backward
         asking = [port.name for port in backward.outputs] if backward is not None else []
@@ -46,39 +73,25 @@ class PartOrigin:
             for name, value in values.items()
         }
         found = self.eager_forward(leaf)
-        given = {
-            n: torch.ones_like(found[f"output {n}"]) if tangents is None else tangents[n] for n in self.differentiable
-        }
+        outputs = {name: found[PortKey("output", name)] for name in self.differentiable}
+        given = {name: torch.ones_like(o) if tangents is None else tangents[name] for name, o in outputs.items()}
         gradients: dict[str, Tensor | None] = dict.fromkeys(asking)
         if asking and self.opaque and backward is not None:
             feed = {key: value.detach() for key, value in found.items() if isinstance(value, Tensor)}
-            feed |= {f"tangent {n}": tangent for n, tangent in given.items()}
-            feed |= {f"constant {n}": value for n, value in values.items()}
+            feed |= keyed("tangent", given) | keyed("constant", values)
             gradients = dict(zip(asking, run(backward, feed, strict=False), strict=True))
         elif asking:
-            outs = [found[f"output {n}"] for n in given]
-            grads = torch.autograd.grad(outs, [leaf[n] for n in asking], list(given.values()), allow_unused=True)
+            grads = torch.autograd.grad(
+                list(outputs.values()), [leaf[n] for n in asking], list(given.values()), allow_unused=True
+            )
             gradients = dict(zip(asking, grads, strict=True))
-        return Outcome(of_role(found, "output"), gradients, of_role(found, "mutation"))
+        plain = {key: value.detach() if isinstance(value, Tensor) else value for key, value in found.items()}
+        return Outcome(of_role("output", plain), gradients, of_role("mutation", plain))
 
-    def eager_forward(self, leaves: Mapping[str, Any]) -> dict[str, Any]:
-        """The forward's results under autograd, by `role name`."""
+    def eager_forward(self, leaves: Mapping[str, Any]) -> dict[PortKey, Any]:
+        """The forward's results under autograd."""
         forward = self.pair.forward
         scope = {port.local: leaves[port.name] for port in forward.inputs}
-        make = maker(scope, subgraphs(forward))
         with torch.enable_grad():
-            for step in forward.steps:
-                perform(step, scope, make)
-            return {
-                f"{port.role} {port.name}": make(value)
-                for port, value in zip(forward.outputs, forward.results, strict=True)
-            }
-
-
-def of_role(results: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """The results of one role, by name, without their history."""
-    return {
-        key.partition(" ")[2]: value.detach() if isinstance(value, Tensor) else value
-        for key, value in results.items()
-        if key.startswith(f"{role} ")
-    }
+            make = perform_steps(forward.steps, scope, subgraphs(forward))
+            return {port.key: make(value) for port, value in zip(forward.outputs, forward.results, strict=True)}

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from backprint.errors import BackprintError
+from backprint.graph.keys import PortKey, keyed
 from backprint.graph.nouns import Capture, Pair
+from backprint.graph.verdicts import PortVerdict, Verdict, worst
 from backprint.parts.borders import local_of
 from backprint.parts.captures import PartOfWhole
-from backprint.replay.compare import PortVerdict, Verdict, compare
+from backprint.replay.compare import compare
 from backprint.replay.run import run
 from backprint.replay.strides import tangent_as
 from backprint.replay.verify import verify
@@ -43,23 +45,22 @@ def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
     ]
     ports += gradients_against_whole(of, made, pair, results)
     bad = [port for port in ports if port.verdict != "bitwise"]
-    worst = max((port.verdict for port in bad), key=("bitwise", "close", "wrong").index, default="bitwise")
-    detail = "; ".join(f"on the whole's own values {port.role} {port.name}: {port.detail}" for port in bad[:3])
+    detail = "; ".join(f"on the whole's own values {port}" for port in bad[:3])
     if not ports:
         return Verdict("unproven", made.name, "nothing was compared")
-    return Verdict(worst, made.name, detail, tuple(ports))
+    return Verdict(worst([port.verdict for port in ports]), made.name, detail, tuple(ports))
 
 
 def gradients_against_whole(of: PartOfWhole, made: Capture, pair: Pair, results: dict[Any, Any]) -> list[PortVerdict]:
     """The gradients of a part's backward on what its forward saved, against its shares in the whole."""
     if pair.backward is None:
         return []
-    feed: dict[str, Any] = {f"saved {port.name}": value for port, value in results.items() if port.role == "saved"}
-    feed |= {f"constant {name}": value for name, value in made.origin.values().items()}
+    feed: dict[PortKey, Any] = {port.key: value for port, value in results.items() if port.role == "saved"}
+    feed |= keyed("constant", made.origin.values())
     outputs = {port.name: value for port, value in results.items() if port.role == "output"}
     tangents = of.tangents
     for port in pair.backward.by_role("tangent"):
-        feed[f"tangent {port.name}"] = tangent_as(tangents[port.name], outputs[port.name], port.spec, {})
+        feed[port.key] = tangent_as(tangents[port.name], outputs[port.name], port.spec, {})
     found = run(pair.backward, feed, strict=False)
     wanted = {of.borders.names.of(local): gradient for local, gradient in of.ran.gradients.items()}
     return [

@@ -13,6 +13,7 @@ from backprint import settings
 from backprint.errors import BackprintError, RefusedError
 from backprint.graph.fixed import at_capture, held_constant
 from backprint.graph.nouns import Capture, Pair
+from backprint.graph.verdicts import Verdict
 from backprint.parts.backwards import Tangled, backward_of, with_saved
 from backprint.parts.borders import borders_of
 from backprint.parts.captures import PartOfWhole, capture_of_part
@@ -23,7 +24,6 @@ from backprint.parts.nouns import Split, SplitPart
 from backprint.parts.pairs import pair_of
 from backprint.parts.pieces import kind_of, plan
 from backprint.parts.proof import verdict_of_part
-from backprint.replay.compare import Verdict
 from backprint.sample.inputs import without_data
 from backprint.sample.save import check_data
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from backprint.fx.values import maker
-from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Source, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, TensorSpec
 from backprint.graph.sizes import at_hints
-from backprint.replay.run import feed, perform, subgraphs
-from backprint.replay.whole import plain
-
-At = Callable[[Source | None], AbstractContextManager[Any]]
+from backprint.graph.structure import filled
+from backprint.replay.run import At, feed, perform_steps, subgraphs
 
 
 class Again(nn.Module):
@@ -33,10 +30,7 @@ class Again(nn.Module):
         # autograd may have kept what is written to below
         run_on = {name: value.clone() if name in changed else value for name, value in given.items()}
         env = feed(self.graph, run_on, True, graded=True)
-        make = maker(env, subgraphs(self.graph))
-        for step in self.graph.steps:
-            with self.at(step.source):
-                perform(step, env, make)
+        make = perform_steps(self.graph.steps, env, subgraphs(self.graph), at=self.at)
         named: dict[str, Any] = {}
         for port, result in zip(self.graph.outputs, self.graph.results, strict=True):
             if port.role == "output":
@@ -81,7 +75,7 @@ def filler(capture: Capture) -> Callable[[Mapping[str, Any]], Any]:
     signature = capture.signature
 
     def fill(named: Mapping[str, Any]) -> Any:
-        whole = plain(signature.output, named)
+        whole = filled(signature.output, named)
         return {"loss": named[signature.loss], "output": whole} if signature.loss else whole
 
     return fill

@@ -5,68 +5,14 @@ Sparse tensors are alike where their parts are: the same places, in the same ord
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from backprint.graph.verdicts import GOOD as GOOD
-from backprint.graph.verdicts import has_proof, rank
+from backprint.graph.verdicts import PortVerdict
 from backprint.tree import strided_parts
-
-PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
-DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
-"""The witnesses that a port can have; '' is none, and such a port is `unproven`."""
 
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
 """How far a port may be from its oracle, relative to its largest value, and still be `close`."""
-
-
-@dataclass(frozen=True, slots=True)
-class PortVerdict:
-    """One output, mutation or gradient against its witness, which it names: what it was compared with.
-
-    `power` is how far the port moves, in tolerances, when inputs are drawn again.
-    """
-
-    name: str
-    role: str
-    verdict: str
-    detail: str = ""
-    error: float = 0.0
-    power: float | None = None
-    witness: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The outcome of checking one Pair: the worst of its ports.
-
-    `power` is that of the port that moved least when inputs were drawn again; None where nothing was measured, or
-    nothing can move. `vacuous` are the ports without power: those that nothing drawn again moved by a tolerance.
-    """
-
-    verdict: str
-    name: str
-    detail: str = ""
-    ports: tuple[PortVerdict, ...] = ()
-    power: float | None = None
-    vacuous: tuple[str, ...] = ()
-
-    @property
-    def good(self) -> bool:
-        """Whether the Pair is proven, or has nothing to prove."""
-        return self.verdict in GOOD
-
-    @property
-    def proof(self) -> bool:
-        """Whether the Verdict is good and every port has power: a check of a port that nothing moves proves nothing."""
-        return has_proof(self.verdict, self.power, self.vacuous)
-
-
-def worst(verdicts: list[str]) -> str:
-    """The worst of several verdicts; no comparison made is never a pass."""
-    return max(verdicts, key=rank, default="unproven")
 
 
 def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -> PortVerdict:

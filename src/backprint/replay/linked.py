@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 from backprint.errors import ReplayError
-from backprint.graph.links import between, consumers, feeds, name_of, results, role_of
+from backprint.graph.keys import PortKey, keyed
+from backprint.graph.links import between, consumers, feeds, results
 from backprint.graph.nouns import Capture, Link
-from backprint.replay.run import hold_saved, key_of, run, sizes_of
+from backprint.replay.results import Results, results_by_port
+from backprint.replay.run import hold_saved, run, sizes_of
 from backprint.replay.strides import tangent_as
 from backprint.tree import ones_tangent
 
@@ -35,6 +37,16 @@ class Played:
     saved: dict[str, Any] = field(default_factory=dict)
     tangents: dict[str, Tensor] = field(default_factory=dict)
     gradients: Gradients | None = None
+
+    @property
+    def backward_inputs(self) -> dict[PortKey, Any]:
+        """What the backward takes, as far as it is there: the forward's inputs as constants, saved values, tangents."""
+        return keyed("constant", self.values) | keyed("saved", self.saved) | keyed("tangent", self.tangents)
+
+    @property
+    def results(self) -> Results:
+        """What the Pair gave, by port."""
+        return results_by_port(self.outputs, self.mutations, self.gradients or {})
 
 
 class Play:
@@ -64,22 +76,22 @@ class Play:
     def fed(self, link: Link) -> Any:
         """What comes over a link; gradients of several Pairs for one input are added up, the latest first."""
         assert link.target is not None
-        if role_of(link) != "gradient":
+        if link.port.role != "gradient":
             return self.value(link)
         same = [each for each in feeds(self.capture, link.target) if each.name == link.name]
-        sources = [(each.source or 0, name_of(each)) for each in same]
+        sources = [(each.source or 0, each.port.name) for each in same]
         terms = [self.backward(index)[name] for index, name in sorted(sources, reverse=True)]
         total = added(terms)
         if total is None:
-            raise ReplayError(f"{link.port!r} of pair {link.source} is None, and pair {link.target} takes it")
+            raise ReplayError(f"{str(link.port)!r} of pair {link.source} is None, and pair {link.target} takes it")
         return total
 
     def value(self, link: Link) -> Any:
         """The value at the port that a link starts at."""
         if link.source is None:
-            return self.values[name_of(link)]
+            return self.values[link.port.name]
         played = self.played[link.source]
-        return (played.outputs if role_of(link) == "output" else played.mutations)[name_of(link)]
+        return (played.outputs if link.port.role == "output" else played.mutations)[link.port.name]
 
     def backward(self, index: int) -> Gradients:
         """One Pair's gradients, once; the backwards of later Pairs that have run and that it needs run first."""
@@ -89,14 +101,13 @@ class Play:
         played.gradients = {}
         if pair.backward is None:
             return played.gradients
-        feed: dict[str, Any] = {f"constant {name}": value for name, value in played.values.items()}
-        feed |= {f"saved {name}": value for name, value in played.saved.items()}
+        feed = played.backward_inputs
         hold_saved(pair.backward, feed)
-        sizes = sizes_of([(port, feed[key_of(port)]) for port in pair.backward.inputs if key_of(port) in feed])
+        sizes = sizes_of([(port, feed[port.key]) for port in pair.backward.inputs if port.key in feed])
         for port in pair.backward.by_role("tangent"):
             output = played.outputs[port.name]
             tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
-            feed[f"tangent {port.name}"] = played.tangents[port.name] = tangent
+            feed[port.key] = played.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
         played.gradients = dict(zip(names, run(pair.backward, feed, strict=False), strict=True))
         return played.gradients
@@ -106,14 +117,15 @@ class Play:
         output = self.played[index].outputs[name]
         if not isinstance(output, Tensor):
             raise ReplayError(f"output {name!r} must be a tensor, not a {type(output).__name__}")
-        terms = [*self.asked(index, f"output {name}", output)]
-        for link in consumers(self.capture, index, f"output {name}"):
+        port = PortKey("output", name)
+        terms = [*self.asked(index, port, output)]
+        for link in consumers(self.capture, index, port):
             if link.target is not None and link.target < len(self.played):
                 terms.append(self.backward(link.target).get(link.name))
         total = added(terms)
         return torch.zeros_like(output) if total is None else total
 
-    def asked(self, index: int | None, port: str, output: Tensor) -> Iterable[Tensor]:
+    def asked(self, index: int | None, port: PortKey, output: Tensor) -> Iterable[Tensor]:
         """The caller's tangents for the results that stand at this port."""
         for link in results(self.capture):
             if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
@@ -132,7 +144,7 @@ class Play:
         found: dict[str, list[Tensor | None]] = {}
         for link in results(self.capture):
             if link.source is None and link.name in self.capture.signature.differentiable:
-                name = name_of(link)
+                name = link.port.name
                 found.setdefault(name, list(self.asked(None, link.port, self.values[name])))
         for index in reversed(range(len(self.played))):
             fed = {link.name for link in feeds(self.capture, index)}

@@ -17,51 +17,81 @@ from backprint.errors import GuardError, ReplayError
 from backprint.fx.operators import check_call, checked, resolve
 from backprint.fx.values import hold, maker
 from backprint.graph.isolation import check_here
-from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Step, TensorSpec, Value, refs
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, said
 from backprint.graph.text import show_spec, show_step
-from backprint.replay.annotations import NOTES
+from backprint.replay.annotations import NOTES, Sheet
 
 AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
 """While this is open, no operator's arguments are cast by autocast."""
 
 
-def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool = True) -> tuple[Any, ...]:
-    """The results of a Graph on these inputs: by port name or local, or in port order. Nothing asks for a gradient.
+Given = Mapping[str, Any] | Mapping[PortKey, Any] | Sequence[Any]
+"""Inputs by a port's name, local or key (a `PortKey`, or a text as `tangent y`), or in port order."""
+
+
+def run(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ...]:
+    """The results of a Graph on these inputs. Nothing asks for a gradient.
 
     `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on all the same, because some kernels
     keep what their backward needs only then (oneDNN's LSTM its workspace).
     """
     env = feed(graph, inputs, strict)
-    make = maker(env, subgraphs(graph))
+    sheet = opened_sheet(graph, env)
     last = last_uses(graph)
-    notes = NOTES.get()
-    sheet = None
-    if notes is not None:
-        given = [env[port.local] for port in graph.inputs]
-        sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, given, strict=True))))
-        sheet.ports(graph.inputs, given)
+
+    def settle(index: int, step: Step) -> None:
+        if sheet is not None:
+            sheet.step(step, env.get(step.name))
+        for name in last.get(index, ()):
+            del env[name]
+
     with torch.enable_grad(), AS_WRITTEN():
-        for index, step in enumerate(graph.steps):
-            perform(step, env, make)
-            if sheet is not None:
-                sheet.step(step, env.get(step.name))
-            for name in last.get(index, ()):
-                del env[name]
+        make = perform_steps(graph.steps, env, subgraphs(graph), after=settle)
         results = tuple(make(result) for result in graph.results)
     if sheet is not None:
         sheet.ports(graph.outputs, results)
     return results
 
 
-def trace_through(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """`run` with gradients on, for a second opinion from autograd."""
+def opened_sheet(graph: Graph, env: Mapping[str, Any]) -> Sheet | None:
+    """Where this run's values are held against their annotations; None where nobody asked for that."""
+    if (notes := NOTES.get()) is None:
+        return None
+    given = [env[port.local] for port in graph.inputs]
+    sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, given, strict=True))))
+    sheet.ports(graph.inputs, given)
+    return sheet
+
+
+def run_graded(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """`run` on inputs that may require grad, so that autograd can differentiate the results."""
     env = feed(graph, inputs, True, graded=True)
-    make = maker(env, subgraphs(graph))
     with AS_WRITTEN():
-        for step in graph.steps:
-            perform(step, env, make)
+        make = perform_steps(graph.steps, env, subgraphs(graph))
     return tuple(make(result) for result in graph.results)
+
+
+At = Callable[[Source | None], contextlib.AbstractContextManager[Any]]
+"""What a step of a source line runs within."""
+
+
+def perform_steps(
+    steps: Sequence[Step],
+    env: dict[str, Any],
+    bodies: Mapping[str, fx.GraphModule],
+    *,
+    at: At = lambda source: contextlib.nullcontext(),
+    after: Callable[[int, Step], None] = lambda index, step: None,
+) -> Callable[[Value], Any]:
+    """Run steps in an environment, and return what makes objects of Values there. The one loop that runs graphs."""
+    make = maker(env, bodies)
+    for index, step in enumerate(steps):
+        with at(step.source):
+            perform(step, env, make)
+        after(index, step)
+    return make
 
 
 CHECKING = "aten._linalg_check_errors.default"
@@ -90,7 +120,7 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
         raise ReplayError(f"while running `{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}") from error
 
 
-def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool, graded: bool = False) -> dict[str, Any]:
+def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dict[str, Any]:
     """The environment that a graph starts from; here a graph is refused that may not run in this process."""
     check_here(graph.isolated)
     if not isinstance(inputs, Mapping):
@@ -100,10 +130,12 @@ def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool, 
                 f"{', '.join(port.name for port in graph.inputs)}"
             )
         inputs = {port.local: value for port, value in zip(graph.inputs, inputs, strict=True)}
+    known: Mapping[Any, Any] = inputs
     env: dict[str, Any] = {}
     given: list[tuple[Port, Any]] = []
     for port in graph.inputs:
-        found = next((inputs[key] for key in (key_of(port), port.name, port.local) if key in inputs), _MISSING)
+        keys = (port.key, str(port.key), port.name, port.local)
+        found = next((known[key] for key in keys if key in known), _MISSING)
         if found is _MISSING:
             raise ReplayError(
                 f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}"
@@ -116,11 +148,6 @@ def feed(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], strict: bool, 
 
 
 _MISSING = object()
-
-
-def key_of(port: Port) -> str:
-    """The key of a port among inputs of several roles: `tangent output` where a saved value may have the same name."""
-    return f"{port.role} {port.name}"
 
 
 def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
@@ -147,10 +174,10 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     return sizes
 
 
-def hold_saved(backward: Graph, given: Mapping[str, Any]) -> None:
+def hold_saved(backward: Graph, given: Mapping[PortKey, Any]) -> None:
     """Raise where a forward saved fewer numbers than its backward was traced for: kernels read past their end."""
     for port in () if backward.symbols else backward.by_role("saved"):
-        value, spec = given.get(key_of(port)), port.spec
+        value, spec = given.get(port.key), port.spec
         if isinstance(spec, TensorSpec) and isinstance(value, Tensor) and value.numel() < spec.numel:
             raise ReplayError(
                 f"the forward saved {port.name!r} as {str(value.dtype)[6:]}{list(value.shape)}, and the backward takes "

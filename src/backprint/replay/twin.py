@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from backprint.graph.nouns import Capture, Graph, Spec, Step, TensorSpec
-from backprint.replay.compare import Verdict
+from backprint.graph.verdicts import Verdict
 from backprint.replay.verify import FAKE
 
 Row = tuple[str, str, str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Guard
 from backprint.graph.sizes import evaluate, known, said
-from backprint.replay.annotations import Notes
-from backprint.replay.arguments import State, is_live, name_tangents, values_of
-from backprint.replay.compare import PortVerdict
+from backprint.replay.arguments import name_tangents, values_of
 from backprint.replay.linked import Play, Played
+from backprint.replay.results import Results, results_by_port
 from backprint.replay.run import sizes_of
+from backprint.replay.state import State
 from backprint.sample.recipes import digest
 from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest
 
@@ -33,8 +32,11 @@ class Replayed:
     named: dict[str, Tensor]
     loss: Tensor | None = None
     parts: tuple[Played, ...] = ()
-    lies: tuple[PortVerdict, ...] = ()
-    notes: Notes | None = None
+
+    @property
+    def results(self) -> Results:
+        """Everything that the replay gave, by port."""
+        return results_by_port(self.named, self.mutations, self.gradients)
 
 
 def replay(
@@ -63,15 +65,14 @@ def replay_values(
     named = {link.name: play.value(link) for link in results(capture)}
     gradients = play.gradients()
     loss = named.get(capture.signature.loss)
-    return Replayed(tree(capture, named), gradients, play.mutations(), named, loss, tuple(play.played))
-
-
-def forward_results(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The outputs and mutations alone, by `role name`, of the whole Capture."""
-    play = Play(capture, values, None)
-    play.forward()
-    named = {f"output {link.name}": play.value(link) for link in results(capture)}
-    return named | {f"mutation {name}": value for name, value in play.mutations().items()}
+    return Replayed(
+        capture.origin.rebuild(capture.signature.output, named),
+        gradients,
+        play.mutations(),
+        named,
+        loss,
+        tuple(play.played),
+    )
 
 
 def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
@@ -92,7 +93,7 @@ def hold_chance(capture: Capture) -> None:
     if not wanted:
         return
     now = {name: random_state_digest(state) for name, state in foreign_states().items()}
-    now |= capture.origin.chance() if is_live(capture) else {}
+    now |= capture.origin.chance() if capture.origin.alive else {}
     for name, state in wanted.items():
         if now.get(name, state if name.startswith(OWN) else "") != state:
             raise GuardError(
@@ -148,45 +149,3 @@ def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) 
     if not sizes and not known(found["text"], sizes):  # a part of a Capture: numbers stand where its sizes were
         return True
     return index < value.dim() and value.shape[index] == evaluate(found["text"], sizes)
-
-
-# ------------------------------------------------------------------ results
-
-
-def tree(capture: Capture, named: Mapping[str, Tensor]) -> Any:
-    """The outputs as the model gives them: its own containers while it lives, plain ones from disk."""
-    if capture.origin is not None and capture.origin.rebuild is not None:
-        return capture.origin.rebuild(named)
-    return plain(capture.signature.output, named)
-
-
-def plain(shape: Any, named: Mapping[str, Tensor]) -> Any:
-    """A stored structure filled with tensors; a constant leaf comes back as its text where it is no plain literal."""
-    match shape:
-        case {"port": name}:
-            return named[name]
-        case {"value": text}:
-            return literal(text)
-        case {"items": rows}:
-            return {key_of_text(key): plain(item, named) for key, item in rows}
-        case {"dict": items}:
-            return {key: plain(item, named) for key, item in items.items()}
-        case {"list": items}:
-            return [plain(item, named) for item in items]
-        case {"tuple": items}:
-            return tuple(plain(item, named) for item in items)
-    return None
-
-
-def literal(text: str) -> Any:
-    """The plain value that a text says, or the text."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return text
-
-
-def key_of_text(text: str) -> Any:
-    """The key of a mapping that a text says, or the text."""
-    key = literal(text)
-    return text if isinstance(key, (list, dict, set)) else key

@@ -40,7 +40,7 @@ SMALL = 64  # elements: integers up to here are kept as they are, floats up to h
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenValues:
     """What a tensor's values show: the elements in storage order if they fill it (`dense`), else in index order."""
 
     dtype: str
@@ -114,7 +114,7 @@ def describe(tensor: Tensor) -> tuple[str, Facts]:
     return "exact", {}
 
 
-def look(tensor: Tensor) -> Seen:
+def look(tensor: Tensor) -> SeenValues:
     """Gather in a few passes what the rows of FITS ask about."""
     small = tensor[tuple(slice(1) if step == 0 else slice(None) for step in tensor.stride())]  # expanded: once
     extent = reach(small.shape, small.stride())
@@ -122,7 +122,7 @@ def look(tensor: Tensor) -> Seen:
     flat = small.as_strided((extent,), (1,)) if dense else small.reshape(-1)
     flat = torch.view_as_real(flat).flatten() if flat.is_complex() else flat
     low, high = (one.item() for one in flat.aminmax())
-    return Seen(
+    return SeenValues(
         dtype=dtype_name(tensor),
         flat=flat,
         dense=dense,
@@ -192,7 +192,7 @@ def number(value: Any) -> Any:
     return math.nan if value != value else int(value) if isinstance(value, bool) else value
 
 
-def as_constant(seen: Seen) -> Facts | None:
+def as_constant(seen: SeenValues) -> Facts | None:
     parts = bits(seen.flat).view(-1, 2 if seen.dtype in COMPLEX else 1)
     if seen.distinct is None or not bool((parts == parts[0]).all()):
         return None
@@ -200,13 +200,13 @@ def as_constant(seen: Seen) -> Facts | None:
     return {"value": value, "imag": imag[0]} if imag else {"value": value}
 
 
-def as_values(seen: Seen) -> Facts | None:
+def as_values(seen: SeenValues) -> Facts | None:
     if seen.dtype not in (*INTEGERS, "bool") or not seen.dense or seen.size > SMALL:
         return None
     return {"values": tuple(map(number, seen.flat.tolist()))}
 
 
-def as_arange(seen: Seen) -> Facts | None:
+def as_arange(seen: SeenValues) -> Facts | None:
     if seen.dtype not in (*INTEGERS, *FLOATS) or not seen.dense or seen.size < 3 or not seen.finite:
         return None
     head = seen.flat[:3].tolist()
@@ -218,7 +218,7 @@ def as_arange(seen: Seen) -> Facts | None:
     return facts if seen.size % period == 0 and drawn_alike(seen, "arange", facts) else None
 
 
-def as_tril(seen: Seen) -> Facts | None:
+def as_tril(seen: SeenValues) -> Facts | None:
     if seen.matrix is None or seen.distinct is None or len(seen.distinct) != 2:
         return None
     rows, cols = seen.matrix
@@ -234,13 +234,13 @@ def as_tril(seen: Seen) -> Facts | None:
     return facts if drawn_alike(seen, "tril", facts) else None
 
 
-def drawn_alike(seen: Seen, kind: str, facts: Facts) -> bool:
+def drawn_alike(seen: SeenValues, kind: str, facts: Facts) -> bool:
     """Whether drawing these facts gives just the elements seen."""
     made = generator.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
     return torch.equal(bits(made.to(seen.flat.device)), bits(seen.flat))
 
 
-def as_permutation(seen: Seen) -> Facts | None:
+def as_permutation(seen: SeenValues) -> Facts | None:
     if seen.dtype not in INTEGERS or not seen.dense or seen.size <= SMALL or seen.high - seen.low != seen.size - 1:
         return None
     hit = torch.zeros(seen.size, dtype=torch.bool, device=seen.flat.device)
@@ -248,17 +248,17 @@ def as_permutation(seen: Seen) -> Facts | None:
     return {"low": seen.low} if bool(hit.all()) else None
 
 
-def as_choice(seen: Seen) -> Facts | None:
+def as_choice(seen: SeenValues) -> Facts | None:
     if seen.distinct is None or (seen.finite and seen.dtype != "bool" and seen.size <= SMALL):
         return None
     return {"values": tuple(value for value, _ in seen.distinct), "weights": tuple(n for _, n in seen.distinct)}
 
 
-def as_integers(seen: Seen) -> Facts | None:
+def as_integers(seen: SeenValues) -> Facts | None:
     return {"low": seen.low, "high": seen.high} if seen.dtype in INTEGERS else None
 
 
-def as_uniform(seen: Seen) -> Facts | None:
+def as_uniform(seen: SeenValues) -> Facts | None:
     """Evenly spread floats, or non-negative ones whose mean is not far down their range."""
     if seen.moments is None:
         return None
@@ -268,13 +268,13 @@ def as_uniform(seen: Seen) -> Facts | None:
     return {"low": seen.low, "high": seen.high} if keep else None
 
 
-def as_normal(seen: Seen) -> Facts | None:
+def as_normal(seen: SeenValues) -> Facts | None:
     if seen.moments is None:
         return None
     return {"mean": seen.moments[0], "std": seen.moments[1], "low": seen.low, "high": seen.high}
 
 
-FITS: tuple[tuple[str, Callable[[Seen], Facts | None]], ...] = (
+FITS: tuple[tuple[str, Callable[[SeenValues], Facts | None]], ...] = (
     ("constant", as_constant),
     ("values", as_values),
     ("arange", as_arange),

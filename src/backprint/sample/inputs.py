@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from backprint.errors import SampleError
-from backprint.graph.links import held_exact, role_of, specs
+from backprint.graph.keys import output_of, tangent_name, with_tangents
+from backprint.graph.links import held_exact, specs
 from backprint.graph.nouns import Capture, Spec, TensorSpec
+from backprint.graph.recipes import InputRecipes
 from backprint.graph.sizes import at_hints
 from backprint.room import why_too_large
 from backprint.sample.alike import livened
@@ -52,6 +54,11 @@ class Inputs:
         """The inputs that no recipe makes."""
         return tuple(name for name, recipe in self.recipes.items() if recipe.kind == "none")
 
+    @property
+    def complete(self) -> bool:
+        """Whether a Capture runs on what the recipes make."""
+        return not self.missing
+
 
 def check_room(recipes: Iterable[Recipe]) -> None:
     """Raise where there is no room for what recipes make."""
@@ -83,7 +90,7 @@ def fit_inputs(
     recipes = {**theirs, **fitted, **({} if capture.fake else livened(capture, fitted))}
     recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same if left in recipes}
     recipes |= tangent_recipes(capture, data)
-    tangents = {f"tangent {name}": tensor for name, tensor in capture.origin.tangents.items()}
+    tangents = with_tangents({}, capture.origin.tangents)
     return Inputs(recipes, exact_data({**own, **tangents}, recipes), capture.seed)
 
 
@@ -158,7 +165,7 @@ def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return shape, stride, reach(shape, stride)
 
 
-def without_data(inputs: Inputs) -> Inputs:
+def without_data(inputs: InputRecipes) -> Inputs:
     """The same inputs with nothing kept to make them from."""
     inner = parts_of(inputs.recipes)
     recipes = {name: undrawn(recipe) for name, recipe in inputs.recipes.items() if name not in inner}
@@ -191,13 +198,13 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
         known |= {port.name: port.spec for port in ports}
     asked = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
     found: dict[str, Recipe] = {}
-    wanted = {f"tangent {name}": known[name] for name in (*capture.signature.differentiable, *asked)}
+    wanted = {tangent_name(name): known[name] for name in (*capture.signature.differentiable, *asked)}
     started = getattr(capture.origin, "partial", False)  # a recorded step went backward from ones
     read = {name for guard in capture.guards for name in guard.inputs}  # so did the run whose reads guards keep
     for key, spec in {**wanted, **linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
         if spec.layout != "strided":
-            tangent = capture.origin.tangents[key.removeprefix("tangent ")]
+            tangent = capture.origin.tangents[output_of(key)]
             fitted = fit_all({key: tangent}, capture.seed)
             values = bases_of(fitted[key])[-1]
             found |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: undrawn(fitted[key])}
@@ -219,7 +226,7 @@ def linked_gradients(capture: Capture) -> dict[str, Spec]:
     """The inputs that links feed with gradients: drawn where a Pair runs alone."""
     found: dict[str, Spec] = {}
     for link in capture.links:
-        if link.target is not None and role_of(link) == "gradient":
+        if link.target is not None and link.port.role == "gradient":
             ports = capture.pairs[link.target].forward.inputs
             found[link.name] = next(port.spec for port in ports if port.name == link.name)
     return found

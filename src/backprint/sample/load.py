@@ -18,8 +18,9 @@ from backprint.errors import RefusedError, SampleError
 from backprint.formats import CAPTURE, format_of
 from backprint.graph.claims import tensors_in
 from backprint.graph.isolation import needs_isolation, told
-from backprint.graph.links import check_links, name_of, role_of
-from backprint.graph.nouns import Capture, Graph, Later, Link, Pair, TensorSpec, allowed, custom_operators
+from backprint.graph.keys import tangent_name
+from backprint.graph.links import check_links
+from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.metadata import (
     Field,
@@ -116,7 +117,7 @@ def read_pair(
         check_signature(here / "forward" / "model.py", index, graph, facts)
         return graph if trust else marked(graph, folder, allow)
 
-    forward = Later(read_forward)
+    forward = Deferred(read_forward)
     if "backward" not in row.expect(dict):
         return Pair(row.get("name", name).text(), forward)
 
@@ -125,7 +126,7 @@ def read_pair(
         check_tied(here, index, forward.get(), graph, facts)
         return graph if trust else marked(graph, folder, allow)
 
-    return Pair(row.get("name", name).text(), forward, Later(backward))
+    return Pair(row.get("name", name).text(), forward, Deferred(backward))
 
 
 def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
@@ -204,9 +205,9 @@ def linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator
     """What the links say of one forward: a field, a name, and the names that there are."""
     inputs = {port.name for port in forward.inputs}
     for link in links:
-        role = role_of(link)
+        role = link.port.role
         if link.source == index and role in ("output", "mutation"):
-            yield f"links ({role})", name_of(link), {port.name for port in forward.by_role(role)}
+            yield f"links ({role})", link.port.name, {port.name for port in forward.by_role(role)}
         if link.target == index:
             yield "links (input)", link.name, inputs
 
@@ -235,9 +236,9 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
         outputs &= set(facts["signature"].differentiable)
     gradients = {port.name for port in backward.outputs}
     for link in facts["links"]:
-        if link.source == index and role_of(link) == "gradient" and name_of(link) not in gradients:
+        if link.source == index and link.port.role == "gradient" and link.port.name not in gradients:
             raise SampleError(
-                f"{folder}: a link takes the gradient of {name_of(link)!r:.80}, which the backward has not"
+                f"{folder}: a link takes the gradient of {link.port.name!r:.80}, which the backward has not"
             )
     for port in backward.inputs:
         if port.role == "saved" and port.name not in given:
@@ -278,12 +279,12 @@ class Stored:
         return Inputs(recipes, read_tensors(self.folder / "tensors.safetensors"), self.seed)
 
     @property
-    def recipes(self) -> Any:
+    def recipes(self) -> Mapping[str, Recipe]:
         """Recipes by port name."""
         return self.inputs.recipes
 
     @property
-    def exact(self) -> Any:
+    def exact(self) -> Mapping[str, Tensor]:
         """The data of the exact recipes."""
         return self.inputs.exact
 
@@ -291,6 +292,11 @@ class Stored:
     def missing(self) -> tuple[str, ...]:
         """The inputs that no recipe makes."""
         return self.inputs.missing
+
+    @property
+    def complete(self) -> bool:
+        """Whether a Capture runs on what the recipes make."""
+        return self.inputs.complete
 
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
         """Every input, or the named ones, made again; with a seed, a fresh draw."""
@@ -314,7 +320,7 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], stride
             raise SampleError(f"recipes[{name!r:.80}]: {said}")
     for graph in graphs:
         for port in graph.inputs:
-            key, spec = f"tangent {port.name}" if port.role == "tangent" else port.name, port.spec
+            key, spec = tangent_name(port.name) if port.role == "tangent" else port.name, port.spec
             found = recipes.get(key)
             if found is None or port.role == "saved" or not isinstance(spec, TensorSpec):
                 continue

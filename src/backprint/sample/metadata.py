@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from backprint.errors import GraphError, SampleError
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
 from backprint.graph.verdicts import VERDICTS
 from backprint.plain import parse_json
@@ -55,7 +56,7 @@ def describe(capture: Capture) -> dict[str, Any]:
             "call": None if signature.call is None else [argument_json(each) for each in signature.call],
             "aliases": None if signature.aliases is None else [list(each) for each in signature.aliases],
         },
-        "links": [[link.source, link.port, link.target, link.name] for link in capture.links],
+        "links": [[link.source, str(link.port), link.target, link.name] for link in capture.links],
         "breaks": list(capture.breaks),
         "why": list(capture.why),
         "guards": [
@@ -344,7 +345,7 @@ def read_link(field: Field) -> Link:
         raise SampleError(f"{field.path}: expected source, port, target, name")
     source, port, target, name = rows
     ends = [None if end.value is None else end.whole() for end in (source, target)]
-    return Link(ends[0], port.text(), ends[1], name.text())
+    return Link(ends[0], PortKey.read(port.text()), ends[1], name.text())
 
 
 def read_guard(field: Field) -> Guard:

@@ -14,27 +14,27 @@ from torch import Tensor
 from backprint.errors import RefusedError, SampleError, UsageError
 from backprint.formats import CAPTURE
 from backprint.graph.claims import claims_of
+from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph, allowed
+from backprint.graph.recipes import InputRecipes
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
-from backprint.sample.inputs import MODES, Inputs
+from backprint.sample.inputs import MODES
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.place import settle
 from backprint.sample.recipe_json import to_json
 from backprint.sample.standalone import FOOTER
 
-Results = Mapping[str, Any]
-
-Beside = Callable[[Path, Capture, str, Graph, str, Results], None]
+Beside = Callable[[Path, Capture, str, Graph, str, PortValues], None]
 """Writes another format's files beside a direction's `model.py`: folder, Capture, title, Graph, text, values."""
 
 
 def write(
     capture: Capture,
     path: str | os.PathLike[str],
-    inputs: Inputs,
+    inputs: InputRecipes,
     kept: Mapping[str, Any],
-    values: Sequence[Results],
+    values: Sequence[PortValues],
     beside: Beside,
 ) -> Path:
     """Write a sample: `kept` goes into capture.json as it is, and `beside` has each Pair's `values`."""
@@ -77,9 +77,9 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
 def fill(
     folder: Path,
     capture: Capture,
-    inputs: Inputs,
+    inputs: InputRecipes,
     kept: Mapping[str, Any],
-    values: Sequence[Results],
+    values: Sequence[PortValues],
     beside: Beside,
 ) -> None:
     """Every file of a sample."""
@@ -100,7 +100,7 @@ def fill(
 
 
 def write_side(
-    folder: Path, capture: Capture, side: str, graph: Graph, values: Results, beside: Beside
+    folder: Path, capture: Capture, side: str, graph: Graph, values: PortValues, beside: Beside
 ) -> dict[str, Any]:
     """One direction's folder; what capture.json says of it."""
     folder.mkdir(parents=True)

@@ -29,11 +29,11 @@ from backprint.capture.call import check_tensor, free_name
 from backprint.capture.custom import with_bodies
 from backprint.capture.dynamo.runner import GraphRunner, tell_lines
 from backprint.capture.dynamo.sources import function_of, line_of, name_of_source, role_of_source, source_of_placeholder
-from backprint.capture.entry import capture_of, outside_modes
+from backprint.capture.entry import capture_of
 from backprint.capture.made import Options
 from backprint.capture.program import CalledProgram, Held, NamedTensor, Slot
 from backprint.graph.nouns import Capture
-from backprint.settings import quiet_random
+from backprint.settings import outside_modes, quiet_random
 from backprint.tree import copy_values
 
 

@@ -17,6 +17,7 @@ from backprint.capture.dynamo.sources import line_with_path
 from backprint.capture.program import NamedTensor, ScoutedProgram
 from backprint.capture.scout import scout
 from backprint.errors import CaptureError
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Link, Source
 from backprint.tree import outputs_of
 
@@ -26,7 +27,7 @@ class Holder:
     """Where a tensor's value stands: at a port of a Pair, or (`pair` None) it is the program's own."""
 
     pair: int | None
-    port: str
+    port: PortKey
     name: str
     refused: str = ""
 
@@ -50,7 +51,7 @@ class TensorBook:
     def __init__(self, program: ScoutedProgram, paths: Mapping[int, str], own: Mapping[int, str]) -> None:
         self.program, self.paths = program, paths
         self.named = {named.name: named for named in program.tensors}
-        self.holders = {key: Holder(None, f"{self.named[name].role} {name}", name) for key, name in own.items()}
+        self.holders = {key: Holder(None, PortKey(self.named[name].role, name), name) for key, name in own.items()}
         self.tensors: list[Tensor] = []
         self.entries: list[Entry] = []
         self.links: list[Link] = []
@@ -122,7 +123,7 @@ class TensorBook:
                 f"graph {index} changes it in place, and autograd would have to follow that from one graph into "
                 "another: write it out of place"
             )
-            self.holders[key] = Holder(index, f"mutation {name}", name, said if asking else "")
+            self.holders[key] = Holder(index, PortKey("mutation", name), name, said if asking else "")
 
     def tensors_known(self) -> list[Tensor]:
         """Every tensor that has a holder and lives."""
@@ -139,7 +140,7 @@ class TensorBook:
             entry.outputs.append(name)
             entry.asking.append(isinstance(tensor, Tensor) and tensor.requires_grad)
             if isinstance(tensor, Tensor) and id(tensor) not in self.holders:
-                self.holders[id(tensor)] = Holder(index, f"output {name}", name)
+                self.holders[id(tensor)] = Holder(index, PortKey("output", name), name)
                 self.tensors.append(tensor)
 
     def read(self, reads: Sequence[ValueRead]) -> None:
@@ -150,7 +151,7 @@ class TensorBook:
                 self.before.append((holder.name, read))
                 continue
             entry = self.entries[holder.pair]
-            role, _, name = holder.port.partition(" ")
+            role, name = holder.port
             place = entry.outputs.index(name) if role == "output" else -1 - entry.names.index(name)
             entry.after.append((place, read.source))
 
@@ -165,7 +166,7 @@ class TensorBook:
                 continue
             holder = self.at(leaf, f"result {name!r}")
             asking = leaf.requires_grad and (name == "loss" or not loss)
-            if holder.pair is not None and holder.port.startswith("output "):
+            if holder.pair is not None and holder.port.role == "output":
                 holder = self.call(holder, name, leaf)
             self.links.append(Link(holder.pair, holder.port, None, name))
             outputs.append((name, asking))
@@ -180,13 +181,12 @@ class TensorBook:
         entry.outputs[entry.outputs.index(holder.name)] = name
         for index, link in enumerate(self.links):
             if link.name == holder.name:
-                port = f"{link.port.partition(' ')[0]} {name}"
-                self.links[index] = replace(link, port=port, name=name)
+                self.links[index] = replace(link, port=link.port._replace(name=name), name=name)
         for user in self.entries:
             user.names = tuple(name if known == holder.name else known for known in user.names)
             user.program = renamed_program(user.program, holder.name, name)
         self.taken.append(NamedTensor(name, "input", False))
-        found = replace(holder, port=f"output {name}", name=name)
+        found = replace(holder, port=PortKey("output", name), name=name)
         for key, other in self.holders.items():
             if other == holder:
                 self.holders[key] = found

@@ -23,6 +23,7 @@ from backprint.capture.scout import Findings, scout
 from backprint.capture.stage import staged
 from backprint.capture.unseen import flag_guards
 from backprint.errors import CaptureError, DataDependentError
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Link
 from backprint.settings import quiet_random
 
@@ -105,5 +106,5 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
 
 def needed_links(book: TensorBook, outputs: Sequence[tuple[str, bool]]) -> tuple[Link, ...]:
     """The links; none where one Pair's outputs are the program's results as they are."""
-    plain = [Link(0, f"output {name}", None, name) for name, _ in outputs]
+    plain = [Link(0, PortKey("output", name), None, name) for name, _ in outputs]
     return () if len(book.entries) == 1 and book.links == plain else tuple(book.links)

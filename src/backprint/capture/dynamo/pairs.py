@@ -21,6 +21,7 @@ from backprint.capture.made import Options, Part
 from backprint.capture.program import CalledProgram, Held, ScoutedProgram, Slot, called_program
 from backprint.capture.scout import scout
 from backprint.errors import CaptureError
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Guard, Link, Pair
 
 
@@ -78,7 +79,7 @@ def refuse_shared_hooks(book: TensorBook) -> None:
     """A hook sees the whole gradient of its tensor, which several Pairs give in parts."""
     for name in book.program.hooks:
         users = [index for index, entry in enumerate(book.entries) if name in entry.names]
-        handed = [link for link in book.links if link.source is None and link.port.partition(" ")[2] == name]
+        handed = [link for link in book.links if link.source is None and link.port.name == name]
         if len(users) + len(handed) > 1:
             raise CaptureError(f"{name} has a gradient hook and is used by {len(users)} graphs: each sees a part of it")
 
@@ -132,7 +133,7 @@ def used_outputs(book: TensorBook, index: int, later: Mapping[int, Pair]) -> lis
     """The places of a graph's outputs that a link takes on, each with whether a gradient comes back."""
     entry, found = book.entries[index], []
     for place, name in enumerate(entry.outputs):
-        links = [link for link in book.links if link.source == index and link.port == f"output {name}"]
+        links = [link for link in book.links if link.source == index and link.port == PortKey("output", name)]
         if links:
             found.append((place, entry.asking[place] and any(comes_back(link, later) for link in links)))
     return found

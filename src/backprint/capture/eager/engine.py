@@ -34,6 +34,7 @@ from backprint.capture.unseen import Opener, flag_guards
 from backprint.capture.watch import Sighting
 from backprint.capture.witness import ForwardRun, run_forward
 from backprint.errors import DataDependentError
+from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.settings import quiet_random, uncollected
 from backprint.tree import alias_groups, ones_tangent
@@ -159,11 +160,11 @@ def backward_placements(
     tangents = {name: ones_tangent(tensor) for name, tensor in roots.items()}
     for name, tensor in tangents.items():
         recorder.learn(tensor, frozenset())
-        recorder.root(f"tangent {name}", tensor)
+        recorder.root(tangent_name(name), tensor)
     with opener, recorder.backward():
         found = pull_back(program, leaves, outputs, tangents)
     if not found:
-        recorder.forget([f"tangent {name}" for name in tangents])
+        recorder.forget([tangent_name(name) for name in tangents])
         return {}, {}
     return {name: None if each is None else recorder.place(each) for name, each in found.items()}, tangents
 
@@ -213,7 +214,7 @@ def plainer(pair: Pair, seen: Sighting) -> Iterator[str]:
 def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
     """The tape of a recorded step as a Joint."""
     program, tape = run.program, run.recorder.tape
-    tangents = {f"tangent {name}": name for name in run.tangents}
+    tangents = {tangent_name(name): name for name in run.tangents}
     fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
     ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | fresh
     writer = Writer(tape, ports, list(run.keys), tape.start, as_ran)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from backprint.capture.assembly import Joint, Result, assemble
 from backprint.capture.record.segments import Segment, StepWriter
 from backprint.errors import CaptureError
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Guard, Link, Pair, Port, Ref, Spec, refs
 from backprint.graph.steps import used
 
@@ -67,7 +68,7 @@ class Tied:
                 source = self.home[port.local][0]
                 self.wanted[source][port.local] = None
                 self.links.append(Link(source, self.source_of(port.local)[0], index, port.name))
-        self.links += [Link(index, f"output {name}", None, name) for name in self.losses(index)]
+        self.links += [Link(index, PortKey("output", name), None, name) for name in self.losses(index)]
         backward = made.pair.backward
         self.tangents |= {port.name for port in (backward.inputs if backward else ()) if port.role == "tangent"}
         return made.pair
@@ -131,7 +132,7 @@ class Tied:
             raise CaptureError(f"a later part of the step takes {name!r}, which autograd gave a backward to start from")
         return Port(self.source_of(name)[1], "input", self.spec(name), name)
 
-    def source_of(self, name: str) -> tuple[str, str]:
+    def source_of(self, name: str) -> tuple[PortKey, str]:
         """Where a value of an earlier group comes from: the key of a port there; and what it is called afterwards."""
         source, side = self.home[name]
         segment = self.groups[source][1] if len(self.groups[source]) > 1 else None
@@ -139,11 +140,11 @@ class Tied:
             if not self.writer.is_strided(name):
                 raise CaptureError("a backward gives a sparse gradient, which no link between Pairs holds")
             gradient = next((own for own, local in segment.gradients.items() if local == name), "") if segment else ""
-            return (f"gradient {gradient}", self.free(f"{gradient}.grad", source)) if gradient else (
-                f"gradient {name}", name)  # fmt: skip
-        key = f"output {name}"
-        key = next((f"output {loss}" for loss, local in self.losses(source).items() if local == name), key)
-        return next((f"mutation {own}" for own, local in self.changed[source].items() if local == name), key), name
+            called = self.free(f"{gradient}.grad", source) if gradient else name
+            return PortKey("gradient", gradient or name), called
+        loss = next((loss for loss, local in self.losses(source).items() if local == name), name)
+        own = next((own for own, local in self.changed[source].items() if local == name), None)
+        return PortKey("output", loss) if own is None else PortKey("mutation", own), name
 
     def free(self, name: str, source: int) -> str:
         """A name for a gradient between Pairs that is no tensor's own."""

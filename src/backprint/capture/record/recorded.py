@@ -7,8 +7,10 @@ too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from torch import Tensor
 
@@ -20,7 +22,9 @@ from backprint.capture.record.names import Named, own_names
 from backprint.capture.record.recorder import LiveRecorder
 from backprint.capture.record.segments import StepWriter
 from backprint.errors import ReplayError
+from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.nouns import Capture, Pair, Signature
+from backprint.graph.structure import filled
 
 
 def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
@@ -54,17 +58,17 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
 class Known:
     """What a recorded step gave at one Pair's ports, as far as it was kept."""
 
-    names: frozenset[str]
+    keys: frozenset[PortKey]
     outcome: Outcome
     partial: bool = True
 
     def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
         """The recorded values."""
-        keep = self.names
+        keep, gave = self.keys, self.outcome
         return Outcome(
-            {name: t for name, t in self.outcome.outputs.items() if f"output {name}" in keep},
-            {name: t for name, t in self.outcome.gradients.items() if f"gradient {name}" in keep},
-            {name: t for name, t in self.outcome.mutations.items() if f"mutation {name}" in keep},
+            {name: t for name, t in gave.outputs.items() if PortKey("output", name) in keep},
+            {name: t for name, t in gave.gradients.items() if PortKey("gradient", name) in keep},
+            {name: t for name, t in gave.mutations.items() if PortKey("mutation", name) in keep},
         )
 
 
@@ -73,8 +77,10 @@ class Recorded:
 
     alive = True
     partial = True
-    rebuild = None
+    traced_here = True
+    asked: Mapping[str, Any] = MappingProxyType({})
     tangents: Mapping[str, Tensor] = MappingProxyType({})
+    doubts = ()
 
     def __init__(
         self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
@@ -86,25 +92,48 @@ class Recorded:
         self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
 
     @staticmethod
-    def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[str]:
+    def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[PortKey]:
         """The ports of a Pair whose values are the whole's own."""
         ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
         others = [
-            f"{port.role} {port.name}"
+            port.key
             for each in pairs
             if each is not pair
             for port in (*each.forward.outputs, *(each.backward.outputs if each.backward else ()))
         ]
-        return frozenset(f"{port.role} {port.name}" for port in ports) - frozenset(others)
+        return frozenset(port.key for port in ports) - frozenset(others)
 
     def values(self) -> dict[str, Tensor]:
         """What the step took."""
         return {**self.kept, **self.constants}
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+    def live(self) -> dict[str, Tensor]:
+        """The same: a replay runs on what the step took."""
+        return self.values()
+
+    def objects(self) -> Mapping[str, Sequence[Any]]:
+        """None: no call was read."""
+        return {}
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Nothing runs that had to be put back."""
+        return nullcontext()
+
+    def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
+        """The losses as the signature has them."""
+        return filled(structure, named)
+
+    def chance(self) -> dict[str, str]:
+        """None that is known."""
+        return {}
+
+    def release(self) -> None:
+        """The values stay: they are the only oracle."""
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
         """What the step gave, if these are the values it took."""
         other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
-        other += [f"tangent {name}" for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
+        other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
         if other:
             raise ReplayError(f"the step was recorded, and cannot run with another {other[0]!r}")
         return self.outcome

@@ -1,0 +1,71 @@
+"""Keys of ports, and their spelling: in files, messages and `bp.run` a key is `gradient w`; this module alone knows it.
+
+Among a program's inputs a tangent has the name of its output with its role before it, `tangent y`: no other input of
+the program has a role in its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+class PortKey(NamedTuple):
+    """A port of one direction, where ports of several roles may have one name."""
+
+    role: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.name}" if self.name else self.role
+
+    @classmethod
+    def read(cls, text: str) -> PortKey:
+        """The key that a text spells; without a name where it spells none."""
+        role, _, name = text.partition(" ")
+        return cls(role, name)
+
+
+PortValues: TypeAlias = Mapping[PortKey, Any]
+"""What stands on the ports of a Pair."""
+
+
+def keyed(role: str, values: Mapping[str, T]) -> dict[PortKey, T]:
+    """Values by name as values of ports of one role."""
+    return {PortKey(role, name): value for name, value in values.items()}
+
+
+def of_role(role: str, values: Mapping[PortKey, T]) -> dict[str, T]:
+    """The values of one role's ports by name."""
+    return {key.name: value for key, value in values.items() if key.role == role}
+
+
+_TANGENT = "tangent "
+
+
+def tangent_name(output: str) -> str:
+    """The name that the tangent of an output has among inputs."""
+    return _TANGENT + output
+
+
+def is_tangent(name: str) -> bool:
+    """Whether an input of this name is a tangent."""
+    return name.startswith(_TANGENT)
+
+
+def output_of(tangent: str) -> str:
+    """The output that a tangent among inputs belongs to."""
+    return tangent.removeprefix(_TANGENT)
+
+
+def with_tangents(values: Mapping[str, T], tangents: Mapping[str, T]) -> dict[str, T]:
+    """Inputs, and tangents by their outputs, in one mapping."""
+    return {**values, **{tangent_name(output): value for output, value in tangents.items()}}
+
+
+def without_tangents(values: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    """The inputs alone, and the tangents by their outputs."""
+    inputs = {name: value for name, value in values.items() if not is_tangent(name)}
+    return inputs, {output_of(name): value for name, value in values.items() if is_tangent(name)}

@@ -1,0 +1,139 @@
+"""`bp.save`: a Capture, proven on inputs that are made again, is written as a sample or as GraphNet's trees.
+
+This joins `replay/`, which proves, and the rooms that write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from backprint import settings
+from backprint.choices import check_choice
+from backprint.errors import SampleError, UsageError
+from backprint.graph.keys import PortKey, PortValues, is_tangent
+from backprint.graph.links import free_ports
+from backprint.graph.nouns import Capture, Graph
+from backprint.graph.recipes import InputRecipes
+from backprint.graphnet.layout import write_trees
+from backprint.graphnet.write import graphnet_writer
+from backprint.replay.annotations import settled
+from backprint.replay.attest import Attested, attest, port_values, verdict_json
+from backprint.replay.draws import drawn
+from backprint.replay.run import run
+from backprint.replay.verify import checked_run, verify
+from backprint.sample.inputs import Inputs, fit_inputs, without_data
+from backprint.sample.load import load
+from backprint.sample.place import check_place
+from backprint.sample.save import check_custom, check_data, write
+
+__all__ = ["check_custom", "write_layout", "write_sample"]
+
+
+def write_sample(
+    capture: Capture, path: str | os.PathLike[str], data: str, allow: Sequence[str], overwrite: bool, power: str
+) -> Path:
+    """Write a Capture as a sample of ours, with its verdict."""
+    check_data(data)
+    check_choice("power", power)
+    check_place(path, overwrite)
+    check_custom(capture, allow)
+    nothing: tuple[PortValues, ...] = ({},) * len(capture.pairs)
+    if capture.fake:
+        kept = {"witness": None, "verdict": verdict_json(verify(capture)[0])}
+        return write(capture, path, recipes_of_fake(capture, data), kept, nothing, graphnet_writer(None))
+    if data == "none":
+        kept = {"witness": None, "verdict": verdict_json(verify(capture, ("captured",))[-1])}
+        return write(capture, path, recipes_by_data(capture, data), kept, nothing, graphnet_writer(None))
+    inputs, proof = attested(capture, data, power)
+    measured = proof.power if power != "none" else None
+    kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
+    if capture.origin.traced_here and proof.notes is not None:
+        capture = settled(capture, proof.notes)
+    return write(capture, path, inputs, kept, proof.values, graphnet_writer(run_loosely))
+
+
+def recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
+    """The recipes of a fake capture, or none."""
+    if data == "exact":
+        raise UsageError("data='exact' keeps values, and a fake capture has none: use data='seed' or data='none'")
+    return capture.recipes if data == "seed" else without_data(capture.recipes)
+
+
+def recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> Inputs:
+    """Recipes as `data` asks for them."""
+    if data == "seed" and not exact and capture.recipes.recipes:
+        return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
+    if capture.origin.alive:
+        return fit_inputs(capture, capture.origin.values(), data, exact)
+    if data == "none":
+        return without_data(capture.recipes)
+    kept = ("exact", "view", "sparse")
+    if data == "exact" and any(
+        recipe.kind not in kept for name, recipe in capture.recipes.recipes.items() if not is_tangent(name)
+    ):
+        raise SampleError(
+            "data='exact' needs the captured module, which is gone: keep it alive until save, or use data='seed'"
+        )
+    return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
+
+
+def attested(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
+    """Recipes on which the program runs, and its proof on them: inputs that redrawn break it are kept exact."""
+    roles = [(port.name, port.role) for port in free_ports(capture)]
+    twins = {right for _, right in capture.signature.same}
+    names = [name for name, _ in roles if name not in twins]
+    tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in twins], names]
+    causes = []
+    for exact in tries:
+        inputs = recipes_by_data(capture, data, exact)
+        try:
+            return inputs, attest(replace(capture, recipes=inputs), power)
+        except Exception as error:  # the user's program may raise anything on redrawn inputs
+            causes.append(error)
+            if not capture.origin.alive:
+                break
+    raise SampleError(
+        f"the program does not run on inputs made again: {type(causes[-1]).__name__}: {causes[-1]}"
+    ) from causes[-1]
+
+
+def write_layout(
+    capture: Capture | str | os.PathLike[str],
+    out_root: str | os.PathLike[str],
+    relative: str,
+    source_folder: str | os.PathLike[str] | None = None,
+    *,
+    evaluation: Capture | None = None,
+    overwrite: bool = False,
+    allow: Sequence[str] = (),
+) -> dict[str, Any]:
+    """GraphNet's trees of a Capture, or of a sample's folder: `OUT/train_forward/RELATIVE` and so on, by tree.
+
+    `eval_forward` is the GraphNet sample in `source_folder` as it came, completed where files are missing, or else the
+    inference graph of `evaluation`.
+    """
+    made = capture if isinstance(capture, Capture) else load(capture, allow)
+    source = Path(source_folder) if source_folder is not None else None
+    given = (evaluation, values_on_recipes(evaluation)) if evaluation is not None else None
+    return write_trees(
+        made, Path(out_root), relative, values_on_recipes(made),
+        evaluation=given, source=source, run=None if made.fake else run_loosely, overwrite=overwrite,
+    )  # fmt: skip
+
+
+def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
+    """For each Pair, what stands on its ports on the recipe's inputs; nothing where no recipe says."""
+    if capture.fake or not capture.recipes.complete:
+        return ({},) * len(capture.pairs)
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
+        return port_values(capture, checked_run(capture, drawn(capture, "recipe", None)).got)
+
+
+def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """One direction on values that may not suit it; random states stay."""
+    with settings.ONE_AT_A_TIME, settings.quiet_random():
+        return run(graph, values, strict=False)
