@@ -39,7 +39,7 @@ from backprint.graph.power import Power
 from backprint.graphnet.plan import plan_of
 from backprint.graphnet.read import read_graphnet
 from backprint.replay.power import power_of
-from backprint.sample.fit import placed
+from backprint.sample.fit import recipe_at
 from backprint.sample.inputs import Inputs, held_exact
 
 Row = dict[str, Any]
@@ -103,7 +103,7 @@ def theirs(capture: Capture, names: Mapping[str, str], values: Mapping[str, Tens
     held = held_exact(capture)
     free = {raw: name for raw, name in names.items() if name in capture.recipes.recipes and name not in held}
     own = {name: values[raw] for raw, name in free.items() if raw in values}
-    recipes = dict(capture.recipes.recipes) | {name: placed(value, "exact", {}, 0) for name, value in own.items()}
+    recipes = dict(capture.recipes.recipes) | {name: recipe_at(value, "exact", {}, 0) for name, value in own.items()}
     return Inputs(recipes, dict(capture.recipes.exact) | own, capture.seed)
 
 

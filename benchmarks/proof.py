@@ -27,7 +27,7 @@ from power import drawn
 
 import backprint as bp
 from backprint.cli.power import measured
-from backprint.cli.verify import judged
+from backprint.cli.verify import rows_of_sample
 from backprint.target import capture_target, read_target
 
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ def told(folder: Path, mode: str | None) -> Row:
         seconds["save"] = time.monotonic() - started
         stored = bp.load(place).verdict
         started = time.monotonic()
-        verified = list(judged(Path(place), ()))[-1]
+        verified = list(rows_of_sample(Path(place), ()))[-1]
         seconds["verify"] = time.monotonic() - started
         started = time.monotonic()
         power = measured(Path(place), "own", None, lambda: bp.load(place))

@@ -18,7 +18,7 @@ from backprint.graph.isolation import needs_isolation
 from backprint.graph.nouns import Graph, Op, Port, Ref, Step
 from backprint.graph.table import STANDINGS, table
 from backprint.growth import MOST_ITEMS
-from backprint.replay.run import run
+from backprint.replay.run import run_graph
 
 CRASHED = Path(__file__).parent / "fuzz" / "crashed.jsonl"
 """Calls that ended a process before arguments were checked: operator, signal, arguments."""
@@ -369,7 +369,7 @@ def graph_of(*steps: Step) -> Graph:
 def test_a_graph_stops_before_the_call_and_names_it() -> None:
     graph = graph_of(Step("y", "operator.pow", (9, 9)), Step("z", "operator.pow", (Ref("y"), Ref("y"))))
     with pytest.raises(ReplayError, match=r"while running `z = operator.pow\(y, y\)`: RefusedError: a power of"):
-        run(graph, {"x": torch.ones(1)})
+        run_graph(graph, {"x": torch.ones(1)})
 
 
 # ------------------------------------------------------------------ the table

@@ -173,7 +173,7 @@ def record(
     process = os.getpid()
     try:
         with home.on_import("torch", home.harmless(begin, telling)):
-            home.run(script, arguments, stay)
+            home.run_as_main(script, arguments, stay)
     finally:
         if os.getpid() == process:  # a child that the script forked ends here too
             for recording in open_:
@@ -188,7 +188,7 @@ def record(
 def recorded_right(capture: Capture) -> Capture:
     """A recorded step whose replay gives what the script computed; any other raises."""
     from backprint.errors import CaptureError
-    from backprint.replay.verify import verify as prove
+    from backprint.replay.verify import verify_capture as prove
 
     for verdict in prove(capture, ("captured",)):
         if verdict.verdict in REFUTED:
@@ -286,7 +286,7 @@ def replay(
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
     """Run one direction alone, on inputs by port name or in port order."""
-    from backprint.replay.run import run as run_graph
+    from backprint.replay.run import run_graph as run_graph
 
     return run_graph(graph, inputs)
 
@@ -300,7 +300,7 @@ def verify(capture: Capture, draws: Sequence[str] | None = None, *, twin: Twin |
     from backprint.calls import check_capture
     from backprint.choices import check_sequence
     from backprint.replay.draws import DRAWS
-    from backprint.replay.verify import verify as prove
+    from backprint.replay.verify import verify_capture as prove
 
     _tried_with_this_torch()
     check_capture(capture, "verify")
@@ -334,7 +334,7 @@ def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
     at its borders (`"seed"`), those values (`"exact"`), or neither (`"none"`).
     """
     from backprint.calls import check_capture
-    from backprint.parts.split import split as into_parts
+    from backprint.parts.split import split_capture as into_parts
 
     check_capture(capture, "split")
     return into_parts(capture, by, data)

@@ -67,12 +67,12 @@ def run_corpus(
     event of the run.
     """
     from backprint.corpus.run import RunPlan, run_plan
-    from backprint.corpus.verbs import VERBS, settled
+    from backprint.corpus.verbs import VERBS, kept_options
 
     check_choice("executor", executor)
     check_sequence("only", only)
     check_sequence("retry", retry)
-    verb, chosen = settled(verb, options)
+    verb, chosen = kept_options(verb, options)
     known = VERBS.get(verb)
     if known is not None and known.check is not None:
         known.check(Path(source), chosen)

@@ -20,15 +20,15 @@ from backprint.graph.nouns import Capture, Graph
 from backprint.graph.recipes import InputRecipes
 from backprint.graphnet.layout import write_trees
 from backprint.graphnet.write import graphnet_writer
-from backprint.replay.annotations import settled
+from backprint.replay.annotations import with_found_annotations
 from backprint.replay.attest import Attested, attest, port_values, verdict_json
 from backprint.replay.draws import drawn
-from backprint.replay.run import run
-from backprint.replay.verify import checked_run, verify
+from backprint.replay.run import run_graph
+from backprint.replay.verify import checked_run, verify_capture
 from backprint.sample.inputs import Inputs, fit_inputs, without_data
 from backprint.sample.load import load
 from backprint.sample.place import check_place
-from backprint.sample.save import check_custom, check_data, write
+from backprint.sample.save import check_custom, check_data, write_staged
 
 __all__ = ["check_custom", "write_layout", "write_sample"]
 
@@ -43,17 +43,17 @@ def write_sample(
     check_custom(capture, allow)
     nothing: tuple[PortValues, ...] = ({},) * len(capture.pairs)
     if capture.fake:
-        kept = {"witness": None, "verdict": verdict_json(verify(capture)[0])}
-        return write(capture, path, recipes_of_fake(capture, data), kept, nothing, graphnet_writer(None))
+        kept = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
+        return write_staged(capture, path, recipes_of_fake(capture, data), kept, nothing, graphnet_writer(None))
     if data == "none":
-        kept = {"witness": None, "verdict": verdict_json(verify(capture, ("captured",))[-1])}
-        return write(capture, path, recipes_by_data(capture, data), kept, nothing, graphnet_writer(None))
+        kept = {"witness": None, "verdict": verdict_json(verify_capture(capture, ("captured",))[-1])}
+        return write_staged(capture, path, recipes_by_data(capture, data), kept, nothing, graphnet_writer(None))
     inputs, proof = attested(capture, data, power)
     measured = proof.power if power != "none" else None
     kept = {"witness": proof.witness, "verdict": verdict_json(proof.verdict, measured)}
     if capture.origin.traced_here and proof.notes is not None:
-        capture = settled(capture, proof.notes)
-    return write(capture, path, inputs, kept, proof.values, graphnet_writer(run_loosely))
+        capture = with_found_annotations(capture, proof.notes)
+    return write_staged(capture, path, inputs, kept, proof.values, graphnet_writer(run_loosely))
 
 
 def recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
@@ -136,4 +136,4 @@ def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
 def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
     """One direction on values that may not suit it; random states stay."""
     with settings.ONE_AT_A_TIME, settings.quiet_random():
-        return run(graph, values, strict=False)
+        return run_graph(graph, values, strict=False)

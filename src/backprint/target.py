@@ -19,7 +19,7 @@ from typing import Any
 from backprint.choices import check_sequence
 from backprint.errors import SampleError, UsageError
 from backprint.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
-from backprint.graph.isolation import check_here, told
+from backprint.graph.isolation import check_here, isolation_request
 from backprint.graph.nouns import Capture
 
 
@@ -117,7 +117,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
 
     sample = read_graphnet(place, trust)
     if sample.program is not None and not trust and not fake:
-        check_here(told(place, isolated_calls(sample.program), f"bp.capture({str(place)!r}, trust=True)"))
+        check_here(isolation_request(place, isolated_calls(sample.program), f"bp.capture({str(place)!r}, trust=True)"))
     with unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
         check_torch_device(device)
     built = build_sample(sample, device=device or "cpu", mode=mode, fake=world if fake else None)

@@ -28,7 +28,7 @@ def backend(
     module: fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
     """Save a sample of a graph of Dynamo's, and give back the graph itself. What cannot be captured is warned of."""
-    settings = checked(options or {}, mode)
+    settings = checked_options(options or {}, mode)
     from backprint.capture.dynamo.backend import Uncompiled, as_eager
     from backprint.capture.dynamo.sources import function_of
 
@@ -48,7 +48,7 @@ LOG: list[Path] = []
 """The samples that this process has saved, in order."""
 
 
-def checked(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
+def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
     """The options, with the folder from the environment where they name none; the unknown is refused by name."""
     from backprint.errors import UsageError
     from backprint.sample.save import check_data
@@ -68,14 +68,14 @@ def checked(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
 def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
     """Capture one graph and save it in a folder of its own."""
     from backprint.api import finished, save
-    from backprint.capture.dynamo.backend import apart, capture_graph, compile_name
+    from backprint.capture.dynamo.backend import capture_graph, compile_name, outside_tracing
 
     name = compile_name(module)
     asked = {key: settings[key] for key in ("specialise", "partition", "dynamic", "allow") if key in settings}
     made = capture_graph(module, inputs, name, **asked)
     # Processes share the folder: the number tells them apart, and a sample appears under its name when it is whole.
     place = Path(settings["dir"]) / f"{name}-{os.getpid()}-{secrets.token_hex(4)}"
-    with apart():
+    with outside_tracing():
         return Path(save(finished(made), place, settings["data"], allow=settings["allow"]))
 
 

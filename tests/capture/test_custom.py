@@ -502,7 +502,7 @@ def test_a_value_that_the_backward_alone_reads_is_not_taken_for_one_that_the_for
 
 def test_a_mark_that_another_thread_ends_is_gone_from_the_thread_that_began_it() -> None:
     begun, ended, seen = threading.Event(), threading.Event(), []
-    mark = custom.marked(True)
+    mark = custom.marking_thread(True)
 
     def begin() -> None:
         mark.__enter__()
@@ -522,8 +522,8 @@ def test_a_mark_that_another_thread_ends_is_gone_from_the_thread_that_began_it()
 
 
 def test_marks_nest() -> None:
-    with custom.marked(True):
-        with custom.marked(False):
+    with custom.marking_thread(True):
+        with custom.marking_thread(False):
             assert not custom.is_marked()
         assert custom.is_marked()
     assert not custom.is_marked()
@@ -538,7 +538,7 @@ def test_a_thread_of_autograds_has_the_mark_of_the_thread_that_called_it() -> No
 
     y = torch.ones(2, requires_grad=True) * 2
     y.register_hook(hook)
-    with custom.marked(True):
+    with custom.marking_thread(True):
         y.sum().backward()
     ((handed, marked),) = seen
     assert marked == handed

@@ -220,9 +220,9 @@ def test_the_module_runs_too(sample: Path) -> None:
 
 def test_help_and_show_need_no_torch(sample: Path) -> None:
     code = (
-        "import sys; from backprint.cli import run\n"
+        "import sys; from backprint.cli import run_command\n"
         f"for line in (['--help'], ['capture', '--help'], ['show', {str(sample)!r}]):\n"
-        "    try: run(line)\n"
+        "    try: run_command(line)\n"
         "    except SystemExit as end: assert end.code == 0\n"
         "    assert 'torch' not in sys.modules, line\n"
     )
@@ -432,10 +432,10 @@ def test_whatever_verifying_raises_is_a_row(sample: Path, monkeypatch: pytest.Mo
     def fail(*_: Any, **__: Any) -> None:
         raise KeyError("what nobody thought of")
 
-    from backprint.cli.verify import judged
+    from backprint.cli.verify import rows_of_sample
 
     monkeypatch.setattr(bp, "verify", fail)
-    (row,) = judged(sample, ())
+    (row,) = rows_of_sample(sample, ())
     assert row["verdict"] == "failed"
     assert "KeyError: 'what nobody thought of'" in row["detail"]
 

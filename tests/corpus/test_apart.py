@@ -17,7 +17,7 @@ from backprint.corpus.apart import apart
 
 DEEDS = """
 import json, os, signal, time
-from backprint.corpus.apart import write
+from backprint.corpus.apart import write_answer
 
 def deed(task, options, staging):
     name = task.path.name
@@ -37,7 +37,7 @@ def deed(task, options, staging):
         staging.mkdir()
         (staging / "answer.json").write_text("x" * (65 << 20))
         return {"verdict": "unproven"}
-    return write(staging, {"name": name, "unit": options["unit"]})
+    return write_answer(staging, {"name": name, "unit": options["unit"]})
 """
 
 ENDED = {

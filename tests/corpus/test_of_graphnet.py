@@ -17,7 +17,7 @@ from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.places import WORK, log_of
 from backprint.corpus.run import RunPlan, run_plan
 from backprint.corpus.task import Task
-from backprint.corpus.verbs import backward, settled
+from backprint.corpus.verbs import backward, kept_options
 from backprint.graph.nouns import Pair, Ref, Step
 
 HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
@@ -67,7 +67,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / name / "model.py").unlink()
     (source / "dangling/model.py").symlink_to("nowhere")
     (source / "folder/model.py").mkdir()
-    verb, options = settled("backward", {"trust": True})
+    verb, options = kept_options("backward", {"trust": True})
     run_plan(RunPlan(verb, source, folder / "out", options), LIMITS, 2)
     return folder / "out"
 
@@ -96,7 +96,7 @@ def test_a_broken_sample_is_in_the_ledger_with_its_cause(out: Path, name: str) -
 def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> None:
     for name, count in {"a_large": 2**22, "b_small": 4, "c_small": 4, "d_larger": 2**26}.items():
         graphnet(tmp_path / "samples" / name, rows=count)
-    verb, options = settled("backward", {})
+    verb, options = kept_options("backward", {})
     limits = Limits(timeout=60.0, memory=5 * GIB // 8, disk=GIB, shares=5)
     run_plan(RunPlan(verb, tmp_path / "samples", tmp_path / "out", options), limits, 2)
     found = rows(tmp_path / "out")
@@ -113,7 +113,7 @@ def test_what_is_too_large_beside_others_is_captured_alone(tmp_path: Path) -> No
 def test_what_is_too_slow_is_captured_without_values(tmp_path: Path) -> None:
     lines = ["slow = torch.ones(4000, 4000)", *["slow = torch.matmul(slow, slow)"] * 60, "l_x_ = l_x_ + slow[0, 0]"]
     graphnet(tmp_path / "samples/slow", within="\n        ".join(lines))
-    verb, options = settled("backward", {})
+    verb, options = kept_options("backward", {})
     run_plan(RunPlan(verb, tmp_path / "samples", tmp_path / "out", options), Limits(timeout=8.0, memory=4 * GIB), 1)
     row = rows(tmp_path / "out")["slow"]
     assert (row["verdict"], row["cause"], row["attempts"]) == ("unproven", "timeout", 2)
@@ -134,7 +134,7 @@ def test_each_is_there_once_and_nothing_is_left_behind(out: Path) -> None:
 
 @pytest.mark.slow
 def test_what_was_made_is_proven_again_by_fresh_processes(out: Path, tmp_path: Path) -> None:
-    verb, options = settled("verify", {})
+    verb, options = kept_options("verify", {})
     run_plan(RunPlan(verb, out, tmp_path / "out", options), LIMITS, 2)
     verdicts = {row["verdict"] for row in rows(tmp_path / "out").values()}
     assert verdicts == {"bitwise", "unproven"}
@@ -146,7 +146,7 @@ def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> N
     source, place = tmp_path / "samples", tmp_path / "out"
     graphnet(source / "a/one")
     graphnet(source / "two\nlines")
-    verb, options = settled("backward", {"layout": "graphnet"})
+    verb, options = kept_options("backward", {"layout": "graphnet"})
     run_plan(RunPlan(verb, source, place, options), LIMITS, 1)
     assert {row["verdict"] for row in rows(place).values()} == {"bitwise"}
     for tree in ("train_forward", "train_backward", "eval_forward"):
@@ -174,7 +174,7 @@ def test_what_one_engine_has_wrong_another_captures(tmp_path: Path, monkeypatch:
     traced = ENGINES["eager"].make
     monkeypatch.setitem(ENGINES, "eager", replace(ENGINES["eager"], make=doubled))
     place = graphnet(tmp_path / "sample")
-    _, options = settled("backward", {})
+    _, options = kept_options("backward", {})
     row = backward(Task("sample", str(place), kind="graphnet"), options, tmp_path / "out")
     assert row["verdict"] == "bitwise", row["notes"]
     assert row["engine"] == "aot"

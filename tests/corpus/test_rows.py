@@ -21,7 +21,7 @@ from backprint.corpus import places
 from backprint.corpus.find import find, source_hash
 from backprint.corpus.ledger import Ledger
 from backprint.corpus.places import RESULT, WORK
-from backprint.corpus.rows import LARGEST, LONGEST, checked, kept
+from backprint.corpus.rows import LARGEST, LONGEST, checked_row, kept
 from backprint.corpus.run import RunPlan, run_plan
 from backprint.corpus.task import TREE_FILES, TREE_NAMES, TREES
 from backprint.corpus.worker import MESSAGE
@@ -35,7 +35,7 @@ from backprint.report.tables import report
 def test_a_row_that_cannot_be_kept_says_why(name: str) -> None:
     odd, said = ODD[name]
     with pytest.raises(UsageError) as caught:
-        checked({"verdict": "bitwise"} | odd)
+        checked_row({"verdict": "bitwise"} | odd)
     assert said in str(caught.value)
     row = kept({"verdict": "bitwise"} | odd)
     assert (row["verdict"], row["cause"]) == ("failed", "no row")
@@ -43,8 +43,8 @@ def test_a_row_that_cannot_be_kept_says_why(name: str) -> None:
 
 def test_what_can_be_kept_is_kept_as_it_is() -> None:
     row = {"verdict": "close", "power": "inf", "inputs": 5.0, "saved_bytes": -(2**63), "seconds": None, "notes": ("a",)}
-    assert checked(row) == row | {"power": math.inf, "notes": ["a"], "cause": ""}
-    assert checked({"verdict": "failed", "detail": "\ud800"})["detail"] == "\\ud800"
+    assert checked_row(row) == row | {"power": math.inf, "notes": ["a"], "cause": ""}
+    assert checked_row({"verdict": "failed", "detail": "\ud800"})["detail"] == "\\ud800"
     assert LARGEST * 5 + LONGEST * 20 < MESSAGE, "a row that is kept is one that can be told"
 
 

@@ -117,7 +117,7 @@ def ours(folder: Path, at: At, number: int) -> None:
     graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]
     at.stage = "sizes"
     if number % 2 == 0:
-        json.dumps(show.numbers(capture, folder)).encode()
+        json.dumps(show.capture_numbers(capture, folder)).encode()
     for graph in graphs:
         needs_isolation(graph)
     at.stage = "witness"
@@ -166,7 +166,7 @@ def graphnet(folder: Path, at: At, number: int) -> None:
         sample = read_graphnet(folder)
     at.stage = "ports"
     if number % 8 == 0:
-        json.dumps(graphnet_cli.numbers(folder)).encode()
+        json.dumps(graphnet_cli.sample_numbers(folder)).encode()
     plan, program = plan_of(sample), sample.program
     assert program is not None
     isolation.isolated_calls(program)

@@ -25,7 +25,7 @@ from backprint.graph.steps import mapped
 from backprint.parts import split as splitting
 from backprint.parts.nouns import Split
 from backprint.parts.pieces import weighty
-from backprint.parts.split import DERIVED, SLICED, split
+from backprint.parts.split import DERIVED, SLICED, split_capture
 from backprint.replay.draws import drawn
 from backprint.replay.whole import replay_values
 
@@ -116,7 +116,7 @@ def check_equal(left: dict[str, Any], right: dict[str, Any]) -> None:
 @pytest.mark.parametrize("by", ["range:3", "saved:2"])
 def test_parts_are_proven_and_joined_again_are_the_whole(name: str, by: str) -> None:
     cap = CAPTURES[name]()
-    found = split(cap, by)
+    found = split_capture(cap, by)
     assert len(found.parts) == int(by[-1])
     for cutting in found.parts:
         assert cutting.verdict.verdict in ("bitwise", "undifferentiable"), cutting.verdict
@@ -207,7 +207,7 @@ def test_the_backward_is_captured_again_where_the_wholes_steps_do_not_come_apart
     count = len(cap.pairs[0].forward.steps)
     said = []
     for cut in range(1, count):
-        found = split(cap, f"ranges:0-{cut},{cut}-{count}")
+        found = split_capture(cap, f"ranges:0-{cut},{cut}-{count}")
         assert all(cutting.verdict.good for cutting in found.parts)
         said += [cutting.capture.why[1] for cutting in found.parts]
         whole, joined = whole_and_joined(cap, found)
@@ -221,7 +221,7 @@ def test_derived_backwards_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(splitting, "sliced", never)
     cap = net()
-    found = split(cap, "range:3")
+    found = split_capture(cap, "range:3")
     for cutting in found.parts:
         assert cutting.verdict.good, cutting.verdict
         assert cutting.capture.why[1] == f"{DERIVED}: for this test"
@@ -244,7 +244,7 @@ def test_a_wrong_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return Pair(pair.name, pair.forward, wrong)
 
     monkeypatch.setattr(splitting, "sliced", doubled)
-    found = split(net(), "range:2")
+    found = split_capture(net(), "range:2")
     for cutting in found.parts:
         assert cutting.verdict.good
         assert "as the whole's own steps it is wrong: on the whole's own values gradient" in cutting.capture.why[1]
@@ -270,7 +270,7 @@ def test_a_cut_at_an_opaque_edge_is_refused_by_name() -> None:
     assert cap.opaque
     count = len(weighty(cap.pairs[0].forward))
     with pytest.raises(RefusedError, match=r"the backward does not come apart here .*: cut elsewhere"):
-        split(cap, f"range:{count}")
+        split_capture(cap, f"range:{count}")
 
 
 def test_a_cut_where_the_forward_has_lost_a_detach_is_refused_by_name() -> None:
@@ -284,7 +284,7 @@ def test_a_cut_where_the_forward_has_lost_a_detach_is_refused_by_name() -> None:
     results = tuple(detach.args[0] if result == Ref(detach.name) else result for result in pair.forward.results)
     lost = Pair(pair.name, replace(pair.forward, steps=tuple(steps), results=results), pair.backward)
     with pytest.raises(RefusedError, match="computes another gradient of 'x' than the program, which stops it"):
-        split(replace(whole, pairs=(lost,)), "range:3")
+        split_capture(replace(whole, pairs=(lost,)), "range:3")
 
 
 def test_linked_pairs_are_cut_each_by_itself() -> None:
@@ -294,7 +294,7 @@ def test_linked_pairs_are_cut_each_by_itself() -> None:
         return (y * x).cos().tanh()
 
     cap = bp.capture(broken, torch.randn(3, 4), engine="dynamo")
-    found = split(cap, "range:2")
+    found = split_capture(cap, "range:2")
     assert [(cutting.pair, cutting.index) for cutting in found.parts] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     whole, joined = whole_and_joined(cap, found)
     check_equal(whole.named, joined.named)
@@ -304,7 +304,7 @@ def test_linked_pairs_are_cut_each_by_itself() -> None:
 def test_a_fake_capture_has_no_values_to_prove_parts_with() -> None:
     cap = bp.capture(nn.Linear(3, 3), torch.randn(2, 3), fake=True)
     with pytest.raises(RefusedError, match="was captured without values"):
-        split(cap, "range:1")
+        split_capture(cap, "range:1")
 
 
 # ------------------------------------------------------------------ as a verb of a corpus run

@@ -168,7 +168,7 @@ def test_wrong_arguments_are_named() -> None:
         bp.replay(capture, torch.randn(3))
     with pytest.raises(bp.ReplayError, match="2 tangents for 1 differentiable outputs"):
         bp.replay(capture, torch.randn(3), torch.arange(3), tangents=[torch.ones(3)] * 2)
-    with pytest.raises(bp.ReplayError, match="they must be alike"):
+    with pytest.raises(bp.ReplayError, match=r"a tangent of the output.s shape"):
         bp.replay(capture, torch.randn(3), torch.arange(3), tangents=[torch.ones(2)])
 
 

@@ -18,7 +18,7 @@ from backprint.cli import main
 from backprint.graph.nouns import Capture
 from backprint.graph.power import Power
 from backprint.replay.power import power_of
-from backprint.sample.fit import placed
+from backprint.sample.fit import recipe_at
 from backprint.sample.inputs import Inputs
 from backprint.sample.redraws import another, disturbed, units
 
@@ -124,7 +124,7 @@ def test_saturation_by_the_inputs_is_no_excuse() -> None:
     """At the neutral point the softmax is not saturated, so what stands still on these inputs is weak."""
     capture = captured(lambda x: torch.softmax(x, -1), torch.randn(1, 8).requires_grad_())
     steep = torch.arange(8.0)[None] * 1e3
-    recipes = Inputs({**capture.recipes.recipes, "x": placed(steep, "exact", {}, 0)}, {"x": steep})
+    recipes = Inputs({**capture.recipes.recipes, "x": recipe_at(steep, "exact", {}, 0)}, {"x": steep})
     power = power_of(capture, recipes=recipes, fresh={"x": steep * 2})
     assert trial(power, "input x").weak == ("output output", "gradient x")
     assert not power.reacts

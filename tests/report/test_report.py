@@ -265,12 +265,12 @@ def test_html_needs_no_network_and_allows_its_own_script_alone(out: Path) -> Non
     policy = text.partition('Content-Security-Policy" content="')[2].partition('">')[0]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    from backprint.report.html import SCRIPT, STYLE, digest
+    from backprint.report.html import SCRIPT, STYLE, policy_digest
 
     assert text.partition("<script>")[2].partition("</script>")[0] == SCRIPT
-    assert digest(SCRIPT) in policy
+    assert policy_digest(SCRIPT) in policy
     assert text.partition("<style>")[2].partition("</style>")[0] == STYLE
-    assert digest(STYLE) in policy
+    assert policy_digest(STYLE) in policy
 
 
 def test_html_has_every_sample_once_in_its_last_table(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def at_work(out: Path) -> set[str]:
 def left_behind(out: Path) -> list[int]:
     """The processes of a run that are still there."""
     with Ledger.reading(out / NAME) as ledger:
-        return processes.marked(ledger.facts()["run"])
+        return processes.processes_of_run(ledger.facts()["run"])
 
 
 def command(*arguments: object, **options: Any) -> subprocess.Popen[str]:

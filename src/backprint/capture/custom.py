@@ -203,7 +203,7 @@ class Body(TorchFunctionMode):
         if func in LEAVES:
             raise Leaving(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
         if func is Tensor.tolist:
-            return listed(*args)
+            return numbers_one_by_one(*args)
         return through(self, func, args, kwargs or {})
 
 
@@ -211,9 +211,9 @@ LEAVES = (Tensor.numpy, Tensor.__array__, Tensor.data_ptr, Tensor.__dlpack__, Te
 """How a body gets at memory, to do with it what no operator shows."""
 
 
-def listed(tensor: Tensor) -> Any:
+def numbers_one_by_one(tensor: Tensor) -> Any:
     """`Tensor.tolist`, one number after the other."""
-    return [listed(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
+    return [numbers_one_by_one(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
 @functools.cache
@@ -249,7 +249,7 @@ def opened(whole: dict[str, str]) -> Iterator[Book]:
     BOOKS.append(book)
     try:
         book.open()
-        with marked(True):
+        with marking_thread(True):
             yield book
     finally:
         book.close()
@@ -258,11 +258,11 @@ def opened(whole: dict[str, str]) -> Iterator[Book]:
 
 def closed() -> contextlib.AbstractContextManager[None]:
     """Custom operators run as they are in this thread."""
-    return marked(False)
+    return marking_thread(False)
 
 
 @contextlib.contextmanager
-def marked(on: bool) -> Iterator[None]:
+def marking_thread(on: bool) -> Iterator[None]:
     """This thread's mark set or taken away, and as it was afterwards; another thread may end what one has begun."""
     mark = Mark(on)
     token = MARK.set(mark)

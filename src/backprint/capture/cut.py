@@ -29,7 +29,7 @@ PARTITIONS: dict[str, Callable[..., Any]] = {
 """The partition functions by name."""
 
 
-def split(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
+def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
     """A joint torch.fx graph as a forward and a backward; the first `outputs` results are the forward's."""
     function = PARTITIONS.get(partition) if isinstance(partition, str) else partition
     if function is None:
@@ -50,7 +50,7 @@ def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     checks = checking([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
     ahead, behind = held(joint, joint.forward, checks), held(joint, joint.backward, checks)
     module = as_fx(joint, ahead, behind, checks)
-    forward, backward = split(module, partition, len(joint.results) + len(ahead))
+    forward, backward = partitioned(module, partition, len(joint.results) + len(ahead))
     names = names_of(joint)
     first = PartitionReader(forward, names, joint, {})
     steps = first.steps()

@@ -162,7 +162,7 @@ TOLD = "backprint_source"
 
 
 @contextlib.contextmanager
-def told(where: Source | None) -> Iterator[None]:
+def at_line(where: Source | None) -> Iterator[None]:
     """What runs in this block comes from this line, where no frame of the user's says so."""
     meta = fx_traceback.current_meta
     before = {TOLD: meta[TOLD]} if TOLD in meta else {}

@@ -71,7 +71,7 @@ def training_mode(module: Any, mode: str | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def placed(
+def with_values(
     program: CalledProgram, values: Mapping[str, Tensor], table: dict[int, Tensor] | None = None
 ) -> Iterator[None]:
     """The program's state and outside tensors with these values, as long as its forward and backward run.

@@ -23,7 +23,7 @@ from backprint.capture.picture import Picture
 from backprint.capture.program import CalledProgram, NamedTensor, OwnObjects, hooks_of
 from backprint.capture.protection import as_captured, protected
 from backprint.capture.reach import keepers, state_of_optimizer, tensors_of
-from backprint.capture.running import leaf_values, placed, shielded, training_mode
+from backprint.capture.running import leaf_values, shielded, training_mode, with_values
 from backprint.tree import alias_groups, copy_values, strided_parts
 
 
@@ -109,7 +109,7 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
     leaves = leaf_values(program, program.current() if values is None else values)
     with torch.enable_grad():
         ready = shielded(program, leaves, lambda tensor: tensor.clone())
-    with kept(program.target(), dict(program.outside)), placed(program, ready):
+    with kept(program.target(), dict(program.outside)), with_values(program, ready):
         gradients = give_gradients(ready)
         yield stage_of(program, ready, leaves, gradients)
 
@@ -196,7 +196,7 @@ def stage_of(
     known = {id(tensor) for tensor in (*program.own().values(), *ready.values())}
     with untraced():
         picture = program.target.picture if isinstance(program.target, OwnObjects) else None
-        marks = {name: marked(tensor, picture) for name, tensor in ready.items()}
+        marks = {name: tensor_mark(tensor, picture) for name, tensor in ready.items()}
         memories = {
             part.untyped_storage()._cdata
             for tensor in ready.values()
@@ -204,7 +204,7 @@ def stage_of(
             if in_memory(tensor)
         }
         aliases = {
-            name: (tensor, marked(tensor, picture))
+            name: (tensor, tensor_mark(tensor, picture))
             for name, tensor in reached.items()
             if id(tensor) not in known
             and in_memory(tensor)
@@ -218,7 +218,7 @@ def in_memory(tensor: Tensor) -> bool:
     return tensor.device.type != "meta" and type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and not tensor.is_nested
 
 
-def marked(tensor: Tensor, picture: Picture | None) -> TensorMark:
+def tensor_mark(tensor: Tensor, picture: Picture | None) -> TensorMark:
     """A tensor as it is. A large parameter is known by its version alone, unless a Picture has its content anyway."""
     plain = in_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from backprint.capture import frames
-from backprint.capture.custom import listed, through
+from backprint.capture.custom import numbers_one_by_one, through
 from backprint.capture.keep import given_away
 from backprint.capture.program import CalledProgram
 from backprint.capture.watch import Sighting
@@ -99,7 +99,7 @@ class Opener(HookWatch):
         if isinstance(func, torch._ops.HigherOrderOperator):
             body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
         if func is Tensor.tolist:
-            func = listed
+            func = numbers_one_by_one
         else:
             for tensor in unseen_reads(func, args, kwargs):
                 self.hold(func, tensor)
@@ -189,7 +189,7 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """
     kwargs = dict(kwargs or {})
     if func is Tensor.tolist:
-        return listed, args, kwargs
+        return numbers_one_by_one, args, kwargs
     if func not in CTC_LOSSES:
         return func, args, kwargs
     made = [

@@ -64,7 +64,7 @@ class ForwardRun:
         """All that the step gave."""
         ready = self.stage.ready
         return Outcome(
-            outputs={name: apart(tensor, self.stage) for name, tensor in self.tensors.items()},
+            outputs={name: result_alone(tensor, self.stage) for name, tensor in self.tensors.items()},
             gradients=gradients,
             mutations=mutations,
             tangled=frozenset(
@@ -106,7 +106,7 @@ def step(
         return forward.outcome(effects, mutations, gradients)
 
 
-def apart(tensor: Tensor, stage: Staged) -> Tensor:
+def result_alone(tensor: Tensor, stage: Staged) -> Tensor:
     """A result without its history; a copy where it lies in the caller's memory, which is put back after the run."""
     memories = {part.untyped_storage()._cdata for each in stage.ready.values() for part in strided_parts(each)}
     if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in memories:

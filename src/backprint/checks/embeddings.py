@@ -52,7 +52,7 @@ def unbagged(given: Bound) -> str:
         (
             f"num_weights={rows} is no number of rows" if rows < 0 else "",
             beyond("indices", indices, 0, rows),
-            placed(given.get("offsets"), grad.shape[0], count),
+            offsets_in_order(given.get("offsets"), grad.shape[0], count),
             "" if derived else counted("offset2bag", bags, count) or beyond("offset2bag", bags, 0, grad.shape[0]),
             "" if "bag_size" not in given else counted("bag_size", given["bag_size"], grad.shape[0]),
             counted("per_sample_weights", given.get("per_sample_weights"), count),
@@ -61,7 +61,7 @@ def unbagged(given: Bound) -> str:
     )
 
 
-def placed(offsets: Any, bags: int, count: int) -> str:
+def offsets_in_order(offsets: Any, bags: int, count: int) -> str:
     """What is said of offsets that are no places in the indices, in order, one for each bag or one more."""
     if not isinstance(offsets, Tensor):
         return ""

@@ -45,7 +45,7 @@ def averaged(dims: int) -> Check:
     return check
 
 
-def spread(dims: int) -> Check:
+def adaptive_windows(dims: int) -> Check:
     """Of adaptive pools: no more windows than a graph needs, each of which reads the image."""
 
     def check(given: Bound) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 from backprint.checks.looking import MOST_ELEMENTS, Bound, beyond, counted, readable, reading_values, unlike
 
 
-def finite(given: Bound) -> str:
+def finite_matrix(given: Bound) -> str:
     """Of what hands a matrix to LAPACK unseen: finite numbers."""
     matrix = given["self"]
     with reading_values():

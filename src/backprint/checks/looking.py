@@ -102,7 +102,7 @@ def rising(value: Tensor) -> bool:
         return bool((value[..., 1:] >= value[..., :-1]).all())
 
 
-def numbers(value: Any) -> list[int] | None:
+def numbers_in(value: Any) -> list[int] | None:
     """A list of numbers, or a tensor of them; None where it has no values."""
     if isinstance(value, Tensor):
         if not readable(value):

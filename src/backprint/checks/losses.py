@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from backprint.checks.looking import Bound, beyond, counted, first, numbers, unlike
+from backprint.checks.looking import Bound, beyond, counted, first, numbers_in, unlike
 
 
 def classed(given: Bound) -> str:
@@ -49,12 +49,12 @@ def aligned(given: Bound) -> str:
     if not isinstance(scores, Tensor) or not isinstance(targets, Tensor) or scores.dim() not in (2, 3):
         return "log_probs are no scores of classes over time"
     times, batch = scores.shape[0], scores.shape[1] if scores.dim() == 3 else 1
-    inputs, lengths = numbers(given["input_lengths"]), numbers(given["target_lengths"])
+    inputs, lengths = numbers_in(given["input_lengths"]), numbers_in(given["target_lengths"])
     if inputs is None or lengths is None:
         return ""
     if len(inputs) != batch or len(lengths) != batch or not all(0 <= each <= times for each in inputs):
         return f"input_lengths and target_lengths are no {batch} lengths of up to {times}"
-    used, why = spelled(targets, lengths)
+    used, why = targets_read(targets, lengths)
     if why:
         return why
     if not 0 <= int(given["blank"]) < scores.shape[-1]:
@@ -71,7 +71,7 @@ def aligned(given: Bound) -> str:
     )
 
 
-def spelled(targets: Tensor, lengths: Sequence[int]) -> tuple[list[Tensor], str]:
+def targets_read(targets: Tensor, lengths: Sequence[int]) -> tuple[list[Tensor], str]:
     """The parts of the targets that are read, and what is wrong with their lengths."""
     if any(each < 0 for each in lengths):
         return [], "target_lengths holds a negative length"

@@ -25,9 +25,19 @@ from backprint.checks.counts import (
     unbatched,
 )
 from backprint.checks.embeddings import bagged, embedded, unbagged
-from backprint.checks.images import averaged, convolved, pooled, resized, sampled, spread, unfolded, unpooled, windowed
+from backprint.checks.images import (
+    adaptive_windows,
+    averaged,
+    convolved,
+    pooled,
+    resized,
+    sampled,
+    unfolded,
+    unpooled,
+    windowed,
+)
 from backprint.checks.layouts import compressed, coo, places_to_rows, rows_to_places, segmented, spanned
-from backprint.checks.linalg import combined, distant, factored, factored_symmetric, finite, transformed
+from backprint.checks.linalg import combined, distant, factored, factored_symmetric, finite_matrix, transformed
 from backprint.checks.looking import Check
 from backprint.checks.losses import aligned, classed, margined
 from backprint.checks.norms import attended, grouped, headed, layered, normed, scaled_weight, softened
@@ -60,8 +70,8 @@ CHECKS: dict[str, Check] = {
     "aten.fractional_max_pool3d_backward": pooled(3),
     "aten._adaptive_avg_pool2d_backward": averaged(2),
     "aten._adaptive_avg_pool3d_backward": averaged(3),
-    "aten.adaptive_max_pool2d": spread(2),
-    "aten.adaptive_max_pool3d": spread(3),
+    "aten.adaptive_max_pool2d": adaptive_windows(2),
+    "aten.adaptive_max_pool3d": adaptive_windows(3),
     "aten.max_unpool2d": unpooled(2),
     "aten.max_unpool3d": unpooled(3),
     "aten.embedding_dense_backward": embedded,
@@ -127,8 +137,8 @@ CHECKS: dict[str, Check] = {
     "aten.lcm_": factored_whole,
     "aten.gcd": factored_whole,
     "aten.gcd_": factored_whole,
-    "aten._linalg_eigvals": finite,
-    "aten.linalg_eigvals": finite,
+    "aten._linalg_eigvals": finite_matrix,
+    "aten.linalg_eigvals": finite_matrix,
     "aten.max_pool1d": windowed,
     "aten.max_pool1d_with_indices": windowed,
     "aten._stack": some,

@@ -87,6 +87,6 @@ def main() -> None:
     """
 
 
-def run(arguments: Sequence[str] | None = None) -> None:
+def run_command(arguments: Sequence[str] | None = None) -> None:
     """`main` for scripts."""
     main(args=arguments)

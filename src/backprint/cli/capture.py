@@ -17,12 +17,12 @@ import click
 from backprint import errors
 from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST
 from backprint.cli.say import echo, ending, limits, working
-from backprint.corpus.apart import apart, write
+from backprint.corpus.apart import apart, write_answer
 from backprint.corpus.clock import stage
 from backprint.corpus.task import TREE_NAMES, Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
-from backprint.graph.verdicts import REFUTED, has_proof, standing, told
+from backprint.graph.verdicts import REFUTED, has_proof, standing, verdict_text
 from backprint.sample.place import check_place, settle
 
 
@@ -121,7 +121,7 @@ def of_sample(
             if "error" in answer.content:
                 raise getattr(errors, answer.content["error"])(answer.content["said"])
             report = CaptureReport(**answer.content)
-            settled(report, answer.folder, output, asked["overwrite"])
+            put_in_place(report, answer.folder, output, asked["overwrite"])
     except OSError as error:
         raise SampleError(f"{output}: the sample could not be written: {error}") from error
     return report
@@ -133,7 +133,7 @@ def absolute(loss: str | None) -> str | None:
     return f"{Path(place).absolute()}:{name}" if colon and place.endswith(".py") else loss
 
 
-def settled(report: CaptureReport, folder: Path, output: Path, overwrite: bool) -> None:
+def put_in_place(report: CaptureReport, folder: Path, output: Path, overwrite: bool) -> None:
     """Put what was written in its place, whole or not at all."""
     if not report.trees and (folder / MADE).is_dir():
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -164,8 +164,8 @@ def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict
                 task.folder, staging / MADE, output, asked, lambda name: stages.enter_context(stage(name))
             )
     except BackprintError as error:
-        return write(staging, {"error": type(error).__name__, "said": str(error)})
-    return write(staging, asdict(report))
+        return write_answer(staging, {"error": type(error).__name__, "said": str(error)})
+    return write_answer(staging, asdict(report))
 
 
 apart_from_us.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
@@ -218,7 +218,7 @@ def answer_lines(answer: dict[str, Any], made: Any) -> Iterator[str]:
         yield text if "::" in text.partition(":")[0] else f"not by {text}"
     for text in made.breaks:
         yield f"break: {text}"
-    yield f"verdict: {told(answer)}" + (f" ({answer['detail']})" if answer["detail"] else "")
+    yield f"verdict: {verdict_text(answer)}" + (f" ({answer['detail']})" if answer["detail"] else "")
     for guard in made.guards:
         yield f"guard: {guard.text}"
     for text in answer.get("notes", ()):

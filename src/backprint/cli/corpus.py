@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, power
+from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, power_option
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=c
 
 def capturing(function: F) -> F:
     """The options of a verb that captures, besides `--mode`."""
-    for option in (power("quick"), LAYOUT, TRUST, DEVICE, DATA, ENGINE, OUT, SOURCE):
+    for option in (power_option("quick"), LAYOUT, TRUST, DEVICE, DATA, ENGINE, OUT, SOURCE):
         function = option(function)
     return function
 

@@ -54,7 +54,7 @@ def command(
             for row in rows:
                 echo(json.dumps(row))
         if not as_json:
-            table(rows)
+            print_rows(rows)
             summarise_run(done, as_json)
 
     carry_out("split", source, out, chosen, as_json=as_json, show=show, close=close, **rest)
@@ -91,7 +91,7 @@ class PartLines(Silent):
             echo(json.dumps(row))
 
 
-def table(rows: list[dict[str, Any]]) -> None:
+def print_rows(rows: list[dict[str, Any]]) -> None:
     """The rows for people."""
     from rich.table import Table
 

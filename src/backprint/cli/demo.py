@@ -43,10 +43,10 @@ def demonstrate(output: Path) -> None:
         title(f"{name}: the backward begins")
         echo(body(backward.code, 14), lines=True)
         title(f"{name}: show")
-        show.tell(loaded, 0, loaded.pairs[0])
+        show.print_pair(loaded, 0, loaded.pairs[0])
     title("verify")
-    rows = [{"sample": str(place), **row} for place in places for row in verify.judged(place, ())]
-    verify.table(rows)
+    rows = [{"sample": str(place), **row} for place in places for row in verify.rows_of_sample(place, ())]
+    verify.print_verdicts(rows)
     echo("\nThe results:", lines=True)
     for place in places:
         echo(f"  {place / 'pair_0' / 'forward' / 'model.py'}")

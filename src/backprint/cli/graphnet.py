@@ -17,17 +17,17 @@ def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
 
     if side == "backward":
         raise UsageError(f"{place}: a GraphNet sample has no backward: `backprint capture {place} -o DIR` makes it")
-    row = numbers(place)
+    row = sample_numbers(place)
     if as_json:
         echo(json.dumps(row))
         return
     if side or not summary_only:
         echo(read_sample_text(place / "model.py"), lines=True)
     if not side:
-        tell(row)
+        print_sample(row)
 
 
-def numbers(place: Path) -> dict[str, Any]:
+def sample_numbers(place: Path) -> dict[str, Any]:
     """Everything that is said of the sample, as data."""
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.plan import plan_of
@@ -71,7 +71,7 @@ def called(program: Any) -> Counter[str]:
     return found
 
 
-def tell(row: dict[str, Any]) -> None:
+def print_sample(row: dict[str, Any]) -> None:
     """The numbers for people."""
     from rich.table import Table
 

@@ -25,6 +25,6 @@ ALLOW = click.option("--allow", multiple=True, metavar="NS::OP", help="A custom 
 ALLOW_UNPROVEN = click.option("--allow-unproven", is_flag=True, help="An unproven sample is no reason to exit with 1.")
 
 
-def power(default: str) -> Any:
+def power_option(default: str) -> Any:
     """The option `--power` of a verb."""
     return choice("power", "What is redrawn to measure power.", default)

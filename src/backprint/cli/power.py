@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from backprint.cli.options import ALLOW, MODE, TRUST
-from backprint.cli.options import power as power_option
+from backprint.cli.options import power_option as power_option
 from backprint.cli.say import console, echo, ending, limits, table_text, working
-from backprint.cli.verify import listed, numbered
-from backprint.corpus.apart import apart, write
+from backprint.cli.verify import first_three, numbered
+from backprint.corpus.apart import apart, write_answer
 from backprint.corpus.find import absent, samples_in
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
@@ -64,7 +64,7 @@ def command(
             if as_json:
                 echo(json.dumps(row))
             else:
-                tell(row)
+                print_power(row)
     if wrong:
         raise UsageError(wrong)
     if not rows or not all(row.get("reacts") and row.get("proof") for row in rows):
@@ -76,7 +76,7 @@ def weighed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, 
     from backprint.target import read_capture
 
     given = partial(read_capture, task.path, options["mode"], options["trust"], tuple(options["allow"]))
-    return write(staging, measured(task.path, options["power"], options["seconds"], given))
+    return write_answer(staging, measured(task.path, options["power"], options["seconds"], given))
 
 
 weighed.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
@@ -108,7 +108,7 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
     }
 
 
-def tell(row: dict[str, Any]) -> None:
+def print_power(row: dict[str, Any]) -> None:
     """A sample's power for people."""
     from rich.table import Table
 
@@ -139,12 +139,12 @@ def cells(one: dict[str, Any]) -> tuple[str, ...]:
 def verdict(row: dict[str, Any]) -> str:
     """What the numbers come to."""
     sees = "a check sees all that results depend on" if row["reacts"] else ""
-    hidden = f"hidden is {listed(row['hidden'])}" if row["hidden"] else ""
+    hidden = f"hidden is {first_three(row['hidden'])}" if row["hidden"] else ""
     if row["proof"]:
         return "; ".join(filter(None, (sees or "every port has power", hidden)))
     why = [f"it is {row['verdict']}" if row["verdict"] not in GOOD else ""]
     if row["power"] is None:
         why.append("no result could move: nothing to measure")
     if row["vacuous"]:
-        why.append(f"nothing moves {listed(row['vacuous'])} ({ports_without(len(row['vacuous']))})")
+        why.append(f"nothing moves {first_three(row['vacuous'])} ({ports_without(len(row['vacuous']))})")
     return "no proof: " + "; ".join(filter(None, (*why, hidden)))

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from backprint.cli.options import choice
-from backprint.graph.verdicts import told
+from backprint.graph.verdicts import verdict_text
 from backprint.plain import printable
 
 
@@ -52,11 +52,12 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
         if (verdict := kept.get("verdict")) in ("wrong", "failed"):
             shutil.rmtree(place)
             raise CaptureError(f"the verdict of its sample was {verdict}")
-        tell(f"step {number}: {len(capture.pairs)} pairs, verdict {told(kept)}, in {os.path.relpath(place, start)}")
+        where = os.path.relpath(place, start)
+        print_line(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict_text(kept)}, in {where}")
 
     start, path = os.getcwd(), path_of(script)  # the script may go elsewhere
     try:
-        bp.record(script, arguments, (first, last), keep, tell=tell, stay=True)
+        bp.record(script, arguments, (first, last), keep, tell=print_line, stay=True)
     except SystemExit as leaving:
         raise Ended(leaving) from None
     except BaseException as error:  # the script's own, which ends it as it ends it alone
@@ -74,7 +75,7 @@ def read_steps(text: str) -> tuple[int, int]:
     return int(first), int(last) if colon else int(first) + 1
 
 
-def tell(text: str) -> None:
+def print_line(text: str) -> None:
     """A line to standard error, whatever the script has done to it."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be closed, or gone
         sys.stderr.flush()

@@ -113,7 +113,7 @@ def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run
     else:
         for line in said:
             echo(line)
-        table(found, every, left, right)
+        print_comparison(found, every, left, right)
     if not found.good:
         sys.exit(1)
 
@@ -134,7 +134,7 @@ def as_dict(found: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def table(found: Any, every: bool, left: Path, right: Path) -> None:
+def print_comparison(found: Any, every: bool, left: Path, right: Path) -> None:
     """For a person: what differs, first divergence and largest error last, where they are seen."""
     shown = [row for row in found.rows if every or row.verdict not in ("bitwise", "same")]
     if shown:

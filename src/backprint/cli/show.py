@@ -11,7 +11,7 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, table_text
-from backprint.graph.verdicts import has_proof, standing, told
+from backprint.graph.verdicts import has_proof, standing, verdict_text
 from backprint.plain import printable
 
 
@@ -41,7 +41,7 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
         return
     capture = bp.load(sample, allow=allow)
     if as_json:
-        echo(json.dumps(numbers(capture, sample)))
+        echo(json.dumps(capture_numbers(capture, sample)))
         return
     if not summary_only:
         for pair in capture.pairs:
@@ -50,7 +50,7 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
                     code(f"{pair.name} {name}", graph.code)
     if side is None:
         for index, pair in enumerate(capture.pairs):
-            tell(capture, index, pair)
+            print_pair(capture, index, pair)
         tell_breaks(capture)
         for text in capture.notes:
             echo(f"note: {text}")
@@ -75,7 +75,7 @@ def code(title: str, text: str) -> None:
     out.print(coloured, soft_wrap=True)  # lines that are longer than the window go on in its next line
 
 
-def numbers(capture: Any, sample: Path) -> dict[str, Any]:
+def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Everything that `tell` says, as data."""
     from backprint.graph.summary import whole
 
@@ -108,7 +108,7 @@ def tell_breaks(capture: Any) -> None:
         echo(f"not by {text}")
 
 
-def tell(capture: Any, index: int, pair: Any) -> None:
+def print_pair(capture: Any, index: int, pair: Any) -> None:
     """A Pair's numbers for people."""
     from rich.markup import escape
     from rich.table import Table
@@ -118,7 +118,9 @@ def tell(capture: Any, index: int, pair: Any) -> None:
     summary = summarise(pair)
     out = console()
     head = table_text(f"{capture.name} · {pair.name}", "bold")
-    out.print(head.append(printable(f" · engine {capture.engine} · verdict {told(capture.verdict)}"), "not bold"))
+    out.print(
+        head.append(printable(f" · engine {capture.engine} · verdict {verdict_text(capture.verdict)}"), "not bold")
+    )
     facts = Table(box=None, show_header=False, pad_edge=False)
     steps = f"{len(pair.forward.steps)} forward" + (
         f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward"

@@ -12,7 +12,7 @@ import click
 
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
 from backprint.cli.say import console, echo, ending, limits, table_text, working
-from backprint.corpus.apart import Answer, apart, write
+from backprint.corpus.apart import Answer, apart, write_answer
 from backprint.corpus.find import absent, samples_in
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
@@ -65,7 +65,7 @@ def command(
                             echo(json.dumps(row))
         finally:
             if rows and not as_json:
-                table(rows)
+                print_verdicts(rows)
     if wrong:
         raise UsageError(wrong)
     good = GOOD | ({"unproven"} if allow_unproven else set())
@@ -98,13 +98,15 @@ def failed_row(name: str, detail: str) -> dict[str, Any]:
 
 def verified(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """In a process of the sample's own: its rows."""
-    return write(staging, list(judged(task.path, tuple(options["allow"]), options["mode"], options["trust"])))
+    return write_answer(
+        staging, list(rows_of_sample(task.path, tuple(options["allow"]), options["mode"], options["trust"]))
+    )
 
 
 verified.warm = loaded  # type: ignore[attr-defined]  # what its worker loads first
 
 
-def judged(
+def rows_of_sample(
     place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False
 ) -> Iterator[dict[str, Any]]:
     """A row for each Pair of a sample; a sample that cannot be read is a row too."""
@@ -117,13 +119,13 @@ def judged(
     except Exception as error:  # a row for every sample, whatever is wrong with one
         yield failed_row(place.name, f"{type(error).__name__}: {error}")
         return
-    hidden = unseen(capture.verdict)
+    hidden = unseen_ports(capture.verdict)
     for verdict in verdicts:
         last = hidden and verdict is verdicts[-1]
         parts = [
             verdict.detail,
             missing(verdict),
-            f"no proof of {listed(hidden)}: hidden when it was saved" if last else "",
+            f"no proof of {first_three(hidden)}: hidden when it was saved" if last else "",
         ]
         power = verdict.power if verdict.power is None or verdict.power < float("inf") else "inf"
         yield {
@@ -143,21 +145,21 @@ def missing(verdict: Any) -> str:
     if not verdict.vacuous:
         return "no proof: no result could move"
     of = f"{len(verdict.vacuous)} of {len(verdict.ports)} ports without power"
-    return f"vacuous, no proof: {of}, redrawn inputs do not move {listed(verdict.vacuous)}"
+    return f"vacuous, no proof: {of}, redrawn inputs do not move {first_three(verdict.vacuous)}"
 
 
-def unseen(verdict: Any) -> tuple[str, ...]:
+def unseen_ports(verdict: Any) -> tuple[str, ...]:
     """What a check did not see when the sample was saved; samples of before have no such table."""
     rows = ((verdict or {}).get("powers") or {}).get("redrawn", {})
     return tuple(name for name, row in rows.items() if row.get("hidden"))
 
 
-def listed(names: Sequence[str]) -> str:
+def first_three(names: Sequence[str]) -> str:
     """The first three names."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def table(rows: list[dict[str, Any]]) -> None:
+def print_verdicts(rows: list[dict[str, Any]]) -> None:
     """The rows for people."""
     from rich.table import Table
 

@@ -101,7 +101,7 @@ def answer_of(place: Path, outcome: TaskOutcome) -> Answer:
     return Answer(place, json.loads(file.read_text("utf-8")), folder=outcome.place)
 
 
-def write(staging: Path, content: Any) -> dict[str, Any]:
+def write_answer(staging: Path, content: Any) -> dict[str, Any]:
     """Keep an answer, as the last thing a function does; gives its row."""
     staging.mkdir(exist_ok=True)
     (staging / ANSWER).write_text(json.dumps(content), "utf-8")

@@ -24,7 +24,7 @@ from typing import Any
 from backprint.choices import check_choice
 from backprint.corpus.files import own_files
 from backprint.corpus.find import MAIN, Job, find, unescape
-from backprint.corpus.find import digest as sha256
+from backprint.corpus.find import file_digest as sha256
 from backprint.corpus.folder import locked
 from backprint.corpus.groups import BY, Key, grouped, several
 from backprint.corpus.ledger import NAME, Ledger, place_of
@@ -99,12 +99,12 @@ def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> De
             remove(left)  # of a call that was killed; what it had put in its place is whole
         members = of_ledger(source, by) if (source / NAME).is_file() else of_folder(source, by, out)
         found = sorted_out(os.fspath(source), by, members)
-        settled(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
+        write_kept(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
         if files != "none":
             for member in found.kept:
-                place(source, out, member, files)
-        write(out / KEPT, "".join(f"{member.id}\n" for member in found.kept))
-        write(out / LIST, json.dumps(plan | found.as_json(), indent=1) + "\n")
+                put_kept(source, out, member, files)
+        write_whole(out / KEPT, "".join(f"{member.id}\n" for member in found.kept))
+        write_whole(out / LIST, json.dumps(plan | found.as_json(), indent=1) + "\n")
     return found
 
 
@@ -142,7 +142,7 @@ def agree(out: Path, plan: Mapping[str, Any]) -> None:
     """Write down what is asked for; what was begun is gone on with if it is the same."""
     place = out / WORK / "plan.json"
     if not place.is_file():
-        write(place, json.dumps(plan) + "\n")
+        write_whole(place, json.dumps(plan) + "\n")
         return
     before = json.loads(place.read_text(encoding="utf-8"))
     for key, value in plan.items():
@@ -151,14 +151,14 @@ def agree(out: Path, plan: Mapping[str, Any]) -> None:
             raise UsageError(f"{said}: finish it as it was begun, or choose another OUT")
 
 
-def settled(place: Path, text: str) -> None:
+def write_kept(place: Path, text: str) -> None:
     """Write down which samples are kept; they cannot become others on the way."""
     if place.is_file() and place.read_text(encoding="utf-8") != text:
         raise UsageError(
             f"{place.parents[1]}: other samples are kept now than when this was begun, so the corpus has changed: "
             "choose another OUT"
         )
-    write(place, text)
+    write_whole(place, text)
 
 
 # ------------------------------------------------------------------ what samples are known by
@@ -266,7 +266,7 @@ def of_graphnet(folder: Path, name: str, by: str) -> Member:
     from backprint.graphnet.likeness import sample_identity
 
     said, elements = sample_identity(folder, exact=by == "exact")
-    return Member(name, ("code", digest(said)), bytes=elements)
+    return Member(name, ("code", hex_digest(said)), bytes=elements)
 
 
 def of_text(folder: Path, job: Job, by: str) -> Key:
@@ -279,7 +279,7 @@ def of_text(folder: Path, job: Job, by: str) -> Key:
 KEYS: Mapping[str, Callable[[Path, str, str], Member]] = {"backprint": of_capture, "graphnet": of_graphnet}
 
 
-def digest(text: str) -> str:
+def hex_digest(text: str) -> str:
     """Sixty-four hex digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -287,7 +287,7 @@ def digest(text: str) -> str:
 # ------------------------------------------------------------------ on disk
 
 
-def place(source: Path, out: Path, member: Member, files: str) -> None:
+def put_kept(source: Path, out: Path, member: Member, files: str) -> None:
     """A kept sample's own files in the new corpus, in one rename; one that is there already was put there whole."""
     old, new = source / unescape(member.id), out / unescape(member.id)
     if not old.is_dir():  # the corpus is one sample itself
@@ -322,7 +322,7 @@ def carry(old: Path, new: Path, files: str) -> None:
         raise
 
 
-def write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """A file, there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")

@@ -81,7 +81,7 @@ def find(
     """
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
-    found = listed(source, names, without) if names else searched(source, "", without)
+    found = samples_listed(source, names, without) if names else searched(source, "", without)
     wanted, count = patterns(only), 0
     for path in found if names is None else once(found):
         name = escape(path or source.resolve().name or ".")
@@ -204,7 +204,7 @@ def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def listed(source: Path, names: Path, without: Path | None) -> Iterator[str]:
+def samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[str]:
     """The samples that a file's lines name: each is an id as `corpus status` shows it, of a sample or of a folder."""
     try:
         lines = os.fsdecode(names.read_bytes()).split("\n")
@@ -334,8 +334,8 @@ def source_hash(folder: Path) -> str:
     """What a sample is known by: the SHA-256 of its one file, or of the digests of all files that are read of it."""
     names = sorted(_read_of(folder))
     if names == ["model.py"]:
-        return digest(folder / names[0])
-    rows = (f"{name}\0{(digest if name in MAIN else known)(folder / name)}\n" for name in names)
+        return file_digest(folder / names[0])
+    rows = (f"{name}\0{(file_digest if name in MAIN else known)(folder / name)}\n" for name in names)
     return hashlib.sha256("".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -359,10 +359,10 @@ def known(path: Path) -> str:
         return f"link {os.readlink(path)}" if stat.S_ISLNK(found.st_mode) else "no file"
     if found.st_size > BULK:
         return f"{found.st_size} bytes of {found.st_mtime_ns}"
-    return digest(path)
+    return file_digest(path)
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """The SHA-256 of a plain file's bytes; a file that is longer than any that is read is an OSError."""
     sum = hashlib.sha256()
     with _plain(path) as file:

@@ -18,7 +18,7 @@ from typing import Any
 
 from backprint.corpus.find import Job, unescape
 from backprint.corpus.rows import COLUMNS as COLUMNS
-from backprint.corpus.rows import GIVEN, checked
+from backprint.corpus.rows import GIVEN, checked_row
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import GOOD as GOOD
 from backprint.graph.verdicts import Proofs, proofs
@@ -141,7 +141,7 @@ class Ledger:
 
     def finish(self, id: str, row: Mapping[str, Any]) -> None:
         """A sample is done, and this is what came of it."""
-        content = {"state": "done", **{key: encoded(key, value) for key, value in checked(row).items()}}
+        content = {"state": "done", **{key: encoded(key, value) for key, value in checked_row(row).items()}}
         sets = ", ".join(f"{key} = ?" for key in content)
         done = self.connection.execute(f"update samples set {sets} where id = ?", (*content.values(), id))
         if done.rowcount != 1:
@@ -221,13 +221,13 @@ def encoded(key: str, value: Any) -> Any:
     return json.dumps(value) if COLUMNS[key] == "json" and value is not None else value
 
 
-def finite(value: Any) -> Any:
+def without_infinities(value: Any) -> Any:
     """Plain data without infinities, which JSON has not."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
-    return [finite(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
+        return {str(key): without_infinities(item) for key, item in value.items()}
+    return [without_infinities(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
 def decoded(row: sqlite3.Row) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Pool:
         worker.task, worker.staging, worker.heard = task, staging, time.monotonic()
         message = {"task": asdict(task), "options": dict(options), "staging": os.fspath(staging), "alone": alone}
         with contextlib.suppress(BrokenPipeError):  # it is gone, as its other pipe will say
-            write(worker.sink, message)
+            write_line(worker.sink, message)
         return worker.name
 
     def events(self, seconds: float) -> list[Event]:
@@ -209,7 +209,7 @@ class Pool:
             os.close(answers)
         worker = Worker(name, process, sink, source, log)
         with contextlib.suppress(BrokenPipeError):  # it ended at once, as its other pipe will say
-            write(sink, self.setup)
+            write_line(sink, self.setup)
         return worker
 
     def listen(self, worker: Worker) -> list[Event]:
@@ -266,7 +266,7 @@ class Pool:
         os.close(worker.source)
 
 
-def write(sink: int, message: Mapping[str, Any]) -> None:
+def write_line(sink: int, message: Mapping[str, Any]) -> None:
     """One JSON line; it is short, so a pipe takes it whole."""
     content = json.dumps(message).encode() + b"\n"
     while content:

@@ -113,7 +113,7 @@ def reset_peak() -> None:
         file.write("5")
 
 
-def marked(value: str) -> list[int]:
+def processes_of_run(value: str) -> list[int]:
     """Every process, but this one, whose environment says that it is of a run."""
     wanted = f"{MARK}={value}".encode()
     found = []
@@ -174,7 +174,7 @@ def end_marked(value: str, seconds: float = 10.0) -> int:
     """Kill what is left of a run that has no parent any more: how many processes there were."""
     seen: set[int] = set()
     deadline = time.monotonic() + seconds
-    while (alive := marked(value)) and time.monotonic() < deadline:
+    while (alive := processes_of_run(value)) and time.monotonic() < deadline:
         seen |= set(alive)
         kill(alive)
         time.sleep(0.01)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from backprint.corpus.ledger import finite
+from backprint.corpus.ledger import without_infinities
 from backprint.corpus.pool import Stage
 from backprint.corpus.run import Begun, Written
 from backprint.corpus.task import one_line
@@ -158,7 +158,9 @@ class JsonLines:
 def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as `--json` shows it."""
     sound = has_proof(str(row.get("verdict")), row.get("power"), row.get("vacuous") or ())
-    shown: dict[str, Any] = finite({"sample": row["id"], **{name: row.get(name) for name in SHOWN}, "proof": sound})
+    shown: dict[str, Any] = without_infinities(
+        {"sample": row["id"], **{name: row.get(name) for name in SHOWN}, "proof": sound}
+    )
     return shown
 
 

@@ -322,7 +322,7 @@ def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], con
         raise BackprintError(
             f"{socket.gethostname()} has Backprint {__version__}, the driver {given['version']}: install the same"
         )
-    place = placed(given)
+    place = own_worker(given)
     job, arrived = Task(**task), None
     try:
         if not seen(job):
@@ -347,7 +347,7 @@ def seen(task: Task) -> bool:
     return False
 
 
-def placed(setup: Mapping[str, Any]) -> NodeWorker:
+def own_worker(setup: Mapping[str, Any]) -> NodeWorker:
     """This process's worker, begun with its first task of a run."""
     global _place
     name = setup["run"] + setup["token"]

@@ -74,12 +74,12 @@ LARGEST = 1 << 22
 def kept(given: Any) -> dict[str, Any]:
     """The row that a verb gave, or the one that says why it cannot be kept."""
     try:
-        return checked(given)
+        return checked_row(given)
     except UsageError as error:
         return failure(NO_ROW, str(error), "done")
 
 
-def checked(row: Any) -> dict[str, Any]:
+def checked_row(row: Any) -> dict[str, Any]:
     """A verb's row, each value as its column keeps it. Raises UsageError, by the column's name, where one cannot be."""
     if not isinstance(row, Mapping):
         raise UsageError(f"the verb gave {type(row).__name__}, and a verb gives a dict")
@@ -135,7 +135,7 @@ def whole_number(value: Any) -> int:
     return number
 
 
-def finite(value: Any) -> float:
+def finite_number(value: Any) -> float:
     """A number that is one."""
     if isinstance(value, (str, bytes)):
         raise TypeError
@@ -145,32 +145,34 @@ def finite(value: Any) -> float:
     return number
 
 
-def power(value: Any) -> float:
+def number_or_infinity(value: Any) -> float:
     """A number, or infinity."""
-    return math.inf if value in ("inf", math.inf) else finite(value)
+    return math.inf if value in ("inf", math.inf) else finite_number(value)
 
 
 def texts(value: Any) -> list[str]:
     """A list of texts."""
-    return small([text(item) for item in listed(value)])
+    return small([text(item) for item in list_of(value)])
 
 
 def pairs(value: Any) -> list[list[str]]:
     """A list of pairs of texts."""
-    return small([[text(left), text(right)] for left, right in map(listed, listed(value))])
+    return small([[text(left), text(right)] for left, right in map(list_of, list_of(value))])
 
 
-def numbers(value: Any) -> dict[str, float]:
+def numbers_by_name(value: Any) -> dict[str, float]:
     """Numbers by name."""
-    return small({text(key): finite(item) for key, item in value.items()})
+    return small({text(key): finite_number(item) for key, item in value.items()})
 
 
 def words(value: Any) -> dict[str, Any]:
     """Texts, or numbers, by name."""
-    return small({text(key): text(item) if isinstance(item, str) else finite(item) for key, item in value.items()})
+    return small(
+        {text(key): text(item) if isinstance(item, str) else finite_number(item) for key, item in value.items()}
+    )
 
 
-def listed(value: Any) -> Any:
+def list_of(value: Any) -> Any:
     """A list or a tuple."""
     if not isinstance(value, (list, tuple)):
         raise TypeError
@@ -189,14 +191,14 @@ Keeper = tuple[str, Callable[[Any], Any]]
 KINDS: Mapping[str, Keeper] = {
     "text": ("a text", text),
     "integer": ("a whole number of 64 bits", whole_number),
-    "real": ("a finite number", finite),
+    "real": ("a finite number", finite_number),
 }
 
 KEEPERS: Mapping[str, Keeper] = {
-    "power": ("a number, or infinity", power),
+    "power": ("a number, or infinity", number_or_infinity),
     "vacuous": ("a list of texts", texts),
     "notes": ("a list of texts", texts),
     "asks": ("a list of pairs of texts", pairs),
-    "stages": ("an object of numbers", numbers),
+    "stages": ("an object of numbers", numbers_by_name),
     "versions": ("an object of texts and numbers", words),
 }

@@ -23,11 +23,11 @@ from typing import Any
 from backprint.corpus import processes
 from backprint.corpus.find import find, patterns
 from backprint.corpus.folder import check_places, locked, writable
-from backprint.corpus.ledger import FORMAT, NAME, Ledger, finite, place_of, source_of, take_up
+from backprint.corpus.ledger import FORMAT, NAME, Ledger, place_of, source_of, take_up, without_infinities
 from backprint.corpus.limits import FREE, Limits
 from backprint.corpus.places import RESULT, WORK, keep_log, plant, settle
 from backprint.corpus.pool import Event, Executor, Pool, Stage, TaskOutcome, remove
-from backprint.corpus.rows import checked, kept
+from backprint.corpus.rows import checked_row, kept
 from backprint.corpus.stopping import Stopped, signals
 from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
@@ -331,13 +331,13 @@ class RunAtWork:
     def write(self, event: TaskOutcome) -> None:
         """Into its place, then into the ledger."""
         task = event.task
-        row = checked({**event.row, "worker": event.worker, "finished": time.time()})
+        row = checked_row({**event.row, "worker": event.worker, "finished": time.time()})
         place = place_of(self.plan.out, {"id": task.id})
         whole = row["verdict"] != "failed" or self.keeps
         staged = event.place if whole and event.place and event.place.is_dir() else None
         try:
             if staged:
-                said = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **finite(row)}
+                said = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **without_infinities(row)}
                 (staged / RESULT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
                 plant(staged / TREES, self.plan.out, task.id, lambda id: self.ledger.row(id) is not None)
             settle(staged, place, self.plan.out)

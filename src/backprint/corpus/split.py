@@ -9,7 +9,7 @@ from pathlib import Path
 from backprint import api
 from backprint.graph.verdicts import GOOD
 from backprint.parts.nouns import SplitPart
-from backprint.parts.split import DERIVED, split
+from backprint.parts.split import DERIVED, split_capture
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def split_sample(
     `unique` maps hashes of graphs to the first part that has them: a part with the same graphs is not written again.
     """
     capture = api.load(sample, allow=allow)
-    for part in split(capture, by, data).parts:
+    for part in split_capture(capture, by, data).parts:
         if not part.wanted:
             continue
         folder = out / (f"pair_{part.pair}" if len(capture.pairs) > 1 else "") / f"part_{part.index:03}"

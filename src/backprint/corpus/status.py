@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from backprint.corpus.ledger import Ledger, finite
+from backprint.corpus.ledger import Ledger, without_infinities
 from backprint.corpus.places import WORK, log_of
 from backprint.corpus.progress import as_object, duration, powerless, speed, why_not_good
 from backprint.graph.verdicts import GOOD
@@ -39,7 +39,7 @@ def state(out: Path) -> dict[str, Any]:
             "rate": rate(ledger),
             "running": [{"sample": row["id"], "seconds": since(row["started"])} for row in running(ledger)],
             "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
-            "failures": [finite(as_object(row)) | {"log": log(out, row["id"])} for row in failures],
+            "failures": [without_infinities(as_object(row)) | {"log": log(out, row["id"])} for row in failures],
         }
 
 

@@ -49,7 +49,7 @@ class Verb:
     finish: Callable[[Path, Options], bool] | None = None
 
 
-def settled(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
+def kept_options(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
     """A verb and its options as a run keeps them: all of them, and a file by its whole path. Runs no file."""
     if text in VERBS:
         known, fixed = VERBS[text].options, VERBS[text].fixed
@@ -205,7 +205,7 @@ def proven(target: Any, options: Options, staging: Path, engine: str) -> tuple[A
         stored = bp.load(staging)
     if stored.verdict is None:
         raise SampleError(f"{staging}: was saved without a verdict")
-    return made, described(made) | judged(stored.verdict)
+    return made, described(made) | verdict_columns(stored.verdict)
 
 
 def tree_name(id: str) -> str:
@@ -243,7 +243,7 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
     with stage("verify"):
         found = verdict_json(bp.verify(capture, draws)[-1])
     known = {"power": saved.get("power"), "vacuous": saved.get("vacuous") or ()}
-    return row | judged(found | (known if found["power"] is None else {}))
+    return row | verdict_columns(found | (known if found["power"] is None else {}))
 
 
 def power(task: Task, options: Options, staging: Path) -> Row:
@@ -256,7 +256,11 @@ def power(task: Task, options: Options, staging: Path) -> Row:
     with stage("power"):
         found = bp.power(capture, options["power"], seconds=options["seconds"])
     silent = [f"{side} depends on {name}, and does not show it" for name, side in found.silent]
-    return described(capture) | judged(stored) | {"power": found.value, "vacuous": list(found.vacuous), "notes": silent}
+    return (
+        described(capture)
+        | verdict_columns(stored)
+        | {"power": found.value, "vacuous": list(found.vacuous), "notes": silent}
+    )
 
 
 def split(task: Task, options: Options, staging: Path) -> Row:
@@ -343,7 +347,7 @@ other values: of the GraphNet samples that have more than 100 MB of them, twelve
 # ------------------------------------------------------------------ columns
 
 
-def judged(verdict: Mapping[str, Any]) -> Row:
+def verdict_columns(verdict: Mapping[str, Any]) -> Row:
     """The columns of a Verdict, as a sample keeps it."""
     word, detail = verdict["verdict"], one_line(verdict["detail"])
     cause = (re.match(r"\w+Error", detail) or ["verify"])[0] if word == "failed" else ""

@@ -73,7 +73,7 @@ def handed_on(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> st
 
 
 @functools.cache
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """What a target resolves to, its arguments looked at, except while it is compiled; any other function as it is."""
     target = str(function) if isinstance(function, torch._ops.OpOverload) else others().get(function)
     if target is None:

@@ -35,10 +35,13 @@ Claims = Mapping[str, Any]
 
 def claims_of(graph: Graph) -> dict[str, Any]:
     """The claims of a graph, as a sample keeps them."""
-    return {"roles": {"in": table(graph.inputs), "out": table(graph.outputs)}, "annotations": digest_of(graph)}
+    return {
+        "roles": {"in": names_by_role(graph.inputs), "out": names_by_role(graph.outputs)},
+        "annotations": digest_of(graph),
+    }
 
 
-def table(ports: tuple[Port, ...]) -> dict[str, list[str]]:
+def names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
     """The names of ports by their role."""
     found: dict[str, list[str]] = {}
     for port in ports:

@@ -43,7 +43,7 @@ def check_here(why: str) -> None:
         raise RefusedError(why)
 
 
-def told(place: object, calls: Iterable[str], trusting: str) -> str:
+def isolation_request(place: object, calls: Iterable[str], trusting: str) -> str:
     """Why a sample may run in a process of its own alone, and what to do; '' where it calls nothing of that kind."""
     calls = list(calls)
     if not calls:

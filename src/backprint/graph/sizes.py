@@ -38,7 +38,7 @@ MAX_POWER = 128
 """The largest exponent of an expression."""
 
 
-def power(base: Number, exponent: Number) -> Number:
+def bounded_power(base: Number, exponent: Number) -> Number:
     """A bounded power."""
     if abs(exponent) > MAX_POWER:
         raise GraphError(f"an exponent of {exponent} is no exponent of a size")
@@ -57,7 +57,7 @@ BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: remainder,
-    ast.Pow: power,
+    ast.Pow: bounded_power,
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
 }
@@ -85,8 +85,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ModularIndexing": lambda base, divisor, modulus: base // divisor % modulus,
     "IntTrueDiv": operator.truediv,
     "FloatTrueDiv": operator.truediv,
-    "PowByNatural": power,
-    "FloatPow": power,
+    "PowByNatural": bounded_power,
+    "FloatPow": bounded_power,
     "ToFloat": float,
     "FloorToInt": math.floor,
     "CeilToInt": math.ceil,

@@ -83,7 +83,7 @@ def show(value: Value) -> str:
         case Ref(name):
             return name
         case Op(target):
-            return spelled(target)
+            return callable_name(target)
         case Sub(name):
             return f"self.{name}"
         case Atom(name):
@@ -214,10 +214,10 @@ def show_step(step: Step) -> str:
     annotation = f': "{show_spec(step.spec)}"' if step.spec is not None else ""
     if step.target == "operator.getitem" and not step.kwargs and _is_plain_item(step.args):
         return f"{step.name}{annotation} = {show(step.args[0])}[{show(step.args[1])}]"
-    return f"{step.name}{annotation} = {spelled(step.target)}({show_call(step.args, step.kwargs)})"
+    return f"{step.name}{annotation} = {callable_name(step.target)}({show_call(step.args, step.kwargs)})"
 
 
-def spelled(target: str) -> str:
+def callable_name(target: str) -> str:
     """An operator as Python can call it: `aten.random.from` has a keyword of Python's for its last part."""
     head, _, last = target.rpartition(".")
     return f"getattr({head}, {last!r})" if keyword.iskeyword(last) else target

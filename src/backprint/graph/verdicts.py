@@ -71,7 +71,7 @@ def standing(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[st
     return str(said.get("verdict", "none")), said.get("power"), said.get("vacuous") or ()
 
 
-def told(stored: Mapping[str, Any] | None) -> str:
+def verdict_text(stored: Mapping[str, Any] | None) -> str:
     """A verdict as a sample keeps it, and where it is no proof, why, with the first ports."""
     word, power, vacuous = standing(stored)
     why = without_power(word, power, vacuous)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from backprint.graphnet.meta import Known, Meta, Use
-from backprint.sample.fit import fit, placed
+from backprint.sample.fit import fit, recipe_at
 from backprint.sample.generator import Recipe
 from backprint.sample.inputs import Inputs
 from backprint.sample.recipe_json import FLOATS, INTEGERS, reach
@@ -97,7 +97,7 @@ def recipe_from_data(meta: Meta, seed: int) -> tuple[Recipe, Tensor | None]:
     """The recipe of a tensor whose elements are given, and the tensor itself where its recipe is `exact`."""
     tensor = torch.tensor(meta.data, dtype=getattr(torch, meta.dtype)).reshape(meta.shape)
     recipe = fit(tensor, seed)
-    return (recipe, None) if recipe.kind in KEPT else (placed(tensor, "exact", {}, seed), tensor)
+    return (recipe, None) if recipe.kind in KEPT else (recipe_at(tensor, "exact", {}, seed), tensor)
 
 
 def recipe_from_statistics(known: Known, seed: int) -> Recipe:

@@ -13,7 +13,7 @@ from backprint.capture.program import Outcome
 from backprint.graph.keys import PortKey, keyed, of_role
 from backprint.graph.nouns import Pair
 from backprint.graph.structure import filled
-from backprint.replay.run import perform_steps, run, subgraphs
+from backprint.replay.run import perform_steps, run_graph, subgraphs
 
 
 class PartOrigin:
@@ -79,7 +79,7 @@ class PartOrigin:
         if asking and self.opaque and backward is not None:
             feed = {key: value.detach() for key, value in found.items() if isinstance(value, Tensor)}
             feed |= keyed("tangent", given) | keyed("constant", values)
-            gradients = dict(zip(asking, run(backward, feed, strict=False), strict=True))
+            gradients = dict(zip(asking, run_graph(backward, feed, strict=False), strict=True))
         elif asking:
             grads = torch.autograd.grad(
                 list(outputs.values()), [leaf[n] for n in asking], list(given.values()), allow_unused=True

@@ -56,7 +56,7 @@ def calls_of(graph: Graph) -> list[int]:
 def by_count(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`range:N`: N pieces of about as many operators each."""
     steps = weighty(graph) or [0]
-    count = number(what, "range", 1, len(steps))
+    count = whole_number(what, "range", 1, len(steps))
     cuts = [steps[index * len(steps) // count] for index in range(1, count)]
     return pieces(graph, cuts)
 
@@ -95,7 +95,7 @@ def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`module:DEPTH`: a piece for each module that the steps come from, its path cut to DEPTH names. Steps of the model
     itself, between its modules, are pieces too. A step without a source line belongs to the module of the parameter
     that it takes, else to the piece before it."""
-    depth = number(what, "module", 1, 64) if what else 64
+    depth = whole_number(what, "module", 1, 64) if what else 64
     needed = {step.name for step in ahead(graph).steps}
     owners = {
         port.local: port.name.rpartition(".")[0] for port in (*graph.by_role("parameter"), *graph.by_role("buffer"))
@@ -122,7 +122,7 @@ ITSELF = "(itself)"
 def by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`saved:N`: N pieces (by default 4), cut where the fewest bytes cross. No piece is much smaller than its share."""
     steps = weighty(graph) or [0]
-    count = number(what, "saved", 1, len(steps)) if what else min(4, len(steps))
+    count = whole_number(what, "saved", 1, len(steps)) if what else min(4, len(steps))
     least = max(1, len(steps) // (2 * count))
     cost = crossing(graph)
     best: list[list[float]] = [[0.0 if index >= least else float("inf") for index in range(len(steps) + 1)]]
@@ -197,7 +197,7 @@ def spanned(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> t
     return tuple(found)
 
 
-def number(text: str, kind: str, low: int, high: int) -> int:
+def whole_number(text: str, kind: str, low: int, high: int) -> int:
     """A whole number from `low` to `high`."""
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
         raise UsageError(f"by={kind}:{text}: expected a whole number from {low} to {high}")

@@ -14,9 +14,9 @@ from backprint.graph.verdicts import PortVerdict, Verdict, worst
 from backprint.parts.borders import local_of
 from backprint.parts.captures import PartOfWhole
 from backprint.replay.compare import compare
-from backprint.replay.run import run
+from backprint.replay.run import run_graph
 from backprint.replay.strides import tangent_as
-from backprint.replay.verify import verify
+from backprint.replay.verify import verify_capture
 
 
 def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
@@ -25,7 +25,7 @@ def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
         first = against_whole(of, made)
         if not first.good:
             return first
-        last = verify(made, ("recipe", "fresh"))[-1]
+        last = verify_capture(made, ("recipe", "fresh"))[-1]
     except BackprintError as error:
         return Verdict("failed", made.name, f"{type(error).__name__}: {error}")
     return first if first.verdict == "close" and last.verdict == "bitwise" else last
@@ -35,7 +35,7 @@ def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
     """A part on the whole's own values: its results and shares in the gradients, against those that the whole had."""
     [pair] = made.pairs
     torch.set_rng_state(of.ran.random)
-    results = dict(zip(pair.forward.outputs, run(pair.forward, of.values), strict=True))
+    results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
     ports = [
         compare(port.name, port.role, value, of.ran.given[local])
         for port, value in results.items()
@@ -61,7 +61,7 @@ def gradients_against_whole(of: PartOfWhole, made: Capture, pair: Pair, results:
     tangents = of.tangents
     for port in pair.backward.by_role("tangent"):
         feed[port.key] = tangent_as(tangents[port.name], outputs[port.name], port.spec, {})
-    found = run(pair.backward, feed, strict=False)
+    found = run_graph(pair.backward, feed, strict=False)
     wanted = {of.borders.names.of(local): gradient for local, gradient in of.ran.gradients.items()}
     return [
         compare(port.name, "gradient", value, wanted.get(port.name))

@@ -31,7 +31,7 @@ SLICED = "its backward is the whole's own steps"
 DERIVED = "its backward is captured again from its forward"
 
 
-def split(capture: Capture, by: str, data: str = "seed") -> Split:
+def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
     """Cut a Capture. `data` says how a part keeps its inputs: recipes fitted to the values that the whole had at the
     borders (`"seed"`), these values (`"exact"`), or neither (`"none"`)."""
     kind_of(by)
@@ -77,7 +77,7 @@ def proven_part(of: PartOfWhole) -> SplitPart:
     """One part as a Capture, and its verdict."""
     if not of.part.gives and not of.part.results:
         made = capture_of_part(of, forward_alone(of), "it gives no tensor")
-        return replace(judged(of, made, Verdict("undifferentiable", made.name, "gives no tensor")), wanted=False)
+        return replace(judged_part(of, made, Verdict("undifferentiable", made.name, "gives no tensor")), wanted=False)
     whole_steps, why = tried_slice(of)
     if whole_steps is not None:
         return whole_steps
@@ -87,12 +87,12 @@ def proven_part(of: PartOfWhole) -> SplitPart:
     except BackprintError as error:
         said = f"{why}; and its forward alone cannot be captured: {error}"
         made = capture_of_part(of, forward_alone(of), said)
-        return judged(of, made, Verdict("failed", made.name, said))
+        return judged_part(of, made, Verdict("failed", made.name, said))
     made = capture_of_part(of, pair, f"{DERIVED}: {why}")
-    return judged(of, made, verdict_of_part(of, made))
+    return judged_part(of, made, verdict_of_part(of, made))
 
 
-def judged(of: PartOfWhole, made: Capture, verdict: Verdict) -> SplitPart:
+def judged_part(of: PartOfWhole, made: Capture, verdict: Verdict) -> SplitPart:
     """A part with its Capture and verdict."""
     return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, made, verdict)
 
@@ -113,7 +113,7 @@ def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
     made = capture_of_part(of, pair, SLICED)
     verdict = verdict_of_part(of, made)
     if verdict.good:
-        return judged(of, made, verdict), ""
+        return judged_part(of, made, verdict), ""
     return None, f"as the whole's own steps it is {verdict.verdict}: {verdict.detail}"
 
 

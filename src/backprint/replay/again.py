@@ -58,13 +58,13 @@ def module_of(
     module: Again = type(capture.name, (Again,), {"forward": _named(Again.forward, ports)})()
     module.graph, module.at = graph, at
     module.fills = filler(capture)
-    module.numbers = {port.name: number(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
+    module.numbers = {port.name: number_at_capture(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
     inputs: dict[str, Any] = {}
     asked = {name for name, _ in asks}
     for port in ports:
         tensor = made[port.name].to(device) if device else made[port.name]
         if port.role == "input":
-            place(inputs, port.name, tensor.requires_grad_(port.name in asked))
+            put_nested(inputs, port.name, tensor.requires_grad_(port.name in asked))
         else:
             hold(module, port, tensor, port.name in asked)
     return module, inputs, asks, rests
@@ -95,13 +95,13 @@ def asking(
     return tuple((port.name, "a parameter") for port in able), rests
 
 
-def number(port: Port) -> Any:
+def number_at_capture(port: Port) -> Any:
     """The value of a number among the inputs, which its expression says at the sizes of the capture."""
     assert isinstance(port.spec, ScalarSpec)
     return int(port.spec.expression) if port.spec.expression.lstrip("-").isdigit() else port.spec.expression
 
 
-def place(inputs: dict[str, Any], name: str, tensor: Tensor) -> None:
+def put_nested(inputs: dict[str, Any], name: str, tensor: Tensor) -> None:
     """Put a tensor into nested dictionaries, so that its name comes out as it was: `batch.labels.0`."""
     *path, last = name.split(".")
     for step in path:

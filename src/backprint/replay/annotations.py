@@ -88,7 +88,7 @@ NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
 
 
 @contextlib.contextmanager
-def checked(environment: Mapping[str, str], numbers: bool = True) -> Iterator[Notes]:
+def holding_annotations(environment: Mapping[str, str], numbers: bool = True) -> Iterator[Notes]:
     """While this runs, graphs that were traced in this environment are held against their annotations."""
     now = dict(read_settings())
     notes = Notes(all(environment.get(key) == now.get(key) for key in DECIDE), numbers)
@@ -99,7 +99,7 @@ def checked(environment: Mapping[str, str], numbers: bool = True) -> Iterator[No
         NOTES.reset(token)
 
 
-def settled(capture: Capture, notes: Notes) -> Capture:
+def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
     """The Capture with annotations as its values are: tracing works them out without values, by kernels of its own."""
     sheets = {id(sheet.graph): sheet for sheet in notes.sheets if sheet.found}
     if not sheets:

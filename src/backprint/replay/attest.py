@@ -14,7 +14,7 @@ from backprint.replay.annotations import Notes
 from backprint.replay.digests import Row, against_witness, numbers_of, safe
 from backprint.replay.draws import drawn, redrawn
 from backprint.replay.oracles import against_autograd, eager, part_eager
-from backprint.replay.power import power_of, unseen
+from backprint.replay.power import power_of, why_without_power
 from backprint.replay.results import against, unsteady, witnessed
 from backprint.replay.verify import base_of, checked_run, keep_worst, resize, summed_up
 from backprint.replay.whole import Replayed
@@ -70,7 +70,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     if power != "none":
         base = base_of(draw, got)
         seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
-    verdict = summed_up(capture.name, backward, found, [*said, *unseen(seen)], dict(seen.most))
+    verdict = summed_up(capture.name, backward, found, [*said, *why_without_power(seen)], dict(seen.most))
     rows = (
         {str(key): numbers_of(value) for key, value in wanted.items()} | parts
         if wanted is not None

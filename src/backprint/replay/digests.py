@@ -94,9 +94,11 @@ def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
         return PortVerdict(name, role, "wrong", f"{kind_of(now)} where the program gives {kind_of(kept)}")
     if now.get("places") != kept.get("places"):
         return PortVerdict(name, role, "wrong", "its values are in other places than the program's")
-    error = max(apart(now["norm"], kept["norm"], kept["norm"]), apart(now["max"], kept["max"], kept["max"]))
+    error = max(
+        scaled_distance(now["norm"], kept["norm"], kept["norm"]), scaled_distance(now["max"], kept["max"], kept["max"])
+    )
     for left, right in zip(now["leading"], kept["leading"], strict=True):
-        error = max(error, apart(left, right, kept["max"]))
+        error = max(error, scaled_distance(left, right, kept["max"]))
     verdict = port_from_error(name, role, error, now["dtype"])
     return replace(verdict, detail=f"digest {now['digest']} is not {kept['digest']}; {verdict.detail}")
 
@@ -107,7 +109,7 @@ def kind_of(row: Row) -> str:
     return f"{row['dtype']}{row['shape']}{sparse}"
 
 
-def apart(left: float | str, right: float | str, scale: float | str) -> float:
+def scaled_distance(left: float | str, right: float | str, scale: float | str) -> float:
     """How far two kept numbers are from each other against a scale; infinite where one alone is NaN or infinite."""
     a, b, size = float(left), float(right), abs(float(scale))
     if a == b or (math.isnan(a) and math.isnan(b)):

@@ -19,7 +19,7 @@ from backprint.graph.keys import PortKey, keyed
 from backprint.graph.links import between, consumers, feeds, results
 from backprint.graph.nouns import Capture, Link
 from backprint.replay.results import Results, results_by_port
-from backprint.replay.run import hold_saved, run, sizes_of
+from backprint.replay.run import hold_saved, run_graph, sizes_of
 from backprint.replay.strides import tangent_as
 from backprint.tree import ones_tangent
 
@@ -66,7 +66,7 @@ class Play:
                 given[link.name] = self.fed(link)
             known = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
             played = Played({name: given[name] for name in given if name in known}, torch.get_rng_state())
-            found = run(pair.forward, given)
+            found = run_graph(pair.forward, given)
             places = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}
             for port, value in zip(pair.forward.outputs, found, strict=True):
                 if port.role in places:  # a forged role is for the proof to name
@@ -109,7 +109,7 @@ class Play:
             tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
             feed[port.key] = played.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
-        played.gradients = dict(zip(names, run(pair.backward, feed, strict=False), strict=True))
+        played.gradients = dict(zip(names, run_graph(pair.backward, feed, strict=False), strict=True))
         return played.gradients
 
     def tangent(self, index: int, name: str) -> Tensor:
@@ -134,7 +134,8 @@ class Play:
             tangent = ones_tangent(output) if tangent is None else tangent
             if tangent.shape != output.shape or tangent.layout is not output.layout:
                 raise ReplayError(
-                    f"the tangent of {link.name!r} is {told(tangent)}, the output {told(output)}: they must be alike"
+                    f"the tangent of {link.name!r} is {shape_text(tangent)}, and its output is {shape_text(output)}: "
+                    "pass a tangent of the output's shape and layout"
                 )
             yield tangent
 
@@ -170,7 +171,7 @@ class Play:
         return found
 
 
-def told(tensor: Tensor) -> str:
+def shape_text(tensor: Tensor) -> str:
     """A tensor's shape, and its layout where that is a sparse one."""
     layout = "" if tensor.layout is torch.strided else f" {str(tensor.layout)[6:]}"
     return f"{list(tensor.shape)}{layout}"

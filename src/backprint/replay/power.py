@@ -130,7 +130,7 @@ def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
     return replace(port, power=powers.get(str(port.key)))
 
 
-def unseen(power: Power) -> list[str]:
+def why_without_power(power: Power) -> list[str]:
     """Why ports are without power where it is that the program does not run on other inputs."""
     broke = [trial for trial in power.trials[:1] if trial.untried.startswith(BROKE)] if power.vacuous else []
     return [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]

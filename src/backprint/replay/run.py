@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from backprint.errors import GuardError, ReplayError
-from backprint.fx.operators import check_call, checked, resolve
+from backprint.fx.operators import check_call, checked_function, resolve
 from backprint.fx.values import hold, maker
 from backprint.graph.isolation import check_here
 from backprint.graph.keys import PortKey
@@ -31,7 +31,7 @@ Given = Mapping[str, Any] | Mapping[PortKey, Any] | Sequence[Any]
 """Inputs by a port's name, local or key (a `PortKey`, or a text as `tangent y`), or in port order."""
 
 
-def run(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ...]:
+def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ...]:
     """The results of a Graph on these inputs. Nothing asks for a gradient.
 
     `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on all the same, because some kernels
@@ -244,6 +244,6 @@ def checked_body(module: fx.GraphModule) -> fx.GraphModule:
         if isinstance(part, fx.GraphModule):
             for node in part.graph.nodes:
                 if node.op == "call_function":
-                    node.target = checked(node.target)
+                    node.target = checked_function(node.target)
             part.recompile()
     return module

@@ -20,11 +20,11 @@ from backprint.graph.nouns import Capture
 from backprint.graph.power import least_power, unmoved_ports
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PROVED, REDRAWN, PortVerdict, Verdict, worst
 from backprint.replay.annotations import Notes
-from backprint.replay.annotations import checked as annotations_checked
+from backprint.replay.annotations import holding_annotations as annotations_checked
 from backprint.replay.digests import against_witness
 from backprint.replay.draws import DRAWS, FRESH, Draw, drawn, draws_of, stretched
 from backprint.replay.oracles import against_autograd, against_program, part_verdicts, program_fails
-from backprint.replay.power import Base, power_of, unseen, with_power
+from backprint.replay.power import Base, power_of, why_without_power, with_power
 from backprint.replay.results import Results, witnessed
 from backprint.replay.whole import Replayed, replay_values
 
@@ -39,7 +39,7 @@ class Attempt(NamedTuple):
     verdicts: list[PortVerdict]
 
 
-def verify(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
+def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
     """A Verdict for each Pair: the worst of its ports over all inputs that could be tried."""
     unknown = set(draws) - set(DRAWS)
     if unknown:
@@ -110,7 +110,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
             keep_worst(whole.found, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.said))
         if "fresh" in draws and base is not None:
             power = power_of(capture, "quick", base=base)
-            whole.said += unseen(power)
+            whole.said += why_without_power(power)
             for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
                 tally.powers = dict(most)
     except BackprintError as error:

@@ -114,7 +114,7 @@ def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
         return
     sizes = sizes_of([(port, values[port.name]) for port in capture.pairs[0].forward.inputs if port.name in values])
     for guard in guards:
-        good, why = judged(guard, values, sizes)
+        good, why = holds_condition(guard, values, sizes)
         if not good:
             line = guard.source
             where = f" at {line.file}:{line.line}: {line.code!r}" if line else ""
@@ -127,7 +127,7 @@ def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
             )
 
 
-def judged(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
+def holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
     """Whether one condition on sizes holds, and why it has no answer where it has none."""
     try:
         return holds(guard, values, sizes), ""

@@ -79,14 +79,14 @@ for (const section of document.querySelectorAll("section")) {
 """
 
 
-def digest(text: str) -> str:
+def policy_digest(text: str) -> str:
     """A text as a content security policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def render(report: Report) -> Iterator[str]:
     """The whole page, a piece at a time."""
-    allowed = f"style-src {digest(STYLE)}; script-src {digest(SCRIPT)}"
+    allowed = f"style-src {policy_digest(STYLE)}; script-src {policy_digest(SCRIPT)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

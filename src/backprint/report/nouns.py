@@ -76,7 +76,7 @@ def size(value: float) -> str:
     return f"{value:,.1f} TiB"
 
 
-def number(value: float) -> str:
+def with_separators(value: float) -> str:
     """Three digits."""
     return f"{value:.3g}"
 
@@ -99,7 +99,7 @@ SPELLED: dict[str, Callable[[Any], str]] = {
     "share": share,
     "seconds": seconds,
     "size": size,
-    "number": number,
+    "number": with_separators,
     "times": times,
     "change": change,
 }

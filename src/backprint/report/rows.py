@@ -113,7 +113,7 @@ class RunView:
     def facts(self) -> dict[str, str]:
         """What the run said of itself."""
         with Ledger.reading(self.place) as ledger:
-            return {name: one_line(spelled(name, value)) for name, value in sorted(ledger.facts().items())}
+            return {name: one_line(fact_text(name, value)) for name, value in sorted(ledger.facts().items())}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row with every column, one at a time."""
@@ -133,10 +133,10 @@ class RunView:
                 yield tuple(map(read, columns, row))
 
 
-def spelled(name: str, value: Any) -> str:
+def fact_text(name: str, value: Any) -> str:
     """A fact of a run, for people; a time as the clock shows it."""
     if isinstance(value, dict):
-        said = (f"{key} {spelled(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
+        said = (f"{key} {fact_text(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
         return ", ".join(said)
     if name in ("started", "finished") and isinstance(value, (int, float)):
         return datetime.fromtimestamp(value, UTC).isoformat(sep=" ", timespec="seconds")

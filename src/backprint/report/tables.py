@@ -35,7 +35,7 @@ def report(run: RunView, unique: bool = False) -> Report:
         measures("Sizes", "size", SIZES, done),
         measures("Graphs", "count", COUNTS, done),
         slowest(done),
-        power(done),
+        power_table(done),
         vacuous(done),
         bad(counted),
         undifferentiable(done),
@@ -157,7 +157,7 @@ def causes(done: Sequence[Sample]) -> Table:
     return Table("By cause", "Everything that is not proved.", columns(heads), tuple(rows))
 
 
-def spread(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, ...]:
+def distribution(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, ...]:
     """Median, nine tenths, largest and whose it is, sum."""
     numbers = sorted(value for value, _ in values)
     ninth = numbers[-(-9 * len(numbers) // 10) - 1]
@@ -172,8 +172,8 @@ def times(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
         if key in ids:
             for stage, value in spent.items():
                 stages[stage].append((float(value), key))
-    rows = [spread(f"stage {name}", values) for name, values in stages.items()]
-    whole = [spread("a sample", [(sample.seconds, sample.id) for sample in done])] if done else []
+    rows = [distribution(f"stage {name}", values) for name, values in stages.items()]
+    whole = [distribution("a sample", [(sample.seconds, sample.id) for sample in done])] if done else []
     heads = "what samples:count median:seconds nine_tenths_within:seconds slowest:seconds which:name together:seconds"
     return Table("Times", "", columns(heads), (*whole, *rows))
 
@@ -197,7 +197,9 @@ COUNTS = {
 def measures(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]) -> Table:
     """The spread of some columns, over the samples that have them."""
     found = {name: [(getattr(sample, key), sample.id) for sample in done] for name, key in rows.items()}
-    spreads = [spread(name, there) for name, values in found.items() if (there := [pair for pair in values if pair[0]])]
+    spreads = [
+        distribution(name, there) for name, values in found.items() if (there := [pair for pair in values if pair[0]])
+    ]
     heads = f"what samples:count median:{kind} nine_tenths_within:{kind} largest:{kind} which:name together:{kind}"
     told = (row[:-1] + ((None,) if row[0] == "peak memory of the worker" else row[-1:]) for row in spreads)
     return Table(title, "", columns(heads), tuple(told))
@@ -221,7 +223,7 @@ BANDS = (
 )
 
 
-def power(done: Sequence[Sample]) -> Table:
+def power_table(done: Sequence[Sample]) -> Table:
     """How far results move, in tolerances, when the inputs are redrawn: the least of each sample's."""
     checked = [sample for sample in done if sample.verdict in PROVED]
     bands: Counter[str] = Counter()

@@ -33,7 +33,7 @@ def livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe
     changed = {p.name for pair in capture.pairs for p in pair.forward.outputs if p.role == "mutation"}
     found = {}
     for name, recipe in recipes.items():
-        value = number(recipe)
+        value = constant_value(recipe)
         if value is None:
             continue
         several = math.prod(recipe.shape) > 1
@@ -45,7 +45,7 @@ def livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe
     return found
 
 
-def number(recipe: Recipe) -> float | None:
+def constant_value(recipe: Recipe) -> float | None:
     """The plain number that all of a float tensor is; None where it is not."""
     value = dict(recipe.facts).get("value")
     if recipe.kind != "constant" or recipe.dtype not in FLOATS or not recipe.extent or value is None:

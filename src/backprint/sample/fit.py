@@ -63,14 +63,14 @@ class SeenValues:
 
 def fit(tensor: Tensor, seed: int) -> Recipe:
     """The recipe of one tensor by itself: the first kind of FITS that describes its values, else `exact`."""
-    missing = unseen(tensor)
+    missing = why_no_values(tensor)
     if missing:
-        return placed(tensor, "none", {"why": missing}, seed)
+        return recipe_at(tensor, "none", {"why": missing}, seed)
     tensor = plain(tensor)
-    return placed(tensor, *describe(tensor), seed)
+    return recipe_at(tensor, *describe(tensor), seed)
 
 
-def unseen(tensor: Tensor) -> str:
+def why_no_values(tensor: Tensor) -> str:
     """Why a tensor has no values to look at, or ''."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return f"{'quantized' if tensor.is_quantized else tensor.layout} tensors cannot be made again"
@@ -83,7 +83,7 @@ def plain(tensor: Tensor) -> Tensor:
     return tensor.detach().resolve_conj().resolve_neg()
 
 
-def placed(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[int, int] | None = None) -> Recipe:
+def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[int, int] | None = None) -> Recipe:
     """A recipe with the tensor's own geometry, in storage of its own or in a `base` that starts and extends so far."""
     stride = tuple(tensor.stride()) if tensor.layout is torch.strided else (0,) * tensor.dim()
     extent, offset = (base[1], tensor.storage_offset() - base[0]) if base else (reach(tensor.shape, stride), 0)
@@ -130,7 +130,7 @@ def look(tensor: Tensor) -> SeenValues:
         distinct=distinct(flat),
         low=low,
         high=high,
-        moments=spread(flat, low, high) if flat.is_floating_point() else None,
+        moments=mean_and_std(flat, low, high) if flat.is_floating_point() else None,
     )
 
 
@@ -152,7 +152,7 @@ def matrix(tensor: Tensor, extent: int) -> tuple[int, int] | None:
     return (rows, cols) if row_major and rows > 1 and cols > 1 and extent % (rows * cols) == 0 else None
 
 
-def spread(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
+def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
     """Mean and standard deviation to 7 digits, which hides the order of summing; None if a draw would overflow."""
     limit = torch.finfo(torch.float64 if flat.dtype is torch.float64 else torch.float32).max
     if not (math.isfinite(low) and math.isfinite(high) and high - low <= limit):
@@ -182,12 +182,12 @@ def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
     found: list[tuple[Any, int]] = []
     while left.numel() and len(found) < FEW:
         others = left[left != left[0]]
-        found.append((number(left[:1].view(flat.dtype).item()), left.numel() - others.numel()))
+        found.append((plain_number(left[:1].view(flat.dtype).item()), left.numel() - others.numel()))
         left = others
     return None if left.numel() else tuple(sorted(found, key=lambda pair: (pair[0] != pair[0], pair[0])))
 
 
-def number(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
     """A plain number: a bool is 0 or 1, and every NaN the one that equals itself by identity."""
     return math.nan if value != value else int(value) if isinstance(value, bool) else value
 
@@ -196,14 +196,14 @@ def as_constant(seen: SeenValues) -> Facts | None:
     parts = bits(seen.flat).view(-1, 2 if seen.dtype in COMPLEX else 1)
     if seen.distinct is None or not bool((parts == parts[0]).all()):
         return None
-    value, *imag = map(number, seen.flat[: parts.shape[1]].tolist())
+    value, *imag = map(plain_number, seen.flat[: parts.shape[1]].tolist())
     return {"value": value, "imag": imag[0]} if imag else {"value": value}
 
 
 def as_values(seen: SeenValues) -> Facts | None:
     if seen.dtype not in (*INTEGERS, "bool") or not seen.dense or seen.size > SMALL:
         return None
-    return {"values": tuple(map(number, seen.flat.tolist()))}
+    return {"values": tuple(map(plain_number, seen.flat.tolist()))}
 
 
 def as_arange(seen: SeenValues) -> Facts | None:
@@ -228,8 +228,8 @@ def as_tril(seen: SeenValues) -> Facts | None:
         "rows": rows,
         "cols": cols,
         "diagonal": top - 1 if top else side - rows,
-        "inside": number(seen.flat[(rows - 1) * cols].item()),
-        "outside": number(seen.flat[cols - 1].item()),
+        "inside": plain_number(seen.flat[(rows - 1) * cols].item()),
+        "outside": plain_number(seen.flat[cols - 1].item()),
     }
     return facts if drawn_alike(seen, "tril", facts) else None
 
@@ -332,7 +332,7 @@ def sparse(name: str, tensor: Tensor, taken: Collection[str], of: tuple[str, ...
             wanted = f"{name}/{part}~{count}"
         of = (*of, wanted)
     coalesced = int(layout == "sparse_coo" and tensor.is_coalesced())
-    return placed(tensor, "sparse", {"layout": layout, "of": of, "coalesced": coalesced}, 0)
+    return recipe_at(tensor, "sparse", {"layout": layout, "of": of, "coalesced": coalesced}, 0)
 
 
 def opened(
@@ -354,7 +354,7 @@ def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     """The names grouped by the storage of their tensors; empty and valueless tensors share none."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
-        own = unseen(tensor) or tensor.numel() == 0
+        own = why_no_values(tensor) or tensor.numel() == 0
         key = name if own else (tensor.device, tensor.untyped_storage().data_ptr())
         groups.setdefault(key, []).append(name)
     return list(groups.values())
@@ -365,7 +365,7 @@ def lazy(tensor: Tensor) -> bool:
 
 
 def alone(tensor: Tensor, seed: int, kept: bool) -> Recipe:
-    return placed(plain(tensor), "exact", {}, seed) if kept and not unseen(tensor) else fit(tensor, seed)
+    return recipe_at(plain(tensor), "exact", {}, seed) if kept and not why_no_values(tensor) else fit(tensor, seed)
 
 
 def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
@@ -375,8 +375,8 @@ def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Re
     first, tensor = next(iter(group.items()))
     sight = whole[0] if whole else tensor.as_strided((extent,), (1,), start)
     kind, facts = ("exact", {}) if kept else describe(sight.detach())
-    views = {name: placed(tensor, "view", {"of": first}, seed, base) for name, tensor in group.items()}
-    return views | {first: placed(tensor, kind, facts, seed, base)}
+    views = {name: recipe_at(tensor, "view", {"of": first}, seed, base) for name, tensor in group.items()}
+    return views | {first: recipe_at(tensor, kind, facts, seed, base)}
 
 
 def union(tensors: Iterable[Tensor]) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from backprint.graph.recipes import InputRecipes
 from backprint.graph.sizes import at_hints
 from backprint.room import why_too_large
 from backprint.sample.alike import livened
-from backprint.sample.fit import exact_data, fit_all, placed
+from backprint.sample.fit import exact_data, fit_all, recipe_at
 from backprint.sample.generator import Recipe
 from backprint.sample.recipe_json import COMPLEX, FLOATS, NUMBERS, reach
 from backprint.sample.recipes import DRAWN_KINDS, RANKS, bases_of, derive, make_all, redraw
@@ -81,7 +81,7 @@ def fit_inputs(
     same = {right for _, right in capture.signature.same}
     own = {name: tensor for name, tensor in values.items() if name not in same}
     if data == "none":
-        recipes = {name: placed(tensor, "none", {}, 0) for name, tensor in own.items()}
+        recipes = {name: recipe_at(tensor, "none", {}, 0) for name, tensor in own.items()}
         return Inputs(recipes | tangent_recipes(capture, data), {}, capture.seed)
     kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
     theirs = {} if made_by is None else their_own(own, made_by.recipes, kept)
@@ -106,7 +106,7 @@ def their_own(values: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact
 
 def makes(recipe: Recipe, tensor: Tensor) -> bool:
     """Whether a recipe makes a tensor like this one, out of nothing else."""
-    return recipe.kind not in RANKS and placed(tensor, recipe.kind, {}, 0) == replace(recipe, facts=(), seed=0)
+    return recipe.kind not in RANKS and recipe_at(tensor, recipe.kind, {}, 0) == replace(recipe, facts=(), seed=0)
 
 
 LOOK = 2**18

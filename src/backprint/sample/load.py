@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from backprint.errors import RefusedError, SampleError
 from backprint.formats import CAPTURE, format_of
 from backprint.graph.claims import tensors_in
-from backprint.graph.isolation import needs_isolation, told
+from backprint.graph.isolation import isolation_request, needs_isolation
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
@@ -115,7 +115,7 @@ def read_pair(
     def read_forward() -> Graph:
         graph = read_graph(here / "forward" / "model.py", requires, allow)
         check_signature(here / "forward" / "model.py", index, graph, facts)
-        return graph if trust else marked(graph, folder, allow)
+        return graph if trust else with_isolation(graph, folder, allow)
 
     forward = Deferred(read_forward)
     if "backward" not in row.expect(dict):
@@ -124,7 +124,7 @@ def read_pair(
     def backward() -> Graph:
         graph = read_graph(here / "backward" / "model.py", requires, allow)
         check_tied(here, index, forward.get(), graph, facts)
-        return graph if trust else marked(graph, folder, allow)
+        return graph if trust else with_isolation(graph, folder, allow)
 
     return Pair(row.get("name", name).text(), forward, Deferred(backward))
 
@@ -156,9 +156,9 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
     return graph
 
 
-def marked(graph: Graph, folder: Path, allow: Sequence[str]) -> Graph:
+def with_isolation(graph: Graph, folder: Path, allow: Sequence[str]) -> Graph:
     """The graph of a stranger: it says where it calls what is only safe in a process of its own."""
-    why = told(folder, needs_isolation(graph, allow), f"bp.load({str(folder)!r}, trust=True)")
+    why = isolation_request(folder, needs_isolation(graph, allow), f"bp.load({str(folder)!r}, trust=True)")
     return replace(graph, isolated=why) if why else graph
 
 

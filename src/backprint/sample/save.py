@@ -29,7 +29,7 @@ Beside = Callable[[Path, Capture, str, Graph, str, PortValues], None]
 """Writes another format's files beside a direction's `model.py`: folder, Capture, title, Graph, text, values."""
 
 
-def write(
+def write_staged(
     capture: Capture,
     path: str | os.PathLike[str],
     inputs: InputRecipes,

@@ -18,7 +18,7 @@ from backprint.capture.fake import fake_like
 from backprint.capture.keep import kept
 from backprint.capture.program import ScoutedProgram
 from backprint.capture.reach import module_paths, tensors_of
-from backprint.capture.running import named_outputs, placed, result_of, shielded
+from backprint.capture.running import named_outputs, result_of, shielded, with_values
 from backprint.capture.watch import Reading
 from backprint.errors import CaptureError
 
@@ -80,7 +80,7 @@ class TracedFunction:
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
         self.open.enter_context(kept(program.target()))  # AOTAutograd runs the program more than once
-        self.open.enter_context(placed(program, ready, self.table))
+        self.open.enter_context(with_values(program, ready, self.table))
         reached = dict(tensors_of(program.target()))
         lines = LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
         modes = lines, told if self.told else contextlib.nullcontext()

@@ -15,7 +15,7 @@ from torch._functorch._aot_autograd import descriptors
 from backprint.capture.aot import symbolic
 from backprint.capture.aot.function import TracedFunction
 from backprint.capture.aot.lines import OURS
-from backprint.capture.cut import split
+from backprint.capture.cut import partitioned
 from backprint.capture.watch import Reading
 from backprint.errors import CaptureError
 
@@ -94,7 +94,7 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
                 raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not know how to feed")
     forward, backward = joint, None
     if tangents:
-        forward, backward = split(joint, partition or "min-cut", len(outputs))
+        forward, backward = partitioned(joint, partition or "min-cut", len(outputs))
     return Traced(
         forward,
         backward,

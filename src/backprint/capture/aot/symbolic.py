@@ -213,7 +213,7 @@ def found(sizes: Sizes | None) -> Found:
     table = {symbol.name: name for symbol, name in names.items()}
 
     def text(expression: Any) -> str:
-        return re.sub(r"[A-Za-z_]\w*", lambda match: table.get(match[0], match[0]), spelled(expression))
+        return re.sub(r"[A-Za-z_]\w*", lambda match: table.get(match[0], match[0]), condition_text(expression))
 
     guards = []
     for place, symbol in sizes.places.items():
@@ -307,7 +307,7 @@ def holds_everywhere(expression: Any, size: int) -> bool:
     return bool(evaluate(str(expression), {symbol.name: size for symbol in expression.free_symbols}))
 
 
-def spelled(expression: Any) -> str:
+def condition_text(expression: Any) -> str:
     """A condition as people write it."""
     match expression:
         case sympy.Eq(lhs=left, rhs=right):

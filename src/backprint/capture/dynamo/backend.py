@@ -52,7 +52,7 @@ Uncompiled = SkipFrame
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
+def outside_tracing() -> Iterator[None]:
     """What Dynamo and the caller have in force is off: its tracing context, inference mode; random states return."""
     with tracing(None), quiet_random(), outside_modes():
         yield
@@ -66,7 +66,7 @@ def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | Non
     """
     program = program_of(module, inputs, torch.is_grad_enabled())
     sizes = any(isinstance(value, torch.SymInt) for value in examples(module))
-    with apart():
+    with outside_tracing():
         made = by_aot(program, Options(**{"dynamic": sizes, **asked}))
         return capture_of(made, "dynamo", (), name or program.title)
 

@@ -42,12 +42,12 @@ class Graphed:
         count = len(given) - len(names)
         own, extra = given[:count], dict(zip(names, given[count:], strict=True))
         for name, source in self.before:
-            with frames.told(source):
+            with frames.at_line(source):
                 extra[name].item()
         with self.under.again():
             made = GraphRunner(self.module).results(*own)
         for place, source in self.after:
-            with frames.told(source):
+            with frames.at_line(source):
                 (made[place] if place >= 0 else own[-1 - place]).item()
         return [made[place] if asking else without_history(made[place]) for place, asking in self.places]
 

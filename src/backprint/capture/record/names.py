@@ -28,7 +28,7 @@ def names_in_frames(frame: Any) -> Named:
             roots += variables(frame).items()
         frame = frame.f_back
     named: Named = {}
-    every = list(spread(roots))
+    every = list(reachable_names(roots))
     for prefix, value in every:
         if isinstance(value, nn.Module):
             for name, tensor in (*value.named_parameters(), *value.named_buffers()):
@@ -55,7 +55,7 @@ def variables(frame: FrameType) -> dict[str, Any]:
     return found
 
 
-def spread(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """What variables hold, breadth first, and what that holds, by dotted names."""
     queue = [(name, value, 0) for name, value in roots if not name.startswith("__")]
     visited: set[int] = set()

@@ -159,7 +159,7 @@ class Recording:
             self.recorder.lose("a backward runs in another thread than the step")
         elif recorder is not None and self.depth[recorder.thread] == 1:
             roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-            with unseen():
+            with out_of_sight():
                 recorder.enter(roots, grad_tensors is not None)
 
     def before_grad(
@@ -176,7 +176,7 @@ class Recording:
             if error is not None:
                 recorder.lose(f"its backward raised {type(error).__name__}: {error}")
             else:
-                with unseen():
+                with out_of_sight():
                     recorder.leave()
         if self.due or (backward and self.is_by_hand()):
             self.due = False
@@ -202,7 +202,7 @@ class Recording:
 
     def begin_step(self) -> None:
         """Write down from here on, below all modes of the script's: what it enters and leaves stays on top."""
-        with unseen():  # what a module of ours does where it is imported is seen by no mode either
+        with out_of_sight():  # what a module of ours does where it is imported is seen by no mode either
             from backprint.capture.record.recorder import LiveRecorder
 
             recorder = LiveRecorder()
@@ -266,7 +266,7 @@ class Recording:
         if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would wait for it forever
             raise CaptureError("the step was made inside of a capture or a proof that the script itself asked for")
         number = self.count
-        with unseen():
+        with out_of_sight():
             from backprint.capture.record.names import names_in_frames
             from backprint.capture.record.recorded import capture_of_step
 
@@ -317,7 +317,7 @@ class Recording:
 
 
 @contextlib.contextmanager
-def unseen() -> Iterator[None]:
+def out_of_sight() -> Iterator[None]:
     """What runs here no mode sees, of the script's or ours, and autograd does not either."""
     with torch._C.DisableTorchFunction(), modes_lifted(), torch.no_grad():
         yield

@@ -33,7 +33,7 @@ def check_steps(steps: tuple[int, int]) -> None:
         raise UsageError(f"steps {steps[0]}:{steps[1]}: the first must be before the last, from 0 on")
 
 
-def run(script: Any, arguments: Sequence[str], stay: bool) -> None:
+def run_as_main(script: Any, arguments: Sequence[str], stay: bool) -> None:
     """Run a script as `python SCRIPT ARGUMENTS` does; what it raises, its exit among that, comes out.
 
     With `stay` its `__main__`, arguments and path stay as they are, for the threads and exit handlers that it leaves.

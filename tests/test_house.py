@@ -1,0 +1,43 @@
+"""The house stays readable: a file has one job, a class name one meaning, and a function's name leads to its room."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "backprint"
+
+LONG = {
+    "graph/text.py": "the grammar of a graph's text and its inverse",
+    "graphnet/code.py": "the grammar of GraphNet's code",
+}
+"""Files of more lines than others may have, and why they stay whole."""
+
+LINES = 460
+
+TABLES = {"command"}
+"""Names that tables want: each verb of the command line is a `command`."""
+
+
+def test_a_file_has_one_job() -> None:
+    lengths = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
+    assert {path for path, length in lengths.items() if length > LINES} == set(LONG)
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(str(path.relative_to(SOURCE)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_the_name_of_a_function_is_in_few_rooms() -> None:
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found[node.name].add(str(path.relative_to(SOURCE)))
+    assert {name: sorted(paths) for name, paths in found.items() if len(paths) > 3 and name not in TABLES} == {}
