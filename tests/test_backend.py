@@ -162,7 +162,7 @@ def test_data_is_kept_as_asked(data: str, tmp_path: Path) -> None:
     ("options", "mode", "said"),
     [
         ({"colour": 1}, None, "has no option 'colour'; it has dir, data"),
-        ({"data": "all"}, None, "data='all' is none of"),
+        ({"data": "all"}, None, "data='all' is not one of"),
         ({}, "max-autotune", "has no modes, so mode='max-autotune'"),
         ({"dir": ""}, None, "needs a folder: set BACKPRINT_DIR"),
     ],

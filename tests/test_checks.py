@@ -167,7 +167,7 @@ HOSTILE = {
     "a dimension from the end": (
         "aten._fft_r2c.default",
         arguments(IMAGE, [-2], 0, True),
-        "dim=[-2] are no dimensions",
+        "dim=[-2] are not dimensions",
     ),
     "a kernel of another size": (
         "aten.slow_conv_transpose2d.default",

@@ -66,13 +66,13 @@ def test_a_split_of_a_folder_keeps_equal_parts_once(samples: Path, tmp_path: Pat
     [
         (lambda s, o: bp.run_corpus("verify", s, o, only="a"), r"only='a' is a text: write only=\('a',\)"),
         (lambda s, o: bp.run_corpus("verify", s, o, retry="failed"), "retry='failed' is a text"),
-        (lambda s, o: bp.run_corpus("verify", s, o, executor="rays"), "executor='rays' is none of 'pool', 'ray'"),
-        (lambda s, o: bp.run_corpus("backward", s, o, data="all"), "data='all' is none of 'seed', 'exact', 'none'"),
+        (lambda s, o: bp.run_corpus("verify", s, o, executor="rays"), "executor='rays' is not one of 'pool', 'ray'"),
+        (lambda s, o: bp.run_corpus("backward", s, o, data="all"), "data='all' is not one of 'seed', 'exact', 'none'"),
         (lambda s, o: bp.run_corpus("backward", s, o, mode="eval"), "backward means mode='train', not mode='eval'"),
         (lambda s, o: bp.run_corpus("verify", s, o, allow="ns::op"), "allow='ns::op' is a text"),
-        (lambda s, o: bp.run_corpus("split", s, o, by="half"), "'half' is none of range"),
+        (lambda s, o: bp.run_corpus("split", s, o, by="half"), "'half' is not one of range"),
         (lambda s, o: bp.run_corpus("backward", s, o, depth=3), "backward takes no option 'depth'"),
-        (lambda s, o: bp.dedup(s, o, files="list"), "files='list' is none of 'link', 'copy', 'none'"),
+        (lambda s, o: bp.dedup(s, o, files="list"), "files='list' is not one of 'link', 'copy', 'none'"),
     ],
 )
 def test_a_run_that_cannot_be_meant_so_is_refused_before_it_begins(
@@ -123,7 +123,7 @@ def test_a_loss_and_decompositions_are_given_by_name() -> None:
             "no decomposition of aten::sort: pass your own, decompose={torch",
         ),
         ({"allow": "ns::op"}, "allow='ns::op' is a text"),
-        ({"loss": "most"}, "'most' is no TARGET"),
+        ({"loss": "most"}, "'most' is not a TARGET"),
         ({"device": "cuda"}, "device= is for a TARGET"),
         ({"trust": True}, "trust= is for a TARGET"),
         ({"specialise": True, "specialize": False}, "are one option"),

@@ -21,7 +21,7 @@ def check_choice(option: str, value: object, optional: bool = False) -> None:
     """Raise unless a value is one of those that an option takes, or None where it is `optional`."""
     known = CHOICES[option]
     if value not in known and not (optional and value is None):
-        raise UsageError(f"{option}={value!r} is none of {', '.join(map(repr, known))}")
+        raise UsageError(f"{option}={value!r} is not one of {', '.join(map(repr, known))}")
 
 
 def check_sequence(option: str, value: object) -> None:

@@ -251,12 +251,12 @@ def test_dimensions_get_the_users_names() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], Any, type[Exception], str]] = {
-    "an unknown input": (lambda: lambda x: x * 2, {"y": [0]}, bp.UsageError, "names 'y', which is no tensor input"),
-    "an unknown dimension": (lambda: lambda x: x * 2, {"x": [2]}, bp.UsageError, "2 is none of them"),
+    "an unknown input": (lambda: lambda x: x * 2, {"y": [0]}, bp.UsageError, "names 'y', which is not a tensor input"),
+    "an unknown dimension": (lambda: lambda x: x * 2, {"x": [2]}, bp.UsageError, "2 is not one of them"),
     "a size of one": (lambda: lambda x: x[:, :1] * 2, {"x": [1]}, bp.UsageError, "size 1 of 'x' is 1, which"),
     "a reserved name": (lambda: lambda x: x * 2, {"x": {0: "s3"}}, bp.UsageError, "'s3' cannot name a size"),
     "no name": (lambda: lambda x: x * 2, {"x": {0: "a-b"}}, bp.UsageError, "a-b"),
-    "neither": (lambda: lambda x: x * 2, "x", bp.UsageError, "dynamic='x' is none of"),
+    "neither": (lambda: lambda x: x * 2, "x", bp.UsageError, "dynamic='x' is not one of"),
     "two sizes under one name": (
         lambda: lambda x: x * 2, {"x": {0: "n", 1: "n"}}, bp.UsageError, "are both called 'n', but their sizes differ",
     ),

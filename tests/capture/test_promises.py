@@ -306,7 +306,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         bp.UsageError,
         "args=",
     ),
-    "a loss that is no number": (
+    "a loss that is not a number": (
         lambda: bp.capture(nn.Linear(2, 2), torch.ones(1, 2), loss=lambda y: y),
         bp.UsageError,
         "one number",

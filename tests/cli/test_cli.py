@@ -360,13 +360,15 @@ def test_what_is_there_is_replaced_only_when_asked_for(place: Path) -> None:
     assert bp.load(place / "out").name == "first"
     good("capture", "program.py:with_kwargs", "-o", "out", "--name", "second", "--overwrite")
     assert bp.load(place / "out").name == "second"
-    assert "models is there and is no sample" in refused("capture", "program.py:factory", "-o", "models", "--overwrite")
+    assert "models is there and is not a sample" in refused(
+        "capture", "program.py:factory", "-o", "models", "--overwrite"
+    )
     assert (place / "models" / "net.py").exists()
 
 
 def test_a_place_that_is_taken_is_refused_before_anything_runs(place: Path) -> None:
     (place / "slow.py").write_text("raise SystemExit('it ran')")
-    assert "is no sample" in refused("capture", "slow.py:factory", "-o", "models")
+    assert "is not a sample" in refused("capture", "slow.py:factory", "-o", "models")
 
 
 def test_capture_answers_in_json(place: Path) -> None:

@@ -393,5 +393,5 @@ def test_a_folder_that_is_no_sample_is_never_replaced(place: Path) -> None:
     (place / "out" / "mine.txt").write_text("mine")
     result = call(SMALL, "-o", "out", "--overwrite")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "is no sample" in " ".join(result.stderr.split())
+    assert "is not a sample" in " ".join(result.stderr.split())
     assert (place / "out" / "mine.txt").read_text() == "mine"

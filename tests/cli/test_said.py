@@ -209,9 +209,9 @@ def test_a_tensor_has_elements_that_can_be_counted() -> None:
 
 @pytest.mark.parametrize("device", ["privateuseone", "privateuseone:0", "abacus"])
 def test_a_device_is_one_that_torch_knows_by_name(device: str, sample: Path, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="is no device name"):
+    with pytest.raises(RefusedError, match="is not a device name"):
         parse(MODEL.replace('"f32[2] input x"', f'"f32[2] @{device} input x"').replace("VALUE", "1"))
-    with pytest.raises(RefusedError, match="is no device name"):
+    with pytest.raises(RefusedError, match="is not a device name"):
         parse(MODEL.replace("aten.add.Scalar(x, VALUE)", f"aten._to_copy.default(x, device=torch.device({device!r}))"))
 
     def elsewhere(content: dict[str, Any]) -> None:

@@ -156,7 +156,7 @@ def test_on_a_terminal_it_shows_bars_counts_workers_and_failures() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "sideways", "SRC"], "'sideways' is no verb: backward, capture, forward, verify, power"),
+        (["run", "sideways", "SRC"], "'sideways' is not a verb: backward, capture, forward, verify, power"),
         (["run", "absent.py:f", "SRC"], "absent.py: no such file"),
         (["run", "backward", "SRC", "--set", "colour=green"], "backward takes no option 'colour'; it takes mode"),
         (["run", "backward", "SRC", "--set", "green"], "write NAME=VALUE"),

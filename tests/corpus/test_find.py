@@ -103,7 +103,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         "itself": "symlink loop",
         "pipe": "unreadable",
     }
-    assert "model.py: is no regular file" in found(tmp_path)["pipe"].detail
+    assert "model.py: is not a regular file" in found(tmp_path)["pipe"].detail
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -153,7 +153,7 @@ def test_choosing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["/etc", "../other", "a/../../b"])
 def test_a_list_stays_below_the_corpus(tmp_path: Path, line: str) -> None:
     (tmp_path / "list").write_text(line)
-    with pytest.raises(UsageError, match="is no path below"):
+    with pytest.raises(UsageError, match="is not a path below"):
         list(find(tmp_path, names=tmp_path / "list"))
 
 
@@ -187,7 +187,7 @@ def test_what_is_no_file_is_not_opened(kind: str, tmp_path: Path) -> None:
         (tmp_path / "bad/model.py").symlink_to("/dev/zero")
     jobs = found(tmp_path)
     assert (jobs["bad"].cause, jobs["good"].cause) == ("unreadable", "")
-    assert "is no regular file" in jobs["bad"].detail
+    assert "is not a regular file" in jobs["bad"].detail
 
 
 def test_a_folder_of_too_many_entries_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

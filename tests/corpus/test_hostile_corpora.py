@@ -108,8 +108,8 @@ def test_a_worker_that_is_stopped_is_replaced(tmp_path: Path, monkeypatch: pytes
     ("verb", "said"),
     [
         ("no_row", "gave list, and a verb gives a dict"),
-        ("strange_row", "has verdict 'splendid', which is none of bitwise, undifferentiable, close"),
-        ("strange_column", "has 'colour', which is none of"),
+        ("strange_row", "has verdict 'splendid', which is not one of bitwise, undifferentiable, close"),
+        ("strange_column", "has 'colour', which is not one of"),
     ],
 )
 def test_a_verb_that_gives_no_row_is_told_so(tmp_path: Path, verb: str, said: str) -> None:

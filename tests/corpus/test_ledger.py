@@ -126,7 +126,7 @@ def test_a_reader_reads_while_the_run_writes_and_cannot_write(tmp_path: Path) ->
         assert reader.counts("cause", "cause != ''") == {"x": 1}
         with pytest.raises(SampleError, match="readonly"):
             reader.note(verb="mine")
-        with pytest.raises(UsageError, match="no column"):
+        with pytest.raises(UsageError, match="not a column"):
             reader.counts("colour")
 
 

@@ -214,7 +214,7 @@ def test_out_has_to_be_a_folder_of_its_own(tmp_path: Path) -> None:
         (source, "is or holds the corpus"),
         (tmp_path, "is or holds the corpus"),
         (tmp_path / "full", "holds no corpus run"),
-        (tmp_path / "file", "is no folder"),
+        (tmp_path / "file", "is not a folder"),
     ]:
         with pytest.raises(UsageError, match=said):
             run_plan(plan(source, out), SMALL, 1)

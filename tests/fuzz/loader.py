@@ -3,10 +3,11 @@
     python tests/fuzz/loader.py --count 20000 --seed 1 -o findings
 
 Each sample is a kept one (`seeds`) with a few changes (`mutate`), and goes through all that Backprint does with a
-stranger's folder before anything of it runs (`whole`), in a forked child. Findings are what is raised that is no error
-of Backprint's, more than SECONDS of the processor, more than GROWTH of memory, a hang, a death. Each is made small and
-kept in a file below `-o`, which `--again FILE` looks at once more; number `i` of a seed is always the same sample. The
-run goes on where it was ended, as `-o` has its state. 100,000 samples take about eight minutes on one core.
+stranger's folder before anything of it runs (`whole`), in a forked child. Findings are what is raised that is not an
+error of Backprint's, more than SECONDS of the processor, more than GROWTH of memory, a hang, a death. Each is made
+small and kept in a file below `-o`, which `--again FILE` looks at once more; number `i` of a seed is always the same
+sample. The run goes on where it was ended, as `-o` has its state. 100,000 samples take about eight minutes on one
+core.
 """
 
 from __future__ import annotations
@@ -385,7 +386,7 @@ def warm(corpus: Mapping[str, Files], work: Path) -> None:
     for name, files in corpus.items():
         stage, finding = tried(files, work)
         if stage not in ("function", "loaded") or finding is not None:
-            raise SystemExit(f"{name}, which is no mutation, ends at {stage}: {finding}")
+            raise SystemExit(f"{name}, which is not a mutation, ends at {stage}: {finding}")
     gc.collect()
     gc.freeze()
 

@@ -2,7 +2,7 @@
 
 JSON is changed in the tree: values by their place and type, keys, lists, and branches of other samples. The text of a
 graph is changed by its lines and tokens: a name for another name, an operator for another of the table, a literal for
-an extreme one, an annotation's parts for other parts. Files are exchanged, cut, or replaced by what is no file. What
+an extreme one, an annotation's parts for other parts. Files are exchanged, cut, or replaced by what is not a file. What
 comes out depends on the corpus and on the random numbers alone.
 """
 

@@ -1,8 +1,8 @@
 """The whole loader: all that Backprint does with a stranger's folder before anything of it runs.
 
 `look` finds the sample as a corpus does, reads it, parses every graph, and asks all that `show`, a run's row and a
-capture ask of it. It gives the stage that refused the sample, or `loaded`. What it raises is no error of Backprint's,
-and a finding.
+capture ask of it. It gives the stage that refused the sample, or `loaded`. What it raises is a finding, if it is not an
+error of Backprint's.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ SAID = (
     ("Python", r"not Python|is nested too deeply to be a graph|truncated, or no text|lines below the graph|are read$"),
     ("characters", r"cannot stand in a graph's text|a comment beside code|outside a string"),
     ("JSON", r"cannot be read as JSON|not JSON"),
-    ("files", r"is a symbolic link|is no regular file|No such file|no folder of the sample's own|cannot be read:"),
+    ("files", r"is a symbolic link|is not a regular file|No such file|no folder of the sample's own|cannot be read:"),
     ("ports", r"capture\.json's|the backward takes|a link takes"),
 )
 """Stages that the words of a refusal tell."""

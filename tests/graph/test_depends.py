@@ -40,7 +40,7 @@ ROWS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
             PortKey("gradient", "y"): {"x", "tangent output.1"},
         },
     ),
-    "a shape is no value": (
+    "a shape is not a value": (
         shapes_alone,
         {PortKey("output", "output"): {"x"}, PortKey("gradient", "x"): {"tangent output"}},
     ),

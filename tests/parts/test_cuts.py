@@ -106,10 +106,10 @@ def test_the_fewest_bytes_cross_a_cut_by_what_is_saved() -> None:
 @pytest.mark.parametrize(
     ("by", "said"),
     [
-        ("half", "'half' is none of range, ranges, operators, module, saved"),
+        ("half", "'half' is not one of range, ranges, operators, module, saved"),
         ("range:0", "expected a whole number from 1"),
         ("range:many", "expected a whole number from 1"),
-        ("ranges:5-3", "'5-3' is no range of the"),
+        ("ranges:5-3", "'5-3' is not a range of the"),
         ("ranges:0-4,3-6", "steps 3-6 overlap"),
         ("operators:softmax,mm", "nowhere in the forward softmax, mm take each other's results"),
         ("module:x", "expected a whole number from 1 to 64"),

@@ -334,7 +334,7 @@ def test_what_is_wrong_with_how_to_cut_is_wrong_usage(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         main, ["corpus", "split", str(tmp_path / "net"), "-o", str(tmp_path / "o"), "--by", "x:2"]
     )
-    assert (done.exit_code, "'x' is none of range" in " ".join(done.stderr.split())) == (2, True)
+    assert (done.exit_code, "'x' is not one of range" in " ".join(done.stderr.split())) == (2, True)
     assert not (tmp_path / "o").exists()
 
 

@@ -267,7 +267,7 @@ def test_a_decorated_function() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda path: bp.region(gradients="all"), "gradients='all' is none of 'none', 'stats', 'values'"),
+        (lambda path: bp.region(gradients="all"), "gradients='all' is not one of 'none', 'stats', 'values'"),
         (lambda path: bp.region(path / "file"), "is a file: give bp.region a folder"),
         (lambda path: bp.region(name="a/b"), "a region's name is of letters"),
         (lambda path: bp.region(some_generator), r"write @bp\.region\(\)"),

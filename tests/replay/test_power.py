@@ -279,7 +279,7 @@ def test_a_save_looks_once_where_nothing_else_is_asked(tmp_path: Path) -> None:
     without = bp.load(capture.save(tmp_path / "none", power="none")).verdict
     assert (without["verdict"], without["power"], without["vacuous"]) == ("bitwise", None, [])
     assert "powers" not in without
-    with pytest.raises(bp.UsageError, match="power='much' is none of 'none', 'quick', 'own', 'all'"):
+    with pytest.raises(bp.UsageError, match="power='much' is not one of 'none', 'quick', 'own', 'all'"):
         capture.save(tmp_path / "much", power="much")
 
 

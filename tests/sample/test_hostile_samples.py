@@ -162,14 +162,18 @@ def first(rows: dict[str, Any]) -> dict[str, Any]:
 # name -> (the change, the file that is named, the reason that is given)
 SAMPLES: dict[str, tuple[Change, str, str]] = {
     # model.py: what would run
-    "os.system": (step("y = os.system('touch CANARY')"), FORWARD, "'os.system' is no known tensor operator"),
-    "open": (step(f"y = {RUN}"), FORWARD, "is no dotted name"),
-    "open, bare": (step(f"{RUN}"), FORWARD, "is no step"),
-    "eval": (step(f'y = eval("{RUN}")'), FORWARD, "'eval' is no known tensor operator"),
-    "__import__": (step("y = __import__('os').system('touch CANARY')"), FORWARD, "is no dotted name"),
-    "torch.load": (step("y = torch.load('CANARY')"), FORWARD, "'torch.load' is no known tensor operator"),
-    "torch.hub.load": (step("y = torch.hub.load('a/b', 'c')"), FORWARD, "'torch.hub.load' is no known tensor operator"),
-    "load_library": (step("y = torch.ops.load_library('/x.so')"), FORWARD, "'torch.ops.load_library' is no known"),
+    "os.system": (step("y = os.system('touch CANARY')"), FORWARD, "'os.system' is not a known tensor operator"),
+    "open": (step(f"y = {RUN}"), FORWARD, "is not a dotted name"),
+    "open, bare": (step(f"{RUN}"), FORWARD, "is not a step"),
+    "eval": (step(f'y = eval("{RUN}")'), FORWARD, "'eval' is not a known tensor operator"),
+    "__import__": (step("y = __import__('os').system('touch CANARY')"), FORWARD, "is not a dotted name"),
+    "torch.load": (step("y = torch.load('CANARY')"), FORWARD, "'torch.load' is not a known tensor operator"),
+    "torch.hub.load": (
+        step("y = torch.hub.load('a/b', 'c')"),
+        FORWARD,
+        "'torch.hub.load' is not a known tensor operator",
+    ),
+    "load_library": (step("y = torch.ops.load_library('/x.so')"), FORWARD, "'torch.ops.load_library' is not a known"),
     "an operator of a library": (
         step("y = torch.ops.evil.run.default(mul)"),
         FORWARD,
@@ -180,8 +184,8 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         FORWARD,
         "not among the sample's requirements",
     ),
-    "a chain of dunders": (step("y = aten.mul.__class__.__mro__[1].__subclasses__()"), FORWARD, "is no dotted name"),
-    "an argument that runs": (argument(RUN), FORWARD, "is no dotted name"),
+    "a chain of dunders": (step("y = aten.mul.__class__.__mro__[1].__subclasses__()"), FORWARD, "is not a dotted name"),
+    "an argument that runs": (argument(RUN), FORWARD, "is not a dotted name"),
     "a decorator": (
         text(FORWARD, lambda text: text.replace("    def forward(", f"    @{RUN}\n    def forward(", 1)),
         FORWARD,
@@ -220,10 +224,10 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "the backward's code": (
         text(BACKWARD, lambda text: text.replace("        return (", f"        {RUN}\n        return (", 1)),
         BACKWARD,
-        "is no step",
+        "is not a step",
     ),
     # model.py: what cannot be read
-    "a huge literal": (argument("9" * 4000), FORWARD, "bits is no value of a graph"),
+    "a huge literal": (argument("9" * 4000), FORWARD, "bits is not a value of a graph"),
     "a literal that Python refuses": (argument("9" * 5000), FORWARD, "not Python"),
     "deep nesting": (argument("[" * DEEP + "]" * DEEP), FORWARD, "nested"),
     "a null byte": (argument("'\0'"), FORWARD, "U+0000"),
@@ -245,9 +249,9 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "a folder for a model.py": (
         lambda folder: ((folder / FORWARD).unlink(), (folder / FORWARD).mkdir()),
         FORWARD,
-        "is no regular file",
+        "is not a regular file",
     ),
-    "a pipe for a model.py": (piped(FORWARD), FORWARD, "is no regular file"),
+    "a pipe for a model.py": (piped(FORWARD), FORWARD, "is not a regular file"),
     "a model.py that is a link": (linked(FORWARD), FORWARD, "is a symbolic link"),
     # model.py: what does not fit together
     "a backward of another forward": (
@@ -307,7 +311,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "capture.json",
         "is a symbolic link",
     ),
-    "capture.json that is a pipe": (piped("capture.json"), "capture.json", "is no regular file"),
+    "capture.json that is a pipe": (piped("capture.json"), "capture.json", "is not a regular file"),
     "a newer format": (field("format", value=metadata.FORMAT + 1), "capture.json", "use a newer Backprint"),
     "a format of no version": (field("format", value="1"), "capture.json", "no format version"),
     "a format that is true": (field("format", value=True), "capture.json", "no format version"),
@@ -332,8 +336,12 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "no signature": (field("signature", value=None), "capture.json", "signature: expected dict"),
     "arguments of numbers": (field("signature", "arguments", value=[1]), "capture.json", "signature.arguments[0]"),
     "leaves of three": (field("signature", "leaves", value=[["a", "b", "c"]]), "capture.json", "expected pairs"),
-    "a result of no kind": (field("signature", "output", value={"evil": 1}), "capture.json", "'evil' is none of port"),
-    "a result that is no port": (
+    "a result of no kind": (
+        field("signature", "output", value={"evil": 1}),
+        "capture.json",
+        "'evil' is not one of port",
+    ),
+    "a result that is not a port": (
         field("signature", "output", value={"port": "evil"}),
         FORWARD,
         "signature.output names 'evil'",
@@ -348,7 +356,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         FORWARD,
         "signature.same names 'evil'",
     ),
-    "a loss that is no output": (field("signature", "loss", value="evil"), FORWARD, "signature.loss names 'evil'"),
+    "a loss that is not an output": (field("signature", "loss", value="evil"), FORWARD, "signature.loss names 'evil'"),
     "guards that are a text": (field("guards", value="x"), "capture.json", "guards: expected list"),
     "a guard without a text": (
         field("guards", value=[{"kind": "value"}]),
@@ -363,7 +371,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "a source on no line": (
         field("opaque", value=[{"kind": "a", "text": "b", "source": ["f", -1, "g", "", ""]}]),
         "capture.json",
-        "-1 is no line number",
+        "-1 is not a line number",
     ),
     "no pairs": (field("pairs", value=[]), "capture.json", "pairs: none are listed"),
     "pairs that are none": (field("pairs", value=None), "capture.json", "pairs: expected list"),
@@ -371,12 +379,16 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "a pair outside": (
         field("pairs", 0, "folder", value="../../etc"),
         "capture.json",
-        "'../../etc' is no folder of a pair",
+        "'../../etc' is not a folder of a pair",
     ),
-    "a pair at the root": (field("pairs", 0, "folder", value="/etc"), "capture.json", "'/etc' is no folder of a pair"),
-    "a pair that is not there": (field("pairs", 0, "folder", value="pair_7"), "capture.json", "pair_7 is no folder"),
-    "a pair that is a link": (linked("pair_0"), "capture.json", "pair_0 is no folder of the sample's own"),
-    "a direction that is a link": (linked("pair_0/backward"), "capture.json", "pair_0/backward is no folder"),
+    "a pair at the root": (
+        field("pairs", 0, "folder", value="/etc"),
+        "capture.json",
+        "'/etc' is not a folder of a pair",
+    ),
+    "a pair that is not there": (field("pairs", 0, "folder", value="pair_7"), "capture.json", "pair_7 is not a folder"),
+    "a pair that is a link": (linked("pair_0"), "capture.json", "pair_0 is not a folder of the sample's own"),
+    "a direction that is a link": (linked("pair_0/backward"), "capture.json", "pair_0/backward is not a folder"),
     "two pairs": (
         said(lambda content: content["pairs"].append({**content["pairs"][0], "folder": "pair_1"})),
         "capture.json",
@@ -437,7 +449,11 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "capture.json",
         "norm: expected a number",
     ),
-    "a norm that is no float": (field("witness", "output output", "norm", value=10**400), "capture.json", "a number"),
+    "a norm that is not a float": (
+        field("witness", "output output", "norm", value=10**400),
+        "capture.json",
+        "a number",
+    ),
     "leading values too few": (
         field("witness", "output output", "leading", value=[]),
         "capture.json",
@@ -550,7 +566,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "forged or damaged",
     ),
     "data that is a link": (linked("tensors.safetensors"), "tensors.safetensors", "is a symbolic link"),
-    "data that is a pipe": (piped("tensors.safetensors"), "tensors.safetensors", "is no regular file"),
+    "data that is a pipe": (piped("tensors.safetensors"), "tensors.safetensors", "is not a regular file"),
 }
 
 

@@ -249,7 +249,7 @@ def test_no_data_keeps_nothing_of_a_program_that_is_gone(tmp_path: Path) -> None
 
 
 def test_an_unknown_kind_of_data_is_refused(one: Made, tmp_path: Path) -> None:
-    with pytest.raises(bp.UsageError, match="data='all' is none of 'seed', 'exact', 'none'"):
+    with pytest.raises(bp.UsageError, match="data='all' is not one of 'seed', 'exact', 'none'"):
         one.capture.save(tmp_path / "sample", "all")
     assert list(tmp_path.iterdir()) == []
 
@@ -276,7 +276,7 @@ def test_what_is_no_sample_is_never_replaced(overwrite: bool, one: Made, tmp_pat
     (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
     (tmp_path / "file").write_text("more")
     for name in ("thesis", "file"):
-        with pytest.raises(bp.UsageError, match=f"{name} is there and is no sample"):
+        with pytest.raises(bp.UsageError, match=f"{name} is there and is not a sample"):
             one.capture.save(tmp_path / name, overwrite=overwrite)
     assert snapshot(tmp_path) == {"thesis/chapter.tex": b"years of work", "file": b"more"}
 

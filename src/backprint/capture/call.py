@@ -193,7 +193,7 @@ def choose_gradients(tensors: Sequence[NamedTensor], values: Mapping[str, Tensor
     for name in (*wanted, *(asked or ())):
         if name not in known:
             raise UsageError(
-                f"requires_grad names {name!r}, which is no tensor of this call; there are: {', '.join(known)}"
+                f"requires_grad names {name!r}, which is not a tensor of this call; there are: {', '.join(known)}"
             )
         if known[name] in wanted and not able[known[name]]:
             raise UsageError(

@@ -33,7 +33,7 @@ def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outp
     """A joint torch.fx graph as a forward and a backward; the first `outputs` results are the forward's."""
     function = PARTITIONS.get(partition) if isinstance(partition, str) else partition
     if function is None:
-        raise CaptureError(f"partition={partition!r} is none of {', '.join(PARTITIONS)}, nor a callable")
+        raise CaptureError(f"partition={partition!r} is not one of {', '.join(PARTITIONS)}, nor a callable")
     for node in joint.graph.nodes:
         if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint, which the partition orders by number
             node.meta["ac_graph_id"] = 0

@@ -122,17 +122,17 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
     """Refuse by name what cannot be asked for."""
     if order not in (1, 2):
         raise UsageError(
-            f"order={order!r} is none of 1 (the backward), 2 (its backward): for more, capture a function that takes "
-            "the gradients itself"
+            f"order={order!r} is not one of 1 (the backward), 2 (its backward): for a higher order, capture a function "
+            "that calls torch.autograd.grad itself"
         )
     if engine not in ("auto", *ENGINES):
-        raise UsageError(f"engine={engine!r} is none of auto, {', '.join(ENGINES)}")
+        raise UsageError(f"engine={engine!r} is not one of auto, {', '.join(ENGINES)}")
     if mode not in MODES:
-        raise UsageError(f"mode={mode!r} is none of None (as it is), 'train', 'eval'")
+        raise UsageError(f"mode={mode!r} is not one of None (as it is), 'train', 'eval'")
     if mode is not None and not isinstance(target, nn.Module):
-        raise UsageError(f"mode={mode!r} needs a module; {describe_target(target)} is none")
+        raise UsageError(f"mode={mode!r} needs a module, and {describe_target(target)} is not one")
     if isinstance(partition, str) and partition not in PARTITIONS:
-        raise UsageError(f"partition={partition!r} is none of {', '.join(map(repr, PARTITIONS))}, nor a callable")
+        raise UsageError(f"partition={partition!r} is not one of {', '.join(map(repr, PARTITIONS))}, nor a callable")
     if not callable(target):
         raise UsageError(f"{describe_target(target)} cannot be called")
     if isinstance(target, torch.jit.ScriptModule | torch.jit.ScriptFunction):

@@ -49,8 +49,8 @@ def refuse_shared(program: CalledProgram, shared: Collection[str], wanted: Colle
     """Refuse a program that writes to memory which tracing would take apart; `wanted` require grad."""
     if strangers := sorted(set(shared) - set(program.values)):
         raise CaptureError(
-            f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is no "
-            "argument, so tracing would take them apart: engine 'eager' keeps them together, or pass copies"
+            f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is not "
+            "an argument, so tracing would give each memory of its own: take engine 'eager', or pass copies"
         )
     if set(shared) & set(wanted):
         raise CaptureError(
@@ -68,7 +68,7 @@ def refuse_strangers(program: CalledProgram, seen: Sighting, tensor: Tensor, nam
         )
     if id(tensor) not in names and (shares := by_address(program, tensor)):
         raise CaptureError(
-            f"{program.title} takes a tensor that lies in the memory of {shares} and is none of its views (made "
+            f"{program.title} takes a tensor that lies in the memory of {shares} and is not one of its views (made "
             "through dlpack, numpy or an address), so nothing follows it: use .detach() or a view"
         )
     if id(tensor) not in names and tensor.grad_fn is not None and seen.asking.get(id(tensor)):

@@ -139,7 +139,7 @@ def unbatched(given: Bound) -> str:
     batched = is_wrapped(x)
     if -(x.dim() + 1) * batched <= place <= x.dim() and int(given["batch_size"]) >= 0:
         return ""
-    return f"out_dim={place} is no place for a dimension of a tensor that has {x.dim()}"
+    return f"out_dim={place} is not a place for a dimension of a tensor that has {x.dim()}"
 
 
 def repeated(given: Bound) -> str:

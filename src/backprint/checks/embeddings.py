@@ -14,7 +14,7 @@ def embedded(given: Bound) -> str:
     indices, rows = given["indices"], int(given["num_weights"])
     grad = given.get("grad_output", given.get("grad"))
     if rows < 0:
-        return f"num_weights={rows} is no number of rows"
+        return f"num_weights={rows} is not a number of rows"
     if not isinstance(grad, Tensor) or not isinstance(indices, Tensor) or grad.shape[:-1] != indices.shape:
         return "the gradient does not have the shape of the indices and one more"
     return beyond("indices", indices, 0, rows, (int(given["padding_idx"]),))
@@ -24,7 +24,7 @@ def bagged(given: Bound) -> str:
     """Of embedding_bag: indices are rows, offsets places in the indices, in order."""
     indices, offsets = given["indices"], given["offsets"]
     if not isinstance(indices, Tensor) or not isinstance(offsets, Tensor) or offsets.dim() != 1 or indices.dim() != 1:
-        return "indices and offsets are no lists of numbers"
+        return "indices and offsets are not lists of numbers"
     rows = given["weight"].shape[0] if isinstance(given["weight"], Tensor) and given["weight"].dim() == 2 else 0
     weights = given.get("per_sample_weights")
     return first(
@@ -41,7 +41,7 @@ def unbagged(given: Bound) -> str:
     """Of embedding_bag's backwards: a gradient for each bag, indices that are rows, and the bag of each."""
     grad, indices, bags = given["grad"], given["indices"], given["offset2bag"]
     if not all(isinstance(each, Tensor) for each in (grad, indices, bags)) or grad.dim() != 2 or indices.dim() != 1:
-        return "grad is no table with a row for each bag, or indices is no list"
+        return "grad is not a table with a row for each bag, or indices is not a list"
     weight, count = given.get("weight"), indices.numel()
     if isinstance(weight, Tensor) and (weight.dim() != 2 or weight.shape[1] != grad.shape[1]):
         return f"weight has the shape {list(weight.shape)}, and grad {list(grad.shape)}"
@@ -50,7 +50,7 @@ def unbagged(given: Bound) -> str:
     largest = given.get("maximum_indices") if int(given["mode"]) == 2 else None
     return first(
         (
-            f"num_weights={rows} is no number of rows" if rows < 0 else "",
+            f"num_weights={rows} is not a number of rows" if rows < 0 else "",
             beyond("indices", indices, 0, rows),
             offsets_in_order(given.get("offsets"), grad.shape[0], count),
             "" if derived else counted("offset2bag", bags, count) or beyond("offset2bag", bags, 0, grad.shape[0]),

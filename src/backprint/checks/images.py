@@ -18,7 +18,7 @@ def pooled(dims: int, low: int = 0) -> Check:
             dims + 1,
             dims + 2,
         ):
-            return f"self is no image of {dims} dimensions and its channels"
+            return f"self is not an image of {dims} dimensions and its channels"
         lengths = [
             name for name in ("kernel_size", "output_size") if name in given and len(given[name]) not in (1, dims)
         ]
@@ -79,7 +79,7 @@ def windowed(given: Bound) -> str:
     for name in ("kernel_size", "stride", "padding", "dilation"):
         for size in given[name] if isinstance(given[name], (list, tuple)) else [given[name]]:
             if not 0 <= int(size) < 2**31:
-                return f"{name}={int(size)} is no size of a window"
+                return f"{name}={int(size)} is not a size of a window"
     return ""
 
 
@@ -97,7 +97,7 @@ def unfolded(given: Bound) -> str:
     if not sizes:
         return ""
     if not -len(sizes) <= dim < len(sizes) or step < 1 or not 0 <= size <= sizes[dim] or min(sizes) < 0:
-        return f"dim={dim}, size={size}, step={step} are no windows of {sizes}"
+        return f"dim={dim}, size={size}, step={step} are not windows of {sizes}"
     shape = list(sizes)
     shape[dim] = (sizes[dim] - size) // step + 1
     return unlike("grad_in", given["grad_in"], (*shape, size))

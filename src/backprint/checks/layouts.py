@@ -24,7 +24,7 @@ from backprint.checks.looking import (
 def rows_to_places(given: Bound) -> str:
     """Of `_convert_indices_from_coo_to_csr`: each index is a row."""
     if int(given["size"]) < 0 or int(given["size"]) > MOST_ELEMENTS:
-        return f"size={int(given['size'])} is no number of rows"
+        return f"size={int(given['size'])} is not a number of rows"
     return beyond("self", given["self"], 0, int(given["size"]))
 
 
@@ -48,7 +48,7 @@ def segmented(given: Bound) -> str:
     """Of segment_reduce and its backward: lengths add up to the data's, offsets are places in it."""
     data, axis = given["data"], int(given["axis"])
     if not isinstance(data, Tensor) or not 0 <= axis < data.dim():
-        return f"axis={axis} is none of the data's"
+        return f"axis={axis} is not one of the data's"
     lengths, offsets, size = given["lengths"], given["offsets"], data.shape[axis]
     if given.get("indices") is not None:
         return "indices are not supported by segment_reduce"

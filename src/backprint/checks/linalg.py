@@ -23,7 +23,7 @@ def transformed(given: Bound) -> str:
     x, dims = given["self"], [int(each) for each in given["dim"]]
     rank = x.dim() if isinstance(x, Tensor) else 0
     if any(not 0 <= each < rank for each in dims) or len(set(dims)) != len(dims):  # kernels do not count from the end
-        return f"dim={dims} are no dimensions of a tensor that has {rank}"
+        return f"dim={dims} are not dimensions of a tensor that has {rank}"
     if "last_dim_size" in given and (not dims or not 1 <= int(given["last_dim_size"]) <= MOST_ELEMENTS):
         return "there is no last dimension of this size"
     if "last_dim_size" in given and x.shape[dims[-1]] < int(given["last_dim_size"]) // 2 + 1:
@@ -36,7 +36,7 @@ def factored(given: Bound) -> str:
     matrix = given.get("LU", given.get("LU_data"))
     pivots = given.get("pivots", given.get("LU_pivots"))
     if not isinstance(matrix, Tensor) or not isinstance(pivots, Tensor) or matrix.dim() < 2:
-        return "LU and pivots are no factorisation"
+        return "LU and pivots are not a factorisation"
     rows, columns = matrix.shape[-2:]
     if pivots.dim() < 1 or pivots.shape[-1] != min(rows, columns):
         return f"pivots has the shape {list(pivots.shape)}, and LU {list(matrix.shape)}"
@@ -47,7 +47,7 @@ def factored_symmetric(given: Bound) -> str:
     """Of what takes an LDL factorisation: each pivot is a row, negative ones stand in pairs."""
     matrix, pivots = given["LD"], given["pivots"]
     if matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2]:
-        return "LD is no square matrix"
+        return "LD is not a square matrix"
     rows = matrix.shape[-1]
     complaint = unlike("pivots", pivots, matrix.shape[:-1]) or beyond("pivots", pivots, -rows, rows + 1)
     if complaint or not readable(pivots):

@@ -13,7 +13,7 @@ def classed(given: Bound) -> str:
     """Of nll_loss's backward: each target is a class."""
     scores, target = given["self"], given["target"]
     if not isinstance(scores, Tensor) or not isinstance(target, Tensor) or not 1 <= scores.dim() <= 4:
-        return "self are no scores of classes"
+        return "self are not scores of classes"
     classes = scores.shape[1 if scores.dim() > 1 else 0]
     return first(
         (
@@ -28,7 +28,7 @@ def margined(given: Bound) -> str:
     """Of the margin losses' backwards: targets are classes, and a gradient for the loss or for each row."""
     scores, target, grad = given["self"], given["target"], given["grad_output"]
     if not all(isinstance(each, Tensor) for each in (scores, target, grad)) or not scores.dim() <= 2:
-        return "self are no scores of classes"
+        return "self are not scores of classes"
     classes = scores.shape[-1] if scores.dim() else 1
     rows = scores.shape[0] if scores.dim() == 2 else 1
     labels = "is_target" in given
@@ -47,7 +47,7 @@ def aligned(given: Bound) -> str:
     """Of ctc_loss and its backward: targets are classes, lengths lengths, and what a forward saved fits both."""
     scores, targets = given["log_probs"], given["targets"]
     if not isinstance(scores, Tensor) or not isinstance(targets, Tensor) or scores.dim() not in (2, 3):
-        return "log_probs are no scores of classes over time"
+        return "log_probs are not scores of classes over time"
     times, batch = scores.shape[0], scores.shape[1] if scores.dim() == 3 else 1
     inputs, lengths = numbers_in(given["input_lengths"]), numbers_in(given["target_lengths"])
     if inputs is None or lengths is None:
@@ -58,7 +58,7 @@ def aligned(given: Bound) -> str:
     if why:
         return why
     if not 0 <= int(given["blank"]) < scores.shape[-1]:
-        return f"blank={int(given['blank'])} is no class"
+        return f"blank={int(given['blank'])} is not a class"
     complaint = first(beyond("targets", part, 0, scores.shape[-1]) for part in used)
     if complaint or "log_alpha" not in given:
         return complaint
@@ -81,5 +81,5 @@ def targets_read(targets: Tensor, lengths: Sequence[int]) -> tuple[list[Tensor],
             total > targets.numel()
         )
     if targets.dim() != 2 or targets.shape[0] != len(lengths) or max(lengths, default=0) > targets.shape[1]:
-        return [], "targets is no table with a row for each length"
+        return [], "targets is not a table with a row for each length"
     return [row[:length] for row, length in zip(targets, lengths, strict=True)], ""

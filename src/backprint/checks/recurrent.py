@@ -50,7 +50,7 @@ def recurrent_back(given: Bound) -> str:
     named = ("reverse", "mode", "hidden_size", "num_layers", "has_biases", "bidirectional", "batch_first")
     size = workspace_of(tuple(x.shape), x.dtype, *(int(given[name]) for name in named))
     if not workspace.is_contiguous() or workspace.dtype is not torch.uint8:
-        return "the workspace is no block of bytes"
+        return "the workspace is not a block of bytes"
     return counted("the workspace", workspace, size)
 
 

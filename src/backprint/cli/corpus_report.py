@@ -49,7 +49,7 @@ def command(
         write_report(made, chosen, output)
         echo(f"{chosen} report of {out} in {output}", err=True)
     elif not FORMATS[chosen].text:
-        raise UsageError(f"--format {chosen} is no text: say where to with -o FILE")
+        raise UsageError(f"--format {chosen} is not text, which a terminal could show: write it to a file, -o FILE")
     else:
         FORMATS[chosen].write(made, sys.stdout.buffer)
         sys.stdout.flush()

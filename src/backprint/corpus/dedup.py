@@ -126,14 +126,14 @@ def check(source: Path, out: Path, by: str, files: str) -> None:
     """Refuse what cannot be meant."""
     check_choice("files", files)
     if by not in BY:
-        raise UsageError(f"by={by!r} is none of {', '.join(BY)}")
+        raise UsageError(f"by={by!r} is not one of {', '.join(BY)}")
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
     here, there = source.resolve(), out.resolve()
     if here == there or here in there.parents or there in here.parents:
         raise UsageError(f"OUT {out} lies in the corpus {source}, or holds it: choose a folder beside it")
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is no folder: choose another OUT")
+        raise UsageError(f"{out} is not a folder: choose another OUT")
     if out.is_dir() and not (out / WORK / "plan.json").is_file() and {entry.name for entry in out.iterdir()} - {WORK}:
         raise UsageError(f"{out} is there, and was not written by dedup: choose another OUT")
 

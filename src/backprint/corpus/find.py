@@ -215,7 +215,7 @@ def samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[
         if not path or path.startswith("#"):
             continue
         if path.startswith("/") or ".." in path.split("/"):
-            raise UsageError(f"--list {names}: {line!r} is no path below {source}")
+            raise UsageError(f"--list {names}: {line!r} is not a path below {source}")
         found = list(searched(source, path, without)) if (source / path).is_dir() else []
         yield from found or [path]
 
@@ -379,11 +379,11 @@ def file_digest(path: Path) -> str:
 def _plain(path: Path) -> io.BufferedReader:
     """A regular file, opened; anything else (a pipe would wait for ever) is an OSError."""
     if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may do something
-        raise OSError(errno.EINVAL, "is no regular file")
+        raise OSError(errno.EINVAL, "is not a regular file")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file")
+            raise OSError(errno.EINVAL, "is not a regular file")
         return open(descriptor, "rb")
     except BaseException:
         os.close(descriptor)

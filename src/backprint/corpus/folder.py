@@ -22,7 +22,7 @@ def check_places(given: Path, out: Path) -> None:
     if source == there or there in source.parents:
         raise UsageError(f"OUT {out} is or holds the corpus {given}: choose a folder beside it")
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is no folder: choose another OUT")
+        raise UsageError(f"{out} is not a folder: choose another OUT")
     if out.is_dir() and not (out / NAME).exists() and {entry.name for entry in out.iterdir()} - {WORK}:
         raise UsageError(f"{out} is there, and holds no corpus run: choose another OUT")
 

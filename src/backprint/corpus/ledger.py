@@ -68,7 +68,7 @@ class Ledger:
         if missing := set(COLUMNS) - columns:
             connection.close()
             said = f"it has no column {min(missing)!r}" if columns else "nothing is in it yet"
-            raise SampleError(f"{path}: is no ledger of this version: {said}")
+            raise SampleError(f"{path}: is not a ledger of this version: {said}")
         return cls(path, connection)
 
     def __enter__(self) -> Ledger:
@@ -171,7 +171,7 @@ class Ledger:
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
         """How many samples have each value of a column, the most frequent first."""
         if column not in COLUMNS:
-            raise UsageError(f"{column!r} is no column of a ledger: {', '.join(COLUMNS)}")
+            raise UsageError(f"{column!r} is not a column of a ledger: {', '.join(COLUMNS)}")
         query = f"select coalesce({column}, ''), count(*) from samples where {where} group by 1 order by 2 desc, 1"
         with named(self.path):
             return dict(map(tuple, self.connection.execute(query)))

@@ -85,10 +85,12 @@ def checked_row(row: Any) -> dict[str, Any]:
         raise UsageError(f"the verb gave {type(row).__name__}, and a verb gives a dict")
     for key in row:
         if type(key) is not str or key not in COLUMNS or key in GIVEN:
-            raise UsageError(f"a verb's row has {seen(key)}, which is none of {', '.join(set(COLUMNS) - set(GIVEN))}")
+            raise UsageError(
+                f"a verb's row has {seen(key)}, which is not one of {', '.join(set(COLUMNS) - set(GIVEN))}"
+            )
     verdict = row.get("verdict")
     if type(verdict) is not str or verdict not in VERDICTS:
-        raise UsageError(f"a verb's row has verdict {seen(verdict)}, which is none of {', '.join(VERDICTS)}")
+        raise UsageError(f"a verb's row has verdict {seen(verdict)}, which is not one of {', '.join(VERDICTS)}")
     found = {key: None if value is None else column(key, value) for key, value in row.items()}
     return {**found, "cause": found.get("cause") or ""}
 

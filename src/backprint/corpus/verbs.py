@@ -63,7 +63,9 @@ def kept_options(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
         return text, {**known, **chosen, **fixed}
     place, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
-        raise UsageError(f"{text!r} is no verb: {', '.join(VERBS)}, or file.py:function(task, options, staging) -> row")
+        raise UsageError(
+            f"{text!r} is not a verb: {', '.join(VERBS)}, or file.py:function(task, options, staging) -> row"
+        )
     if not place.endswith(".py"):
         return text, dict(chosen)
     if not Path(place).is_file():

@@ -97,7 +97,7 @@ def target_name(target: Any) -> str:
         return PLAIN[target]
     raise CaptureError(
         f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)} "
-        "is no operator that a graph can hold"
+        "is not an operator that a graph can hold"
     )
 
 
@@ -247,7 +247,7 @@ class Side:
             elif node.op == "call_function":
                 made.append(self.step(node, *notes.get(node.name, (None, None))))
             elif node.op not in ("placeholder", "output"):
-                raise CaptureError(f"{node.op} {node.target} is no call of an operator")
+                raise CaptureError(f"{node.op} {node.target} is not a call of an operator")
         return made
 
     def step(self, node: fx.Node, source: Source | None, echo: Echo | None) -> Step:

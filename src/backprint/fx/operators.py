@@ -38,7 +38,7 @@ def resolve(target: str) -> Callable[..., Any]:
         return overload(target)
     if is_custom(target):
         return overload(target.removeprefix("torch.ops."))
-    raise ReplayError(f"{target!r} is no known tensor operator")
+    raise ReplayError(f"{target!r} is not a known tensor operator")
 
 
 def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -109,5 +109,5 @@ def overload(name: str) -> Callable[..., Any]:
             "import the library that registers it, or use the torch that the sample's capture.json names"
         ) from error
     if not isinstance(found, torch._ops.OpOverload):
-        raise ReplayError(f"{name!r} is no operator but a {type(found).__name__}")
+        raise ReplayError(f"{name!r} is not an operator but a {type(found).__name__}")
     return found

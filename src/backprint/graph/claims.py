@@ -187,7 +187,7 @@ def of_signature(capture: Capture) -> Iterator[Lie]:
         for port in free_ports(capture):
             own = port.role == "input"
             if own and port.name not in placed | twins and not port.name.startswith("tangent."):
-                yield Lie(port.role, port.name, "is no argument of the captured call")
+                yield Lie(port.role, port.name, "is not an argument of the captured call")
             if not own and port.name in placed - twins:
                 yield Lie(port.role, port.name, "is an argument of the captured call, so its role is input")
     if capture.links or len(capture.pairs) != 1 or capture.pairs[0].backward is None:
@@ -197,7 +197,7 @@ def of_signature(capture: Capture) -> Iterator[Lie]:
         if name not in {port.name for port in capture.pairs[0].forward.by_role("output")}:
             yield Lie("output", name, "is differentiable in capture.json, and no output of the forward")
     for name in asked - set(signature.differentiable):
-        yield Lie("tangent", name, "is no differentiable output in capture.json")
+        yield Lie("tangent", name, "is not a differentiable output in capture.json")
 
 
 def tensors_in(like: Any) -> Iterator[str]:

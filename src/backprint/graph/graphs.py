@@ -45,7 +45,7 @@ class Port:
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise GraphError(f"port {self.name!r}: {self.role!r} is no role; known are {', '.join(sorted(ROLES))}")
+            raise GraphError(f"port {self.name!r}: {self.role!r} is not a role; known are {', '.join(sorted(ROLES))}")
         if not self.name or len(self.name) > 4096 or not self.name.isprintable():
             raise GraphError(f"a port's name must be printable and not empty, not {self.name!r:.80}")
 
@@ -67,7 +67,7 @@ class Source:
 
     def __post_init__(self) -> None:
         if not 0 <= self.line < 10**9:
-            raise GraphError(f"{self.line!r:.80} is no line number")
+            raise GraphError(f"{self.line!r:.80} is not a line number")
         for part, blurs in _BLURS.items():
             text: str = getattr(self, part)
             said = blurs.sub("_", "".join(c if c.isprintable() else " " for c in text).strip())
@@ -95,7 +95,7 @@ class Echo:
 
     def __post_init__(self) -> None:
         if self.kind not in ECHOES:
-            raise GraphError(f"{self.kind!r} is no echo; known are {', '.join(ECHOES)}")
+            raise GraphError(f"{self.kind!r} is not an echo; known are {', '.join(ECHOES)}")
         if not self.names:
             raise GraphError(f"an echo names at least one value: {self.kind!r} of nothing")
         for name in self.names:
@@ -126,7 +126,7 @@ class Step:
             raise GraphError(f"guard {self.name}: a guard has no value, so no spec: {self.spec!r:.80}")
         for key, _ in self.kwargs:
             if type(key) is not str or not _LOCAL.fullmatch(key) or key.startswith("__"):
-                raise RefusedError(f"step {self.name}: {key!r:.80} is no keyword of an operator")
+                raise RefusedError(f"step {self.name}: {key!r:.80} is not a keyword of an operator")
         if len(self.kwargs) > 1 and len({key for key, _ in self.kwargs}) != len(self.kwargs):
             raise GraphError(f"step {self.name}: a keyword stands twice")
 
@@ -152,7 +152,7 @@ class Symbol:
     def __post_init__(self) -> None:
         check_local(self.name)
         if type(self.hint) is not int or not -MAX_SIZE <= self.hint < MAX_SIZE:
-            raise GraphError(f"symbol {self.name}: its value at capture is no size: {self.hint!r:.80}")
+            raise GraphError(f"symbol {self.name}: its value at capture is not a size: {self.hint!r:.80}")
         for bound in (self.low, self.high):
             check_expression(bound)
         low, high = (int(bound) if _NUMBER.fullmatch(bound) else None for bound in (self.low, self.high))

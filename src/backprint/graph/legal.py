@@ -81,18 +81,18 @@ def check_device(name: str) -> None:
     """Raise unless `name` is a device's, as `cpu` or `cuda:0`."""
     found = _DEVICE.fullmatch(name) if type(name) is str else None
     if found is None or found[1] not in DEVICES:
-        raise RefusedError(f"{name!r:.80} is no device name")
+        raise RefusedError(f"{name!r:.80} is not a device name")
 
 
 def check_size(size: Size) -> None:
     """Raise unless `size` is a number that fits 64 bits, or an expression that does not read back as a number."""
     if type(size) is int:
         if not -MAX_SIZE <= size < MAX_SIZE:
-            raise GraphError(f"a size of {size.bit_length()} bits is no size of a tensor")
+            raise GraphError(f"a size of {size.bit_length()} bits is not a size of a tensor")
         return
     check_expression(size)
     if str(size).lstrip("-").isdigit():
-        raise GraphError(f"{size!r:.80} is no size: a size is a number of 64 bits, or an expression with a symbol")
+        raise GraphError(f"{size!r:.80} is not a size: a size is a number of 64 bits, or an expression with a symbol")
 
 
 def check_expression(text: Size) -> None:
@@ -106,13 +106,13 @@ def check_expression(text: Size) -> None:
         else:
             if depth == 0 and text == text.strip():
                 return
-    raise RefusedError(f"{text!r:.80} is no size of a tensor, nor an expression of sizes")
+    raise RefusedError(f"{text!r:.80} is not a size of a tensor, nor an expression of sizes")
 
 
 def check_local(name: str) -> None:
     """Raise unless `name` can be a local of a graph's text."""
     if type(name) is not str or not _LOCAL.fullmatch(name):
-        raise RefusedError(f"{name!r:.80} is no name of a value: letters, digits and _ only, at most 256")
+        raise RefusedError(f"{name!r:.80} is not a name of a value: letters, digits and _ only, at most 256")
     if name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
         raise RefusedError(f"{name!r} is reserved and cannot name a value: rename it")
 
@@ -135,5 +135,5 @@ def check_target(target: str) -> None:
     custom = _CUSTOM.fullmatch(target) if type(target) is str and len(target) <= 256 and "__" not in target else None
     if custom is None or custom[1] in BUILT_IN:
         raise RefusedError(
-            f"{target!r:.120} is no known tensor operator: graphs call aten, prims and plain arithmetic alone"
+            f"{target!r:.120} is not a known tensor operator: graphs call aten, prims and plain arithmetic alone"
         )

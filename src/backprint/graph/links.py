@@ -87,7 +87,7 @@ def check_links(links: tuple[Link, ...], count: int) -> None:
         spelled = repr(str(link.port))[:80]
         where = f"link {spelled} of {link.source} to {link.name!r:.80} of {link.target}"
         if link.port.role not in (*OUT_ROLES, *FREE) or not link.port.name:
-            raise SampleError(f"{where}: {spelled} is no key of a port, as 'output y' is")
+            raise SampleError(f"{where}: {spelled} is not a key of a port, as 'output y' is")
         for end in (link.source, link.target):
             if end is not None and not 0 <= end < count:
                 raise SampleError(f"{where}: there is no pair {end}; the sample has {count}")

@@ -41,7 +41,7 @@ MAX_POWER = 128
 def bounded_power(base: Number, exponent: Number) -> Number:
     """A bounded power."""
     if abs(exponent) > MAX_POWER:
-        raise GraphError(f"an exponent of {exponent} is no exponent of a size")
+        raise GraphError(f"an exponent of {exponent} is not an exponent of a size")
     return base**exponent
 
 
@@ -157,7 +157,7 @@ def _value(node: ast.expr, sizes: Sizes) -> Number:
         case _:
             raise RefusedError(f"{ast.unparse(node)!r:.40} is nothing that sizes are computed with")
     if isinstance(found, int) and not -MAX_NUMBER <= found <= MAX_NUMBER:
-        raise GraphError(f"a number of {found.bit_length()} bits is no size")
+        raise GraphError(f"a number of {found.bit_length()} bits is not a size")
     return found
 
 

@@ -55,9 +55,9 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
-            raise GraphError(f"{self.dtype!r} is no tensor dtype; known are {', '.join(DTYPES)}")
+            raise GraphError(f"{self.dtype!r} is not a tensor dtype; known are {', '.join(DTYPES)}")
         if self.layout not in LAYOUTS:
-            raise GraphError(f"{self.layout!r} is no tensor layout; known are {', '.join(LAYOUTS)}")
+            raise GraphError(f"{self.layout!r} is not a tensor layout; known are {', '.join(LAYOUTS)}")
         if self.stride is not None and len(self.stride) != len(self.shape):
             raise GraphError(f"a tensor of {len(self.shape)} sizes cannot have {len(self.stride)} strides")
         for size in (*self.shape, *(self.stride or ()), self.offset):
@@ -96,7 +96,7 @@ class ScalarSpec:
 
     def __post_init__(self) -> None:
         if self.kind not in SCALARS:
-            raise GraphError(f"{self.kind!r:.80} is no scalar kind; known are {', '.join(SCALARS)}")
+            raise GraphError(f"{self.kind!r:.80} is not a scalar kind; known are {', '.join(SCALARS)}")
         if self.expression:
             check_expression(self.expression)
 

@@ -161,7 +161,7 @@ def read_spec(text: str, depth: int = 0) -> Spec:
     if found := _TENSOR.fullmatch(text):
         dtype = _SHORT.get(found["dtype"])
         if dtype is None:
-            raise RefusedError(f"{found['dtype']!r:.80} is no dtype; known are {', '.join(_SHORT)}")
+            raise RefusedError(f"{found['dtype']!r:.80} is not a dtype; known are {', '.join(_SHORT)}")
         shape, stride = _sizes(found["shape"]), _sizes(found["stride"]) if found["stride"] is not None else None
         offset = read_size(found["offset"]) if found["offset"] else 0
         return TensorSpec(dtype, shape, stride, offset, found["device"] or "cpu", found["layout"] or "strided")
@@ -170,7 +170,7 @@ def read_spec(text: str, depth: int = 0) -> Spec:
         return tuple(read_spec(part, depth + 1) for part in _split(inner)) if inner else ()
     kind, bracket, rest = text.partition("(")
     if bracket and not (len(rest) > 1 and rest.endswith(")")):
-        raise RefusedError(f"{text!r:.80} is no spec")
+        raise RefusedError(f"{text!r:.80} is not a spec")
     return ScalarSpec(kind, rest[:-1])
 
 
@@ -186,7 +186,7 @@ def read_port(text: str, local: str = "") -> Port:
     """The port that an annotation says."""
     found = _PORT.fullmatch(text)
     if not found:
-        raise RefusedError(f"{text!r:.80} is no port: expected `SPEC ROLE NAME`")
+        raise RefusedError(f"{text!r:.80} is not a port: expected `SPEC ROLE NAME`")
     return Port(found["name"], found["role"], read_spec(found["spec"]), local)
 
 
@@ -434,7 +434,7 @@ class _Reader:
     def symbol(self, node: Node, name: str, text: str) -> Symbol:
         found = re.fullmatch(r"(-?[0-9]{1,19}) in \[([^,\]]+), ([^,\]]+)\]", text)
         if not found:
-            raise self.refused(node, f"{text!r:.80} is no symbol's range: expected `4 in [2, inf]`")
+            raise self.refused(node, f"{text!r:.80} is not a symbol's range: expected `4 in [2, inf]`")
         return self.checked(node, lambda: Symbol(name, int(found[1]), found[2], found[3]))
 
     def forward(
@@ -489,7 +489,7 @@ class _Reader:
             return None, None
         found = _COMMENT.fullmatch(line)
         if not found or not (found["kind"] or found["file"]):
-            raise RefusedError(f"line {number}: {line[:80]!r} is no source line of a graph")
+            raise RefusedError(f"line {number}: {line[:80]!r} is not a source line of a graph")
         try:
             echo = Echo(found["kind"], tuple(found["names"].split(", "))) if found["kind"] else None
         except GraphError as error:
@@ -514,7 +514,7 @@ class _Reader:
                 spec = read_spec(text)
             case _:
                 raise self.refused(
-                    node, f"{self.said(node)!r} is no step: a graph assigns the result of one call a line"
+                    node, f"{self.said(node)!r} is not a step: a graph assigns the result of one call a line"
                 )
         if name in self.locals:
             raise self.refused(node, f"{name!r:.80} is defined twice")
@@ -533,7 +533,7 @@ class _Reader:
                 return Step(name, "assert_equal", (self.value(owner), self.value(right)), (), None, source, echo)
             case ast.Name() as owner, ast.NotEq() if type(right) is ast.Name and right.id == owner.id:
                 return Step(name, "assert_nan", (self.value(owner),), (), None, source, echo)
-        raise self.refused(node, f"{self.said(node)!r} is no guard")
+        raise self.refused(node, f"{self.said(node)!r} is not a guard")
 
     def call(self, node: ast.expr) -> tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]:
         match node:
@@ -542,20 +542,20 @@ class _Reader:
             case ast.Call():
                 target = self.dotted(node.func)
                 return target, tuple(map(self.value, node.args)), self.kwargs(node)
-        raise self.refused(node, f"{self.said(node)!r} is no call of an operator")
+        raise self.refused(node, f"{self.said(node)!r} is not a call of an operator")
 
     def dotted(self, node: ast.expr) -> str:
         parts: list[str] = []
         match node:
             case ast.Call(func=ast.Name("getattr"), args=[of, ast.Constant(str(last))], keywords=[]):
                 if not keyword.iskeyword(last):
-                    raise self.refused(node, f"{self.said(node)!r} is no dotted name")
+                    raise self.refused(node, f"{self.said(node)!r} is not a dotted name")
                 parts, node = [last], of
         while type(node) is ast.Attribute:
             parts.append(node.attr)
             node = node.value
         if type(node) is not ast.Name:
-            raise self.refused(node, f"{self.said(node)!r} is no dotted name")
+            raise self.refused(node, f"{self.said(node)!r} is not a dotted name")
         return ".".join([node.id, *reversed(parts)])
 
     def kwargs(self, call: ast.Call) -> tuple[tuple[str, Value], ...]:
@@ -582,7 +582,7 @@ class _Reader:
                 return self.name(node, name)
             case ast.Constant(value=None | bool() | int() | float() | str() as value):
                 if type(value) is int and value >= MAX_INTEGER:
-                    raise self.refused(node, f"an integer of {value.bit_length()} bits is no value of a graph")
+                    raise self.refused(node, f"an integer of {value.bit_length()} bits is not a value of a graph")
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(least))) if least == MAX_INTEGER:
                 return -least
@@ -606,7 +606,7 @@ class _Reader:
                 return self.attribute(node)
             case ast.Call(keywords=[]):
                 return self.constructed(node, depth)
-        raise self.refused(node, f"{self.said(node)!r} is no value of a graph")
+        raise self.refused(node, f"{self.said(node)!r} is not a value of a graph")
 
     def name(self, node: Node, name: str) -> Value:
         if name in self.locals:
@@ -620,7 +620,7 @@ class _Reader:
         root, _, rest = target.partition(".")
         if root == "self":
             if rest not in self.subs:
-                raise self.refused(node, f"{target!r:.80} is no subgraph of this graph")
+                raise self.refused(node, f"{target!r:.80} is not a subgraph of this graph")
             return Sub(rest)
         if root == "torch" and rest in ATOMS:
             return Atom(rest)
@@ -637,5 +637,5 @@ class _Reader:
             case "complex", [int() | float() as real, int() | float() as imaginary]:
                 return complex(real, imaginary)
         raise self.refused(
-            node, f"{self.said(node)!r} is no value: a graph's values are literals, names and torch constants"
+            node, f"{self.said(node)!r} is not a value: a graph's values are literals, names and torch constants"
         )

@@ -43,7 +43,7 @@ class Atom:
 
     def __post_init__(self) -> None:
         if self.name not in ATOMS:
-            raise RefusedError(f"torch.{self.name} is no dtype, layout or memory format that a graph may hold")
+            raise RefusedError(f"torch.{self.name} is not a dtype, layout or memory format that a graph may hold")
 
 
 @dataclass(frozen=True, slots=True)

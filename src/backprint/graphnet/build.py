@@ -61,7 +61,7 @@ def build_sample(
 ) -> BuiltSample:
     """Build a sample as a module and its inputs; with `fake`, of tensors without values, made under its mode."""
     if mode not in (None, *training.MODES):
-        raise UsageError(f"mode={mode!r} is none of None (as it was traced), 'train', 'eval'")
+        raise UsageError(f"mode={mode!r} is not one of None (as it was traced), 'train', 'eval'")
     plan = plan_of(sample, requires_grad)
     known: list[Known] = [
         (named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))

@@ -37,7 +37,7 @@ def kind_of(by: str) -> tuple[str, str]:
     """The kind of cut that `by` names, and what stands after its colon."""
     kind, _, what = by.partition(":") if isinstance(by, str) else ("", "", "")
     if kind not in KINDS:
-        raise UsageError(f"by={by!r:.80}: {kind!r:.40} is none of {', '.join(KINDS)}")
+        raise UsageError(f"by={by!r:.80}: {kind!r:.40} is not one of {', '.join(KINDS)}")
     return kind, what
 
 
@@ -67,7 +67,9 @@ def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
     for text in what.split(","):
         found = re.fullmatch(r"\s*(\d+)-(\d+)\s*", text)
         if not found or int(found[1]) >= int(found[2]) or int(found[2]) > len(graph.steps):
-            raise UsageError(f"by=ranges: {text!r:.40} is no range of the {len(graph.steps)} forward steps, as 0-10 is")
+            raise UsageError(
+                f"by=ranges: {text!r:.40} is not a range of the {len(graph.steps)} forward steps, as 0-10 is"
+            )
         spans.append((int(found[1]), int(found[2])))
     return spanned(graph, [(start, stop, f"steps {start}-{stop}") for start, stop in spans], "ranges")
 

@@ -42,7 +42,7 @@ class Region:
         if callable(path):
             raise UsageError("@bp.region takes its options first: write @bp.region()")
         if gradients not in LEVELS:
-            raise UsageError(f"gradients={gradients!r} is none of {', '.join(map(repr, LEVELS))}")
+            raise UsageError(f"gradients={gradients!r} is not one of {', '.join(map(repr, LEVELS))}")
         if name is not None and (not name or not all(letter.isalnum() or letter in "-_." for letter in name)):
             raise UsageError(f"name={name!r}: a region's name is of letters, digits, '-', '_' and '.'")
         place = None if path is None else Path(path).absolute()

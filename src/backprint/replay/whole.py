@@ -139,7 +139,7 @@ def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) 
     """Whether one condition on sizes holds; one about a tensor that is not given holds."""
     found = SIZE.fullmatch(guard.text)
     if found is None:
-        raise ReplayError(f"guard {guard.text!r:.80} is no condition on sizes")
+        raise ReplayError(f"guard {guard.text!r:.80} is not a condition on sizes")
     name, index = found["name"], int(found["index"] or 0)
     if name is None:
         return not known(guard.text, sizes) or bool(evaluate(guard.text, sizes))

@@ -55,7 +55,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
             raise SampleError(
                 f"{folder}: {other.title}, which has no backward yet: bp.capture({str(folder)!r}) makes it"
             )
-        raise SampleError(f"{folder}: no capture.json here, so this is no sample")
+        raise SampleError(f"{folder}: no capture.json here, so this is not a sample")
     content = read_json(plain_file(place))
     check_format(content, place)
     facts = read_facts(content, place)
@@ -105,11 +105,11 @@ def read_pair(
     """One Pair, its graphs still on disk."""
     name = row.get("folder").text(64)
     if not re.fullmatch(r"pair_[0-9]{1,6}", name):
-        raise SampleError(f"{row.path}.folder: {name!r} is no folder of a pair (pair_0, pair_1, …)")
+        raise SampleError(f"{row.path}.folder: {name!r} is not a folder of a pair (pair_0, pair_1, …)")
     here = folder / name
     for part in (here, here / "forward", *([here / "backward"] if "backward" in row.expect(dict) else [])):
         if part.is_symlink() or not part.is_dir():
-            raise SampleError(f"{row.path}.folder: {part} is no folder of the sample's own")
+            raise SampleError(f"{row.path}.folder: {part} is not a folder of the sample's own")
     requires = facts["requires"]
 
     def read_forward() -> Graph:
@@ -174,7 +174,7 @@ def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str])
     """Refuse a custom operator, called or handed on, that the sample does not require or the user did not allow."""
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
-        said = f"step {step.name!r} calls {name}, which is no operator of PyTorch"
+        said = f"step {step.name!r} calls {name}, which is not an operator of PyTorch"
         if target not in requires:
             raise RefusedError(f"{said} and not among the sample's requirements")
         if not allowed(target, allow):
@@ -247,7 +247,7 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
             )
         if port.role == "tangent" and port.name not in outputs:
             raise SampleError(
-                f"{folder}: the backward takes a tangent of {port.name!r}, which is no differentiable output"
+                f"{folder}: the backward takes a tangent of {port.name!r}, which is not a differentiable output"
             )
         if port.role not in ("saved", "tangent", "constant"):
             raise SampleError(

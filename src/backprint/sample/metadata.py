@@ -230,7 +230,7 @@ def read_tree(field: Field, depth: int = 0) -> Any:
             if any(len(row) != 2 for row in rows):
                 raise SampleError(f"{inner.path}: expected pairs of a key and a value")
             return {"items": [[key.free(), read_tree(item, depth + 1)] for key, item in rows]}
-    raise SampleError(f"{field.path}: {kind!r:.40} is none of port, value, dict, items, list, tuple")
+    raise SampleError(f"{field.path}: {kind!r:.40} is not one of port, value, dict, items, list, tuple")
 
 
 def read_argument(field: Field) -> Argument:
@@ -251,14 +251,14 @@ def read_like(field: Field, depth: int = 0) -> Any:
         case str():
             return field.free(MAX_TEXT)
         case bool() | None:
-            raise SampleError(f"{field.path}: {field.value!r} is no likeness")
+            raise SampleError(f"{field.path}: {field.value!r} is not a likeness")
         case int():
             return field.expect(int)
         case list():
             return [read_like(item, depth + 1) for item in field.items()]
         case dict():
             return {key: read_like(Field(item, f"{field.path}.{key}"), depth + 1) for key, item in field.value.items()}
-    raise SampleError(f"{field.path}: {str(field.value)[:80]!r} is no likeness")
+    raise SampleError(f"{field.path}: {str(field.value)[:80]!r} is not a likeness")
 
 
 def read_meeting(field: Field) -> tuple[str, str, int]:
@@ -306,7 +306,7 @@ def check_format(content: Mapping[str, Any], path: Path) -> None:
     """Refuse a sample of a newer format, and what is no sample at all."""
     found = content.get("format")
     if type(found) is not int or found < 1:
-        raise SampleError(f"{path}: no format version; this is no capture.json of a sample")
+        raise SampleError(f"{path}: no format version; this is not a capture.json of a sample")
     if found > FORMAT:
         raise SampleError(f"{path}: format {found}, and this Backprint reads up to {FORMAT}: use a newer Backprint")
 

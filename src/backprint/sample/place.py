@@ -16,7 +16,7 @@ def check_place(path: str | os.PathLike[str], overwrite: bool) -> None:
     if not place.exists():
         return
     if not place.is_dir() or (any(place.iterdir()) and not (place / "capture.json").exists()):
-        raise UsageError(f"{place} is there and is no sample: choose another path")
+        raise UsageError(f"{place} is there and is not a sample: choose another path")
     if not overwrite and any(place.iterdir()):
         raise UsageError(f"{place} is there already: pass overwrite=True (--overwrite), or choose another path")
 

@@ -57,7 +57,7 @@ def write_staged(
 def check_data(data: str) -> None:
     """Refuse an unknown kind of data."""
     if data not in MODES:
-        raise UsageError(f"data={data!r} is none of {', '.join(map(repr, MODES))}")
+        raise UsageError(f"data={data!r} is not one of {', '.join(map(repr, MODES))}")
 
 
 def check_custom(capture: Capture, allow: Sequence[str]) -> None:

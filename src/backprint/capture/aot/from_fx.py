@@ -287,7 +287,7 @@ def forward_lines(traced: Traced) -> Notes:
             head = heads.get(node.meta.get("seq_nr", -1))
             if note is None and head is not None and is_backward(node) and not is_sum(node):
                 note = note_of(head)
-            if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is no torch call
+            if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is not a torch call
                 note = next((found[user.name][0] for user in node.users if user.name in found), None)
             found[node.name] = (note, None)
     return found

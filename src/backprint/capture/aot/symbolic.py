@@ -59,11 +59,11 @@ def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
         return {name: dict.fromkeys(range(value.dim()), "") for name, value in inputs.items() if name not in apart}
     if not isinstance(dynamic, Mapping):
         raise UsageError(
-            f"dynamic={dynamic!r:.80} is none of True, False, a mapping as {{'x': [0]}} or {{'x': {{0: 'n'}}}}"
+            f"dynamic={dynamic!r:.80} is not one of True, False, a mapping as {{'x': [0]}} or {{'x': {{0: 'n'}}}}"
         )
     for name in dynamic:
         if name not in inputs:
-            raise UsageError(f"dynamic names {name!r}, which is no tensor input of this call: {', '.join(inputs)}")
+            raise UsageError(f"dynamic names {name!r}, which is not a tensor input of this call: {', '.join(inputs)}")
         if any(name in group for group in program.assembled):
             raise CaptureError(f"input {name!r} shares memory with one that is changed: its sizes cannot be symbolic")
     return {name: _chosen(name, inputs[name], asked) for name, asked in dynamic.items()}
@@ -77,7 +77,7 @@ def _chosen(name: str, value: Tensor, asked: Any) -> dict[int, str]:
     found: dict[int, str] = {}
     for index, called in rows.items():
         if not isinstance(index, int) or not -value.dim() <= index < value.dim():
-            raise UsageError(f"dynamic: input {name!r} has {value.dim()} dimensions; {index!r} is none of them")
+            raise UsageError(f"dynamic: input {name!r} has {value.dim()} dimensions; {index!r} is not one of them")
         if value.shape[index] < 2:
             raise UsageError(
                 f"dynamic: size {index} of {name!r} is {value.shape[index]}, which tracing always takes as it is: "
