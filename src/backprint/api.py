@@ -81,7 +81,7 @@ def capture(
     calls.check_target_options(target, kwargs)
     calls.check_capture_call(target, args, kwargs, (*options, "specialize"))
     calls.check_requires_grad(requires_grad)
-    args, kwargs = call_of(target, args, kwargs, options)
+    args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
     try:
         return capture_made(target, args, kwargs, options)
     except Exception as error:
@@ -194,21 +194,6 @@ def recorded_right(capture: Capture) -> Capture:
         if verdict.verdict in REFUTED:
             raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}")
     return capture
-
-
-def call_of(
-    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call's own arguments; a name that is both an option of ours and a parameter of the target's raises."""
-    from backprint import calls
-
-    if (spelled := calls.spelled_call(args, kwargs)) is not None:
-        return spelled
-    parameters = calls.parameters_of(target) or {}
-    calls.check_collision(
-        "capture(f", parameters, {key: options[key] != DEFAULTS[key] for key in options if key in parameters}
-    )
-    return args, kwargs
 
 
 DEFAULTS: dict[str, Any] = {

@@ -46,6 +46,23 @@ def spelled_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[
     return None
 
 
+def arguments_of(
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the program in a call of `bp.capture`; an option that is also its parameter raises."""
+    if (spelled := spelled_call(args, kwargs)) is not None:
+        return spelled
+    parameters = parameters_of(target) or {}
+    check_collision(
+        "capture(f", parameters, {key: options[key] != defaults[key] for key in options if key in parameters}
+    )
+    return args, kwargs
+
+
 def check_collision(call: str, parameters: Collection[str], given: Mapping[str, bool]) -> None:
     """Raise where an option that is `given` is also a parameter of the program."""
     for key, is_given in given.items():
