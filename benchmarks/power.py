@@ -38,7 +38,7 @@ from backprint.graph.nouns import Capture
 from backprint.graph.power import Power
 from backprint.graphnet.plan import plan_of
 from backprint.graphnet.read import read_graphnet
-from backprint.replay.power import power_of
+from backprint.replaying.power import power_of
 from backprint.sample.fit import recipe_at
 from backprint.sample.inputs import Inputs, held_exact
 

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 import backprint as bp
 from backprint import torch_backend
-from backprint.capture.dynamo import backend as graphs
+from backprint.tracing.dynamo import backend as graphs
 
 Forward = Callable[[Any, Tensor], Tensor]
 

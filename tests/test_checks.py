@@ -18,7 +18,7 @@ from backprint.graph.isolation import needs_isolation
 from backprint.graph.nouns import Graph, Op, Port, Ref, Step
 from backprint.graph.table import STANDINGS, table
 from backprint.growth import MOST_ITEMS
-from backprint.replay.run import run_graph
+from backprint.replaying.run import run_graph
 
 CRASHED = Path(__file__).parent / "fuzz" / "crashed.jsonl"
 """Calls that ended a process before arguments were checked: operator, signal, arguments."""

@@ -165,7 +165,7 @@ def test_every_verdict_is_explained(page: str) -> None:
 
 
 def test_the_table_of_engines_is_the_engines() -> None:
-    from backprint.capture.engines import ENGINES
+    from backprint.tracing.engines import ENGINES
 
     words = {"functional=False": "updates", "sparse tensors": "sparse"}
     table = TEXTS["docs/engines.md"].partition("| option or input |")[2].partition("\n\n")[0].splitlines()

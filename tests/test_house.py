@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from collections import defaultdict
 from pathlib import Path
+
+import backprint as bp
 
 SOURCE = Path(__file__).parents[1] / "src" / "backprint"
 
@@ -41,3 +44,7 @@ def test_the_name_of_a_function_is_in_few_rooms() -> None:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 found[node.name].add(str(path.relative_to(SOURCE)))
     assert {name: sorted(paths) for name, paths in found.items() if len(paths) > 3 and name not in TABLES} == {}
+
+
+def test_what_the_face_exports_is_not_a_module_too() -> None:
+    assert [name for name in bp.__all__ if importlib.util.find_spec(f"backprint.{name}") is not None] == []

@@ -2,9 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-# The rooms first, so that the verbs of the same names below stay what `bp.capture` and `bp.replay` mean.
-import backprint.capture
-import backprint.replay  # noqa: F401  # imported for its place in this order
 from backprint.api import (
     capture,
     compare_regions,
@@ -42,9 +39,9 @@ from backprint.version import __version__
 
 if TYPE_CHECKING:
     from backprint.regions.region import Region
-    from backprint.replay.whole import Replayed
+    from backprint.replaying.whole import Replayed
 
-_WITH_TORCH = {"Region": "backprint.regions.region", "Replayed": "backprint.replay.whole"}
+_WITH_TORCH = {"Region": "backprint.regions.region", "Replayed": "backprint.replaying.whole"}
 """Types of the face whose modules load torch, and are imported when first asked for."""
 
 

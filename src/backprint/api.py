@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backprint.parts.nouns import Split
     from backprint.regions.compare import DumpComparison
     from backprint.regions.region import Region
-    from backprint.replay.whole import Replayed
+    from backprint.replaying.whole import Replayed
     from backprint.sample.inputs import Inputs
 
     Operator: TypeAlias = "OpOverload | OpOverloadPacket"
@@ -107,8 +107,8 @@ def capture_made(
     made_by: Inputs | None = None,
 ) -> Capture:
     """The Capture of a call; `made_by` are the recipes that its tensors were made by, where there are any."""
-    from backprint.capture.entry import capture_call
-    from backprint.replay.at_capture import held_against_program
+    from backprint.replaying.at_capture import held_against_program
+    from backprint.tracing.entry import capture_call
 
     return finished(capture_call(target, args, kwargs, check=held_against_program, **options), made_by)
 
@@ -145,8 +145,8 @@ def record(
     cannot be captured costs a warning with its cause, which `tell` is given where there is one. With `stay` the
     script's `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
     """
-    from backprint.capture.record import script as home
     from backprint.choices import check_sequence
+    from backprint.tracing.record import script as home
 
     check_sequence("arguments", arguments)
     home.check_script(script)
@@ -164,7 +164,7 @@ def record(
             done(number, whole)
 
     def begin() -> None:
-        from backprint.capture.record.recording import Recording
+        from backprint.tracing.record.recording import Recording
 
         open_.append(Recording(steps, keep, telling))
         open_[0].open()
@@ -188,7 +188,7 @@ def record(
 def recorded_right(capture: Capture) -> Capture:
     """A recorded step whose replay gives what the script computed; any other raises."""
     from backprint.errors import CaptureError
-    from backprint.replay.verify import verify_capture as prove
+    from backprint.replaying.verify import verify_capture as prove
 
     for verdict in prove(capture, ("captured",)):
         if verdict.verdict in REFUTED:
@@ -205,7 +205,7 @@ DEFAULTS: dict[str, Any] = {
 
 def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
     """The forward of `fn(*inputs)` as a plain torch.fx.Graph of ATen operators, for kernel writers."""
-    from backprint.capture.kernel_graphs import inference_graph as make
+    from backprint.tracing.kernel_graphs import inference_graph as make
 
     return make(fn, inputs)
 
@@ -214,7 +214,7 @@ def forward_backward_graphs(
     fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None
 ) -> tuple[fx.Graph, fx.Graph]:
     """The forward and backward of `fn(*inputs)` as plain torch.fx.Graphs, tied by the names of the saved values."""
-    from backprint.capture.kernel_graphs import forward_backward_graphs as make
+    from backprint.tracing.kernel_graphs import forward_backward_graphs as make
 
     return make(fn, inputs, requires_grad)
 
@@ -258,7 +258,7 @@ def replay(
     `bp.replay(capture, args=(x,), kwargs={"state": s})` is always unambiguous.
     """
     from backprint import calls
-    from backprint.replay.whole import replay as replay_call
+    from backprint.replaying.whole import replay as replay_call
 
     calls.check_capture(capture, "replay")
     calls.check_spelled(args, kwargs)
@@ -271,7 +271,7 @@ def replay(
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
     """Run one direction alone, on inputs by port name or in port order."""
-    from backprint.replay.run import run_graph as run_graph
+    from backprint.replaying.run import run_graph as run_graph
 
     return run_graph(graph, inputs)
 
@@ -284,15 +284,15 @@ def verify(capture: Capture, draws: Sequence[str] | None = None, *, twin: Twin |
     """
     from backprint.calls import check_capture
     from backprint.choices import check_sequence
-    from backprint.replay.draws import DRAWS
-    from backprint.replay.verify import verify_capture as prove
+    from backprint.replaying.draws import DRAWS
+    from backprint.replaying.verify import verify_capture as prove
 
     _tried_with_this_torch()
     check_capture(capture, "verify")
     check_sequence("draws", draws)
     if twin is None:
         return prove(capture, tuple(draws or DRAWS))
-    from backprint.replay.twin import beside
+    from backprint.replaying.twin import beside
 
     small = _twin(capture, twin)
     return beside(capture, small, prove(small, tuple(draws or DRAWS)))
@@ -305,7 +305,7 @@ def power(capture: Capture, power: str = "own", *, seconds: float | None = None,
     `"all"` each parameter and buffer alone too. `seconds` and `count` (of redraws) end it early.
     """
     from backprint.calls import check_capture
-    from backprint.replay.power import power_of
+    from backprint.replaying.power import power_of
 
     check_capture(capture, "power")
     return power_of(capture, power, seconds=seconds, count=count)
@@ -364,7 +364,7 @@ def fake() -> AbstractContextManager[None]:
     (`torch.linspace`, `torch.arange`, `torch.tensor`) keep theirs, so code may read them. A device that this machine
     has not stands for the CPU. Capture what was built with `bp.capture(model, ..., fake=True)`.
     """
-    from backprint.capture.fake import fake as build
+    from backprint.tracing.fake import fake as build
 
     return build()
 
@@ -424,7 +424,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool
 
 def inputs(capture: Capture) -> dict[str, Tensor]:
     """The tensors that a Capture's recipes make, by the program's own names: parameters, buffers, inputs, constants."""
-    from backprint.replay.state import recipe_inputs
+    from backprint.replaying.state import recipe_inputs
 
     return recipe_inputs(capture)
 

@@ -1,6 +1,6 @@
 """`bp.save`: a Capture, proven on inputs that are made again, is written as a sample or as GraphNet's trees.
 
-This joins `replay/`, which proves, and the rooms that write.
+This joins `replaying/`, which proves, and the rooms that write.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from backprint.graph.nouns import Capture, Graph
 from backprint.graph.recipes import InputRecipes
 from backprint.graphnet.layout import write_trees
 from backprint.graphnet.write import graphnet_writer
-from backprint.replay.annotations import with_found_annotations
-from backprint.replay.attest import Attested, attest, port_values, verdict_json
-from backprint.replay.draws import drawn
-from backprint.replay.run import run_graph
-from backprint.replay.verify import checked_run, verify_capture
+from backprint.replaying.annotations import with_found_annotations
+from backprint.replaying.attest import Attested, attest, port_values, verdict_json
+from backprint.replaying.draws import drawn
+from backprint.replaying.run import run_graph
+from backprint.replaying.verify import checked_run, verify_capture
 from backprint.sample.inputs import Inputs, fit_inputs, without_data
 from backprint.sample.load import load
 from backprint.sample.place import check_place

@@ -142,10 +142,10 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
 
 def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
     """Make a Target of a Backprint sample, to be captured again from its saved forward."""
-    from backprint.capture import frames
-    from backprint.replay.again import module_of
+    from backprint.replaying.again import module_of
     from backprint.sample.inputs import Inputs
     from backprint.sample.load import load
+    from backprint.tracing import frames
 
     capture = load(place, trust=trust)
     if mode is not None:
@@ -313,7 +313,7 @@ def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(given.get("loss"), str):
         given["loss"] = loss_of(given["loss"])
     if isinstance(given.get("decompose"), (tuple, list)):
-        from backprint.capture.decompositions import decompositions_of
+        from backprint.tracing.decompositions import decompositions_of
 
         given["decompose"] = decompositions_of(given["decompose"]) or None
     return given

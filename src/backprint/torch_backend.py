@@ -29,8 +29,8 @@ def backend(
 ) -> Callable[..., Any]:
     """Save a sample of a graph of Dynamo's, and give back the graph itself. What cannot be captured is warned of."""
     settings = checked_options(options or {}, mode)
-    from backprint.capture.dynamo.backend import Uncompiled, as_eager
-    from backprint.capture.dynamo.sources import function_of
+    from backprint.tracing.dynamo.backend import Uncompiled, as_eager
+    from backprint.tracing.dynamo.sources import function_of
 
     name = function_of(module.graph)
     try:
@@ -68,7 +68,7 @@ def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, A
 def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
     """Capture one graph and save it in a folder of its own."""
     from backprint.api import finished, save
-    from backprint.capture.dynamo.backend import capture_graph, compile_name, outside_tracing
+    from backprint.tracing.dynamo.backend import capture_graph, compile_name, outside_tracing
 
     name = compile_name(module)
     asked = {key: settings[key] for key in ("specialise", "partition", "dynamic", "allow") if key in settings}

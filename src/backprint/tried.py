@@ -1,8 +1,8 @@
 """Which versions of torch Backprint was tried with. A newer one is warned of once, and works as far as it does.
 
 What differs between them stands where it is used: `Function.apply` (a builtin from 2.14 on) in `regions/watch`, threads
-of autograd in builds with CUDA libraries in `corpus/verbs`, texts of autograd's errors in `capture/derivatives`,
-Dynamo's caches in `capture/frontend`, marks on sums of gradients (2.11) in `capture/from_fx`.
+of autograd in builds with CUDA libraries in `corpus/verbs`, texts of autograd's errors in `tracing/derivatives`,
+Dynamo's caches in `tracing/frontend`, marks on sums of gradients (2.11) in `tracing/from_fx`.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from torch.optim.optimizer import _global_optimizer_post_hooks
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import backprint as bp
-from backprint.capture.record import recorded, recording
-from backprint.capture.record.recorder import LiveRecorder
 from backprint.cli import main
+from backprint.tracing.record import recorded, recording
+from backprint.tracing.record.recorder import LiveRecorder
 
 TRAINING = """
 import sys

@@ -11,7 +11,6 @@ from subjects.corpora import left_behind, rows
 from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 
 import backprint as bp
-from backprint.capture.engines import ENGINES
 from backprint.corpus.ledger import GOOD
 from backprint.corpus.limits import GIB, Limits
 from backprint.corpus.places import WORK, log_of
@@ -19,6 +18,7 @@ from backprint.corpus.run import RunPlan, run_plan
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import backward, kept_options
 from backprint.graph.nouns import Pair, Ref, Step
+from backprint.tracing.engines import ENGINES
 
 HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
     # what is written, then the verdict, the cause and what the detail says

@@ -26,8 +26,8 @@ from backprint.parts import split as splitting
 from backprint.parts.nouns import Split
 from backprint.parts.pieces import weighty
 from backprint.parts.split import DERIVED, SLICED, split_capture
-from backprint.replay.draws import drawn
-from backprint.replay.whole import replay_values
+from backprint.replaying.draws import drawn
+from backprint.replaying.whole import replay_values
 
 # ------------------------------------------------------------------ what is cut
 

@@ -59,8 +59,8 @@ def alone(path: Path) -> dict[str, str]:
 def test_every_pair_runs_alone_and_gives_what_it_gives_in_the_whole(name: str, tmp_path: Path) -> None:
     _, path = saved(name, tmp_path)
     loaded = bp.load(path)
-    from backprint.replay.draws import drawn
-    from backprint.replay.verify import checked_run
+    from backprint.replaying.draws import drawn
+    from backprint.replaying.verify import checked_run
 
     got = checked_run(loaded, drawn(loaded, "recipe", None)).got
     for pair, played in zip(loaded.pairs, got.parts, strict=True):

@@ -5,11 +5,11 @@ The numbers are those of the reproductions, by cause:
     stand-ins     01 02 03        parameters captured as copies of themselves       here
     reads         04-07 14        values read where no engine looks                 here
     signature     08              an argument in the memory of another tensor       here
-                  09 10 22        arguments at replay                               replay/test_arguments.py
+                  09 10 22        arguments at replay                               replaying/test_arguments.py
     state         11 12           the caller's module and lists                     here
-                  13              generators, nested lists, defaults                here, capture/test_promises.py
-    record        15 16 17        hook_optimizer, gan, workers                      capture/test_scripts.py
-                  18              checkpointed, data_assigned, lbfgs, sam           capture/test_scripts.py
+                  13              generators, nested lists, defaults                here, tracing/test_promises.py
+    record        15 16 17        hook_optimizer, gan, workers                      tracing/test_scripts.py
+                  18              checkpointed, data_assigned, lbfgs, sam           tracing/test_scripts.py
     compile       19              checkpoints with dropout                          test_backend_unchanged.py
     crashes       20 24           errors of no tree of ours; a process that ends    here
     false alarms  21 23           right, and called wrong                           here

@@ -92,7 +92,7 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
         found = bp.power(capture, power, seconds=seconds)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         return {"name": place.name, "error": f"{type(error).__name__}: {error}"}
-    from backprint.replay.attest import power_json
+    from backprint.replaying.attest import power_json
 
     value = found.value
     return {

@@ -32,10 +32,10 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     Backprint has to say goes to standard error, a step that it could not keep among that. A step ends where an
     optimizer's step does, or, where a script has no optimizer, where a backward does.
     """
-    from backprint.capture.record.script import check_script, check_steps, path_of, show_alone
     from backprint.cli import Ended
     from backprint.errors import CaptureError
     from backprint.sample.place import check_place
+    from backprint.tracing.record.script import check_script, check_steps, path_of, show_alone
 
     first, last = read_steps(steps)
     check_steps((first, last))

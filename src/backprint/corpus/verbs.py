@@ -115,7 +115,7 @@ def warm(options: Options) -> dict[str, str]:
     import torch
 
     import backprint as bp
-    import backprint.replay.verify
+    import backprint.replaying.verify
     import backprint.sample.save
     import backprint.target  # loaded, for the processes that are forked from this one
 
@@ -236,7 +236,7 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
     measured where that was left for later.
     """
     import backprint as bp
-    from backprint.replay.attest import verdict_json
+    from backprint.replaying.attest import verdict_json
 
     with stage("read"):
         capture = bp.load(task.path, allow=tuple(options["allow"]))

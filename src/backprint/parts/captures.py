@@ -16,7 +16,7 @@ from backprint.parts.flow import PartRun
 from backprint.parts.forwards import ForwardPart
 from backprint.parts.origin import PartOrigin
 from backprint.parts.pieces import Piece
-from backprint.replay.draws import drawn
+from backprint.replaying.draws import drawn
 from backprint.sample.fit import exact_data, fit_all
 from backprint.sample.inputs import Inputs, fit_inputs
 from backprint.sample.recipes import derive

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from backprint.capture.entry import capture_call
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph, Pair, Port, Ref, custom_operators
 from backprint.graph.steps import live
@@ -16,7 +15,8 @@ from backprint.parts.borders import Borders
 from backprint.parts.flow import PartRun
 from backprint.parts.forwards import ForwardPart
 from backprint.parts.pairs import forward_graph, specs_of
-from backprint.replay.at_capture import held_against_program
+from backprint.replaying.at_capture import held_against_program
+from backprint.tracing.entry import capture_call
 
 
 def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:

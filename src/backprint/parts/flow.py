@@ -21,10 +21,10 @@ from backprint.graph.verdicts import GOOD
 from backprint.parts.backwards import BorderGradients
 from backprint.parts.borders import Borders
 from backprint.parts.forwards import ForwardPart
-from backprint.replay.compare import TOLERANCE, compare, distance, same_bits
-from backprint.replay.draws import drawn
-from backprint.replay.linked import Play, Played, added
-from backprint.replay.run import perform_steps, subgraphs
+from backprint.replaying.compare import TOLERANCE, compare, distance, same_bits
+from backprint.replaying.draws import drawn
+from backprint.replaying.linked import Play, Played, added
+from backprint.replaying.run import perform_steps, subgraphs
 
 
 @dataclass(frozen=True, slots=True)

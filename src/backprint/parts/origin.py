@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.capture.program import Outcome
 from backprint.graph.keys import PortKey, keyed, of_role
 from backprint.graph.nouns import Pair
 from backprint.graph.structure import filled
-from backprint.replay.run import perform_steps, run_graph, subgraphs
+from backprint.replaying.run import perform_steps, run_graph, subgraphs
+from backprint.tracing.program import Outcome
 
 
 class PartOrigin:

@@ -13,10 +13,10 @@ from backprint.graph.nouns import Capture, Pair
 from backprint.graph.verdicts import PortVerdict, Verdict, worst
 from backprint.parts.borders import local_of
 from backprint.parts.captures import PartOfWhole
-from backprint.replay.compare import compare
-from backprint.replay.run import run_graph
-from backprint.replay.strides import tangent_as
-from backprint.replay.verify import verify_capture
+from backprint.replaying.compare import compare
+from backprint.replaying.run import run_graph
+from backprint.replaying.strides import tangent_as
+from backprint.replaying.verify import verify_capture
 
 
 def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from backprint.regions.nouns import Flowed, Pass, Stats
 from backprint.regions.read import LATEST, check_dump, read_passes
-from backprint.replay.compare import TOLERANCE, compare
+from backprint.replaying.compare import TOLERANCE, compare
 from backprint.tree import strided_parts
 
 GOOD = ("bitwise", "close", "same")

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from backprint.capture.frames import is_users
 from backprint.regions import anomaly, watch
 from backprint.regions.names import dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
 from backprint.regions.nodes import NodeRecord
 from backprint.regions.nouns import LEVELS, Stats
 from backprint.regions.stats import stats_of
+from backprint.tracing.frames import is_users
 
 
 class KeptGradient(NamedTuple):

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from backprint.capture.frames import is_users
 from backprint.regions.nouns import StackLine
 from backprint.regions.origins import NonfiniteSource
+from backprint.tracing.frames import is_users
 
 DEEPEST = 100
 """The most frames of a stack that are kept."""

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from backprint.capture.frames import is_users
 from backprint.regions.stats import NARROW
+from backprint.tracing.frames import is_users
 from backprint.tree import plain_leaves
 
 Frame = tuple[CodeType, int]

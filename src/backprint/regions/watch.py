@@ -24,7 +24,6 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode, _push_mode
 
-from backprint.capture.frames import is_users
 from backprint.regions import origins
 from backprint.regions.anomaly import (
     APPLY,
@@ -36,6 +35,7 @@ from backprint.regions.anomaly import (
     uninstall_engine_hooks,
 )
 from backprint.regions.nodes import BlockWatcher, NodeRecord, OperatorRun, stack_frames
+from backprint.tracing.frames import is_users
 
 KEYS = torch._C._TorchDispatchModeKey
 

@@ -1,0 +1,141 @@
+"""A sample's forward as a module again, to be captured once more under its own names, roles and values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, TensorSpec
+from backprint.graph.sizes import at_hints
+from backprint.graph.structure import filled
+from backprint.replaying.run import At, feed, perform_steps, subgraphs
+
+
+class Again(nn.Module):
+    """Runs a forward on live tensors: its state by FQN, its inputs as they are passed; updates go into both."""
+
+    graph: Graph
+    fills: Callable[[Mapping[str, Any]], Any]
+    numbers: dict[str, Any]
+    at: At
+
+    def forward(self, **inputs: Any) -> Any:
+        given = {**self.numbers, **state_of(self), **leaves(inputs)}
+        changed = {port.name for port in self.graph.by_role("mutation")}
+        # autograd may have kept what is written to below
+        run_on = {name: value.clone() if name in changed else value for name, value in given.items()}
+        env = feed(self.graph, run_on, True, graded=True)
+        make = perform_steps(self.graph.steps, env, subgraphs(self.graph), at=self.at)
+        named: dict[str, Any] = {}
+        for port, result in zip(self.graph.outputs, self.graph.results, strict=True):
+            if port.role == "output":
+                named[port.name] = make(result)
+            elif port.role == "mutation":
+                with torch.no_grad():
+                    given[port.name].copy_(make(result))
+        return self.fills(named)
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def module_of(
+    capture: Capture, device: str | None = None, at: At = lambda source: nullcontext()
+) -> tuple[nn.Module, dict[str, Any], tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """The module of a Capture's only forward, its inputs by name, and (name, why) of who asks and who does not."""
+    pair = capture.pairs[0]
+    graph = at_hints(pair.forward)
+    ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
+    asks, rests = asking(ports, pair.backward)
+    made = capture.recipes.make(names=[port.name for port in ports])
+    module: Again = type(capture.name, (Again,), {"forward": _named(Again.forward, ports)})()
+    module.graph, module.at = graph, at
+    module.fills = filler(capture)
+    module.numbers = {port.name: number_at_capture(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
+    inputs: dict[str, Any] = {}
+    asked = {name for name, _ in asks}
+    for port in ports:
+        tensor = made[port.name].to(device) if device else made[port.name]
+        if port.role == "input":
+            put_nested(inputs, port.name, tensor.requires_grad_(port.name in asked))
+        else:
+            hold(module, port, tensor, port.name in asked)
+    return module, inputs, asks, rests
+
+
+def filler(capture: Capture) -> Callable[[Mapping[str, Any]], Any]:
+    """What puts the outputs back into the containers that the model gave them in."""
+    signature = capture.signature
+
+    def fill(named: Mapping[str, Any]) -> Any:
+        whole = filled(signature.output, named)
+        return {"loss": named[signature.loss], "output": whole} if signature.loss else whole
+
+    return fill
+
+
+def asking(
+    ports: list[Port], backward: Graph | None
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Who asks for a gradient: whom the saved backward gives one, or where there is none, the parameters."""
+    if backward is not None:
+        given = {port.name for port in backward.by_role("gradient")}
+        asks = [(port.name, "the saved backward gives its gradient") for port in ports if port.name in given]
+        return tuple(asks), tuple((port.name, f"{port.role}") for port in ports if port.name not in given)
+    able = [port for port in ports if port.role == "parameter" and "float" in getattr(port.spec, "dtype", "")]
+    names = {port.name for port in able}
+    rests = tuple((port.name, port.role) for port in ports if port.name not in names)
+    return tuple((port.name, "a parameter") for port in able), rests
+
+
+def number_at_capture(port: Port) -> Any:
+    """The value of a number among the inputs, which its expression says at the sizes of the capture."""
+    assert isinstance(port.spec, ScalarSpec)
+    return int(port.spec.expression) if port.spec.expression.lstrip("-").isdigit() else port.spec.expression
+
+
+def put_nested(inputs: dict[str, Any], name: str, tensor: Tensor) -> None:
+    """Put a tensor into nested dictionaries, so that its name comes out as it was: `batch.labels.0`."""
+    *path, last = name.split(".")
+    for step in path:
+        inputs = inputs.setdefault(step, {})
+    inputs[last] = tensor
+
+
+def leaves(inputs: Mapping[str, Any], head: str = "") -> dict[str, Any]:
+    """Nested dictionaries as names again."""
+    found: dict[str, Any] = {}
+    for key, value in inputs.items():
+        found |= leaves(value, f"{head}{key}.") if isinstance(value, dict) else {f"{head}{key}": value}
+    return found
+
+
+def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
+    """Put a tensor into a module under its FQN; a lifted constant is a buffer."""
+    *path, last = port.name.split(".")
+    for step in path:  # by hand: a module may be named like a method, as `type`
+        module = module._modules.setdefault(step, nn.Module())
+    if port.role == "parameter":
+        module._parameters[last] = nn.Parameter(tensor, requires_grad=asks)
+    else:
+        module._buffers[last] = tensor
+
+
+def _named(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
+    """A forward whose signature has the inputs by name."""
+
+    def named(self: Again, **inputs: Any) -> Any:
+        return forward(self, **inputs)
+
+    heads = dict.fromkeys(port.name.split(".")[0] for port in ports if port.role == "input")
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind) for name in ("self", *heads)]
+    named.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
+    return named

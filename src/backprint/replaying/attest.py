@@ -1,0 +1,132 @@
+"""What `save` keeps of a proof: the original program's numbers on the recipe's inputs, the Verdict and its power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from backprint import settings
+from backprint.graph.keys import PortKey, keyed
+from backprint.graph.nouns import Capture
+from backprint.graph.power import Power, Trial
+from backprint.graph.verdicts import DIGESTS, REDRAWN, Verdict
+from backprint.replaying.annotations import Notes
+from backprint.replaying.digests import Row, against_witness, numbers_of, safe
+from backprint.replaying.draws import drawn, redrawn
+from backprint.replaying.oracles import against_autograd, eager, part_eager
+from backprint.replaying.power import power_of, why_without_power
+from backprint.replaying.results import against, unsteady, witnessed
+from backprint.replaying.verify import base_of, checked_run, keep_worst, resize, summed_up
+from backprint.replaying.whole import Replayed
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """What `save` keeps of a proof on the recipe's inputs, and for each Pair the values that stood on its ports."""
+
+    witness: dict[str, Row] | None
+    verdict: Verdict
+    values: tuple[dict[PortKey, Any], ...]
+    power: Power
+    notes: Notes | None = None
+
+
+POWER_SECONDS, POWER_TRIALS = 20.0, 12
+"""When enough inputs of a sample that is saved were drawn again alone: after so long, or so many."""
+
+
+def attest(capture: Capture, power: str = "quick") -> Attested:
+    """Prove a Capture on its recipe's inputs, and keep the original program's numbers for later.
+
+    `power` says how much of it is measured: see `power_of`; `"none"` is nothing.
+    """
+    alive = capture.origin.alive
+    draw = drawn(capture, "recipe", None)
+    again = redrawn(capture, draw)
+    said: list[str] = []
+    recorded = dict(capture.environment)
+    restoring = capture.origin.restoring()
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), restoring:
+        wanted = eager(capture, draw) if alive else None
+        checked = checked_run(capture, draw)
+        got, results = checked.got, checked.got.results
+        if wanted is not None:
+            verdicts = witnessed(against(results, wanted), REDRAWN)
+        elif capture.witness is not None:
+            verdicts = witnessed(against_witness(capture, results), DIGESTS)
+        else:
+            verdicts = against_autograd(capture, draw, results, said)
+        if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
+            repeated = eager(capture, draw)
+            verdicts = [unsteady(port, wanted, repeated) for port in verdicts]
+        verdicts = [*verdicts, *checked.lies]
+        parts = part_witness(capture, got) if alive else {}
+        found = {port.key: port for port in verdicts}
+        keep_worst(found, "", capture.origin.doubts)
+        if alive:
+            keep_worst(found, "resized", resize(capture, again, said))
+    backward = any(pair.backward is not None for pair in capture.pairs)
+    seen = Power(())
+    if power != "none":
+        base = base_of(draw, got)
+        seen = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
+    verdict = summed_up(capture.name, backward, found, [*said, *why_without_power(seen)], dict(seen.most))
+    rows = (
+        {str(key): numbers_of(value) for key, value in wanted.items()} | parts
+        if wanted is not None
+        else dict(capture.witness or {}) or None
+    )
+    return Attested(rows, verdict, port_values(capture, got), seen, checked.notes)
+
+
+def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
+    """The numbers of each Pair's own program, on the values that the Pair got."""
+    if not capture.origin.parts:
+        return {}
+    wanted = [part_eager(capture, index, played) for index, played in enumerate(got.parts)]
+    named = zip(capture.pairs, wanted, strict=False)
+    return {f"{pair.name} {key}": numbers_of(value) for pair, results in named for key, value in results.items()}
+
+
+def port_values(capture: Capture, got: Replayed) -> tuple[dict[PortKey, Any], ...]:
+    """For each Pair, the values on its inputs."""
+    found = []
+    for pair, played in zip(capture.pairs, got.parts, strict=True):
+        values = {port.key: played.values[port.name] for port in pair.forward.inputs}
+        values |= keyed("constant", played.values) | keyed("tangent", played.tangents)
+        found.append(values | keyed("saved", played.saved))
+    return tuple(found)
+
+
+def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]:
+    """A Verdict as a sample keeps it, with its power where that was measured."""
+    return {
+        "verdict": verdict.verdict,
+        "name": verdict.name,
+        "detail": verdict.detail[:2000],
+        "power": None if verdict.power is None else safe(verdict.power),
+        "vacuous": list(verdict.vacuous),
+        "ports": {str(port.key): port.verdict for port in verdict.ports},
+        **({"powers": power_json(power)} if power is not None else {}),
+    }
+
+
+def power_json(power: Power) -> dict[str, Any]:
+    """A Power as a sample keeps it: of each thing drawn again, the port that moved least, or why it was not."""
+    return {
+        "tried": power.tried,
+        "of": power.of,
+        "redrawn": {trial.name: trial_json(trial) for trial in power.trials},
+    }
+
+
+def trial_json(trial: Trial) -> dict[str, Any]:
+    """One row."""
+    if trial.untried:
+        return {"untried": trial.untried[:300]}
+    if trial.weakest is None:
+        return {"ports": 0}
+    port, by = trial.weakest
+    row = {"ports": len(trial.moved), "port": port, "least": safe(by), "most": safe(max(by for _, by in trial.moved))}
+    row |= {"silent": list(trial.silent)} if trial.silent else {}
+    return row | ({"hidden": True} if trial.hidden else {})

@@ -1,0 +1,201 @@
+"""Oracles: what results are compared with. The program in eager while it lives, else autograd of the saved forward.
+
+Autograd of the saved forward is a second opinion, asked only where no opaque edge lies in the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from backprint.errors import BackprintError, ReplayError
+from backprint.graph.keys import of_role
+from backprint.graph.links import mutated
+from backprint.graph.nouns import Capture, Pair
+from backprint.graph.verdicts import AUTOGRAD, DIGESTS, PROGRAM, PortVerdict
+from backprint.replaying.digests import against_rows, part_rows
+from backprint.replaying.draws import Draw
+from backprint.replaying.linked import Played
+from backprint.replaying.results import Results, against, kept_results, results_by_port, unsteady, witnessed
+from backprint.replaying.run import AS_WRITTEN, run_graded
+from backprint.tree import ones_tangent
+
+
+def program_fails(capture: Capture, draw: Draw) -> bool:
+    """Whether the original program raises on these inputs too; without the program, whether they are a fresh draw."""
+    if not capture.origin.alive:
+        return draw.name == "fresh"
+    try:
+        eager(capture, draw)
+    except Exception:  # whatever the program raises, it raises: the inputs prove nothing
+        return True
+    return False
+
+
+def eager(capture: Capture, draw: Draw) -> Results:
+    """The original program's results. What the graph writes and the program left alone stands as it was given."""
+    torch.manual_seed(draw.seed)
+    gave = capture.origin.step(draw.values, draw.tangents, draw.anew)
+    written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
+    return results_by_port(gave.outputs, {**written, **gave.mutations}, gave.gradients)
+
+
+def against_program(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
+    """Every port against the original program, run now."""
+    try:
+        wanted = eager(capture, draw)
+    except Exception as error:  # the user's program may raise anything on redrawn inputs
+        if draw.name == "captured":
+            raise ReplayError(
+                f"the original program failed on its captured inputs: {type(error).__name__}: {error}"
+            ) from error
+        said.append(
+            f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})"
+        )
+        return []
+    verdicts = against(kept_results(capture.origin, results, wanted), wanted)
+    if all(port.verdict == "bitwise" for port in verdicts):
+        return verdicts
+    again = eager(capture, draw)
+    return [unsteady(port, wanted, again) for port in verdicts]
+
+
+def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
+    """The second opinion: gradients against autograd of the saved forward. Outputs have no oracle left."""
+    if capture.links:
+        said.append("no oracle: the program is gone, and each pair is checked alone")
+        return no_oracle(results)
+    if capture.opaque:
+        edge = capture.opaque[0]
+        said.append(
+            f"no oracle: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})"
+        )
+        return no_oracle(results)
+    pair = capture.pairs[0]
+    said.append("the program is gone: checked against autograd of the saved forward alone")
+    torch.manual_seed(draw.seed)
+    same = {right: left for left, right in capture.signature.same}
+    return by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, said)
+
+
+def by_autograd(
+    pair: Pair,
+    differentiable: Sequence[str],
+    same: Mapping[str, str],
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor] | None,
+    results: Results,
+    said: list[str],
+) -> list[PortVerdict]:
+    """The gradients as autograd of the saved forward says; nothing is compared where it cannot differentiate that."""
+    try:
+        wanted = second_opinion(pair, differentiable, same, values, tangents)
+    except RuntimeError as error:  # also of a kernel in autograd's own backward
+        said.append(f"no oracle: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
+        return no_oracle(results)
+    return gradients_alone(against(results, wanted))
+
+
+def gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
+    """Gradients as autograd of the forward says; what the forward itself gives was compared with nothing."""
+    return [
+        replace(port, witness=AUTOGRAD)
+        if port.role == "gradient"
+        else PortVerdict(port.name, port.role, "unproven", "compared with nothing: the program is gone")
+        for port in verdicts
+    ]
+
+
+def no_oracle(results: Results) -> list[PortVerdict]:
+    """Every port, with nothing to compare it with."""
+    return [PortVerdict(key.name, key.role, "unproven", "no oracle") for key in results]
+
+
+def second_opinion(
+    pair: Pair,
+    differentiable: Sequence[str],
+    same: Mapping[str, str],
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor] | None,
+) -> Results:
+    """Autograd of the saved forward on these inputs."""
+    asking = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    leaves = {
+        name: tensor.detach().clone().requires_grad_(name in asking and name not in same)
+        for name, tensor in values.items()
+    }
+    with torch.enable_grad(), AS_WRITTEN():
+        found = zip(pair.forward.outputs, run_graded(pair.forward, leaves), strict=True)
+    given_back = of_role("output", {port.key: value for port, value in found})
+    outputs = {name: given_back[name] for name in differentiable}
+    given = [ones_tangent(o) if tangents is None else tangents[n] for n, o in outputs.items()]
+    wanted = [name for name in leaves if leaves[name].requires_grad]
+    with AS_WRITTEN():
+        gradients = (
+            torch.autograd.grad(list(outputs.values()), [leaves[name] for name in wanted], given, allow_unused=True)
+            if wanted
+            else ()
+        )
+    named = dict(zip(wanted, gradients, strict=True))
+    named |= {right: named[left] for right, left in same.items() if left in named}
+    return results_by_port({name: value.detach() for name, value in given_back.items()}, {}, named)
+
+
+def part_verdicts(capture: Capture, index: int, played: Played, draw: str, said: list[str]) -> list[PortVerdict]:
+    """The verdicts of one Pair's own results, on the values that it got."""
+    if capture.origin.alive and capture.origin.parts:
+        return witnessed(part_against_program(capture, index, played), PROGRAM)
+    results, rows = played.results, part_rows(capture, index)
+    if rows and draw == "recipe":
+        return witnessed(against_rows(rows, {key: results[key] for key in results if key in rows}), DIGESTS)
+    if rows:
+        return []
+    pair = capture.pairs[index]
+    if capture.opaque or pair.backward is None:
+        said.append("no oracle: the program is gone, and autograd of this pair's forward alone would not do")
+        return no_oracle(results)
+    said.append("the program is gone: checked against autograd of the saved forward alone")
+    with quiet_generator(played.random):
+        same = {right: left for left, right in capture.signature.same if left in played.values}
+        return by_autograd(pair, tuple(played.tangents), same, played.values, played.tangents, results, said)
+
+
+def part_against_program(capture: Capture, index: int, played: Played) -> list[PortVerdict]:
+    """One Pair against the program that it was traced from, run now."""
+    wanted = part_eager(capture, index, played)
+    verdicts = against(kept_results(capture.origin.parts[index], played.results, wanted), wanted)
+    if all(port.verdict == "bitwise" for port in verdicts):
+        return verdicts
+    again = part_eager(capture, index, played)
+    return [unsteady(port, wanted, again) for port in verdicts]
+
+
+def part_eager(capture: Capture, index: int, played: Played) -> Results:
+    """Eager autograd of the program behind one Pair, on the values that the Pair got."""
+    oracle = capture.origin.parts[index]
+    with quiet_generator(played.random):
+        try:
+            gave = oracle.step(played.values, played.tangents)
+        except BackprintError:
+            raise
+        except Exception as error:  # whatever the graph raises on these inputs, its Pair did not
+            name = capture.pairs[index].name
+            raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
+    written = {name: played.values[name] for name in played.mutations if name in played.values}
+    asked: dict[str, Tensor | None] = {} if oracle.partial else dict.fromkeys(played.gradients or {})
+    return results_by_port(gave.outputs, {**written, **gave.mutations}, {**asked, **gave.gradients})
+
+
+@contextlib.contextmanager
+def quiet_generator(state: Tensor) -> Iterator[None]:
+    """The random state that a Pair started from; and back afterwards."""
+    before = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)

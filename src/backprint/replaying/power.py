@@ -1,0 +1,414 @@
+"""Power: how far outputs, gradients and mutations move, in tolerances, when inputs are drawn again.
+
+A check of a port that no input moves proves nothing about it. Inputs are drawn again one after the other, and groups of
+them at once, each time from the same base run, and every port that hangs on what was drawn again is measured. Which
+ports hang on which inputs is read from the graphs. A path does not mean dependence (a bias before a norm of the batch,
+a shift of scores before a softmax), so a port with a path that does not move is tried once more with numbers: in
+float64, at a neutral point, where weights keep the scale of what they take and nothing is dead or saturated. If it
+stands still there too, to NULL of its size, it does not depend on that input mathematically, and is not asked to react.
+If it moves there, it is this sample's own values that hide the input: weak.
+
+**A port's power** is how far it moved at most in the standard redraws: the program's inputs and the tangents at once,
+and while some port stands still, more of them: parameters, buffers, everything, small steps that keep a guard, one
+input alone. They are the same for `save`, `verify` and `power`, by number and never by time, so these tell one number.
+Where no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them, what moves
+these ports otherwise does not count. A port of whole numbers or bools has power where any number changes. The trials of
+`own` and `all` are about inputs: what could be ignored, and a check would not see it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint import settings
+from backprint.errors import BackprintError, GuardError, ReplayError, UsageError
+from backprint.graph.depends import dependence, dependence_of_parts
+from backprint.graph.keys import PortKey, is_tangent, without_tangents
+from backprint.graph.links import free_ports
+from backprint.graph.nouns import Capture, TensorSpec
+from backprint.graph.power import Moved, Power, Trial, side_of
+from backprint.graph.recipes import InputRecipes
+from backprint.graph.sizes import at_hints
+from backprint.graph.verdicts import PortVerdict
+from backprint.replaying.movement import floating, moved, moves, stands, strength
+from backprint.replaying.results import Results
+from backprint.replaying.whole import replay_values
+from backprint.replaying.widened import wide, widened_value
+from backprint.sample.redraws import another, neutral, units
+from backprint.tree import strided_parts
+
+SEED = 0x90E7
+
+GROUPS = {"parameter": "parameters", "buffer": "buffers"}
+"""The inputs that are drawn again together, by their role."""
+
+CHOICES = ("quick", "own", "all")
+
+EVERYTHING, TOGETHER = "everything", "inputs"
+
+BROKE = "does not run on it"
+
+HELD = ("value", "shape", "pinned")
+"""The kinds of guards whose inputs are not drawn again."""
+
+MOST_BYTES = 2**31
+"""Of inputs and what is saved: above, nothing is tried at a neutral point, and a port that stands still is weak."""
+
+NUDGE, LITTLE = 2**-6, 2**-10
+"""The shares of its size by which a float moves where a draw breaks the program, or a guard holds it."""
+
+FURTHER, ALONE = 10, 4
+"""How many redraws a port that stands still is worth, and how many of these are of one input alone."""
+
+Sides = tuple[Results, ...]
+"""What a run gave: the whole, then each of several linked Pairs."""
+
+Way = tuple[bool, "float | None"]
+"""How inputs are drawn again: only floats, and by which step; None is a draw of their own."""
+
+WAYS: tuple[Way, ...] = ((False, None), (True, None), (True, NUDGE))
+"""The first on which the program runs counts."""
+
+GUARDED: tuple[Way, ...] = ((False, NUDGE), (False, LITTLE))
+"""How what a guard holds is drawn again: by little, which a guard on it may allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """One run that others are held against: the inputs, tangents as `tangent y`, what came out, of each Pair too."""
+
+    values: Mapping[str, Tensor]
+    ports: Results
+    parts: Sides = ()
+
+
+def power_of(
+    capture: Capture,
+    inputs: str = "own",
+    *,
+    seconds: float | None = None,
+    count: int | None = None,
+    base: Base | None = None,
+    recipes: InputRecipes | None = None,
+    fresh: Mapping[str, Tensor] | None = None,
+    only: Collection[str] | None = None,
+    seed: int = SEED,
+) -> Power:
+    """The power of a Capture on its recipes' inputs.
+
+    `inputs="quick"` is the standard redraws alone; `"own"` draws each of the program's inputs again alone, all
+    parameters, all buffers, and everything at once; `"all"` each parameter and buffer alone too.
+    `seconds` and `count` end these early; then what was tried of `"all"` is a random part, the program's inputs first.
+    `recipes` (with their data, as `sample.inputs` has them) stand in for the Capture's own, and `fresh` for what they
+    would draw the next time; `only` names what is drawn again alone. `base` is a run that is there already.
+    """
+    if inputs not in CHOICES:
+        raise UsageError(f"inputs={inputs!r} is not one of {', '.join(CHOICES)}")
+    made = capture.recipes if recipes is None else recipes
+    if capture.fake or not made.complete:
+        raise ReplayError(f"{capture.name} has inputs without values, so nothing can be drawn again")
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
+        if base is None:
+            values = made.make()
+            ports, *parts = results_on(capture, values)
+            base = Base(values, ports, tuple(parts))
+        study = Study(capture, made.recipes, base, dict(fresh or {}), seed)
+        single = study.singles(inputs, only, seconds is not None or count is not None)
+        return study.power(study.groups(inputs), single, seconds, count)
+
+
+def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
+    """A port's verdict with its power, of a Power's `most` or one of its `parts`."""
+    return replace(port, power=powers.get(str(port.key)))
+
+
+def why_without_power(power: Power) -> list[str]:
+    """Why ports are without power where it is that the program does not run on other inputs."""
+    broke = [trial for trial in power.trials[:1] if trial.untried.startswith(BROKE)] if power.vacuous else []
+    return [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]
+
+
+def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEED) -> dict[str, Tensor]:
+    """Other values for all that a program may be asked with: not for constants, nor for what a guard holds."""
+    recipes = capture.recipes.recipes
+    roles = {port.name: port.role for port in free_ports(capture)}
+    held = held_by_guards(capture)
+    found: dict[str, Tensor] = {}
+    for names in units(recipes).values():
+        if all(each in values and each not in held and roles.get(each) != "constant" for each in names):
+            found |= another(names, recipes, values, seed) or {}
+    return found
+
+
+def held_by_guards(capture: Capture) -> frozenset[str]:
+    """What a guard hangs on."""
+    return frozenset(name for guard in capture.guards if guard.kind in HELD for name in guard.inputs)
+
+
+class Study:
+    """A Capture while its power is measured."""
+
+    def __init__(
+        self, capture: Capture, recipes: Mapping[str, Any], base: Base, fresh: dict[str, Tensor], seed: int
+    ) -> None:
+        self.capture, self.recipes, self.base, self.fresh, self.seed = capture, recipes, base, fresh, seed
+        self.roles = {port.name: port.role for port in free_ports(capture)}
+        self.hangs = (dependence(capture), *dependence_of_parts(capture))
+        self.units = {name: names for name, names in units(recipes).items() if self.reached(names)}
+        self.held = held_by_guards(capture)
+        pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
+        self.pinned = pinned | {name for name in self.held if self.equals(name)}
+        self.point: Base | str | None = None
+        self.most = [
+            {key: 0.0 for key, value in ports.items() if moves(value) and hangs.get(key)}
+            for hangs, ports in zip(self.hangs, (base.ports, *base.parts), strict=False)
+        ]
+        self.capped: dict[PortKey, float] = {}
+
+    def reached(self, names: Collection[str]) -> bool:
+        """Whether any result hangs on one of these."""
+        return any(not found.isdisjoint(names) for hangs in self.hangs for found in hangs.values())
+
+    def equals(self, name: str) -> bool:
+        """Whether a guard says what the one number of an input is."""
+        value = self.base.values.get(name)
+        return (
+            isinstance(value, Tensor)
+            and value.numel() == 1
+            and any(guard.inputs == (name,) and " == " in guard.text for guard in self.capture.guards)
+        )
+
+    def singles(self, inputs: str, only: Collection[str] | None, part: bool) -> list[str]:
+        """The inputs to draw again alone, in the order in which that is done."""
+        found = [name for name in self.units if not is_tangent(name)]
+        if only is not None:
+            return [name for name in found if name in only]
+        found = [name for name in found if (self.role(name) == "input" and inputs == "own") or inputs == "all"]
+        if inputs == "all" and part:
+            random.Random(self.seed).shuffle(found)
+            found.sort(key=lambda name: self.role(name) != "input")
+        return found
+
+    def power(
+        self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
+    ) -> Power:
+        """The standard trials; then, where groups are named, those and single inputs until time or number are spent."""
+        standard = self.standard()
+        most, *parts = (self.measured(index) for index in range(len(self.most)))
+        if not groups and not single:
+            return Power(tuple(standard), 0, 0, most, tuple(parts))
+        started = time.monotonic()
+        done: list[Trial] = []
+        for name, together in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
+            spent = time.monotonic() - started
+            if done and ((seconds is not None and spent > seconds) or (count is not None and len(done) >= count)):
+                break
+            done.append(self.trial(name, together))
+        tried = sum(not trial.untried for trial in done[len(groups) :])
+        return Power(tuple(done), tried, len(single), most, tuple(parts))
+
+    def measured(self, side: int) -> tuple[tuple[str, float], ...]:
+        """The power of each port; one that hangs on what guards pin alone is what it is wherever the sample runs."""
+        capped = {} if side else self.capped
+        rows = {key: min(by, capped.get(key, by)) for key, by in self.most[side].items()}
+        return tuple((str(key), by) for key, by in rows.items() if by >= 1 or not self.hangs[side][key] <= self.pinned)
+
+    def role(self, name: str) -> str:
+        """What an input is for."""
+        return "tangent" if is_tangent(name) else self.roles.get(name, "constant")
+
+    def of_roles(self, *roles: str) -> tuple[str, ...]:
+        """The inputs of some roles."""
+        return tuple(name for name in self.units if self.role(name) in roles)
+
+    def groups(self, inputs: str) -> list[tuple[str, tuple[str, ...]]]:
+        """What `own` and `all` draw again at once."""
+        if inputs == "quick":
+            return []
+        rows = [(EVERYTHING, tuple(self.units)), *((said, self.of_roles(role)) for role, said in GROUPS.items())]
+        return [(said, names) for said, names in rows if names]
+
+    # -------------------------------------------------------------- the standard redraws
+
+    def standard(self) -> list[Trial]:
+        """The redraws that say how much power each port has: until none stands still that could move."""
+        own = self.of_roles("input", "tangent")
+        done = [self.first(own)] if own else []
+        for name, names, ways in self.further(own):
+            still = self.still()
+            if not still or len(done) > FURTHER:
+                break
+            if still & frozenset(names):
+                done.append(self.trial(name, names, ways, standard=True))
+        return done
+
+    def further(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
+        """What is drawn again while some port stands still, and how."""
+        for role, said in GROUPS.items():
+            yield said, self.of_roles(role), WAYS
+        yield EVERYTHING, tuple(self.units), WAYS
+        yield f"{TOGETHER}, a little", tuple(name for name in own if name not in self.held), ((True, NUDGE),)
+        guarded = tuple(name for name in self.units if name in self.held - self.pinned)
+        yield "what guards hold, a little", guarded, GUARDED
+        for name in guarded[:ALONE] if len(guarded) > 1 else ():
+            yield f"{name}, which a guard holds, a little", (name,), GUARDED
+        for name in self.of_roles("input")[:ALONE]:
+            yield f"input {name}", (name,), WAYS
+
+    def still(self) -> frozenset[str]:
+        """What the ports hang on that have not moved yet, and for which it would count."""
+        found: set[str] = set()
+        for side, (hangs, most) in enumerate(zip(self.hangs, self.most, strict=False)):
+            for key, by in most.items():
+                if by < 1 and (side or key not in self.capped):
+                    found |= hangs[key]
+        return frozenset(found) - self.pinned
+
+    def first(self, own: tuple[str, ...]) -> Trial:
+        """The program's inputs and the tangents at once; with them buffers that nothing but updates hang on."""
+        idle = self.idle()
+        trial = self.trial(TOGETHER, (*own, *idle), standard=True, idle=frozenset(idle))
+        for side in trial.silent:
+            rows = ((PortKey.read(port), by) for port, by in trial.moved)
+            self.capped |= {key: by for key, by in rows if side_of(key) == side}
+        return trial
+
+    def idle(self) -> tuple[str, ...]:
+        """The buffers that only updates of tensors hang on, as running statistics in training."""
+        busy: set[str] = set()
+        for key, found in self.hangs[0].items():
+            busy |= set() if key.role == "mutation" else found
+        return tuple(name for name in self.of_roles("buffer") if name not in busy)
+
+    # -------------------------------------------------------------- one trial
+
+    def trial(
+        self,
+        name: str,
+        together: Collection[str],
+        ways: tuple[Way, ...] = WAYS,
+        *,
+        standard: bool = False,
+        idle: frozenset[str] = frozenset(),
+    ) -> Trial:
+        """These inputs drawn again, at once, and what moved: of what hangs on nothing `idle`."""
+        free = tuple(each for each in together if each not in self.held or ways is GUARDED)
+        if not free:
+            return Trial(name, tuple(together), untried="a guard holds it")
+        drawn = self.drawn(free, ways)
+        if isinstance(drawn, str):
+            return Trial(name, tuple(together), untried=drawn)
+        given, sides = drawn
+        names, shown = frozenset(given), tuple(each for each in free if each not in idle)
+        hangs = self.hangs[0]
+        bound = [key for key in sides[0] if hangs[key] & names and not hangs[key] & idle]
+        found = {key: by for key in bound if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None}
+        if standard:
+            self.count(names, sides, found)
+        del drawn, sides
+        still = [key for key, by in found.items() if by < 1]
+        if standard and still and not Trial(name, shown, port_texts(found)).hidden:
+            rows = port_texts({key: by for key, by in found.items() if by >= 1})
+            return Trial(name, shown, rows, open=tuple(map(str, still)))
+        null = self.null(still, {each: value for each, value in given.items() if each not in idle}) if still else ()
+        rows = port_texts({key: by for key, by in found.items() if key not in null})
+        return Trial(name, shown, rows, tuple(str(key) for key in found if key in null))
+
+    def drawn(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
+        """Other values of these inputs, and what a run on them gave; or why there are none."""
+        why, guarded = "", False
+        before: tuple[set[str], float | None] = (set(), 0.0)
+        for floats, step in ways:
+            given: dict[str, Tensor] = {}
+            for each in names:
+                if not floats or floating(self.base.values[each]):
+                    given |= self.another(each, step)
+            if not given or before == (set(given), step):
+                continue
+            before = (set(given), step)
+            try:
+                return given, results_on(self.capture, {**self.base.values, **given})
+            except BackprintError as error:
+                why = why or f"{BROKE}: {str(error)[:160]}"
+                guarded = isinstance(error, GuardError)
+        self.pinned |= set(names) if guarded and ways is GUARDED and len(names) == 1 else set()
+        return why or "its dtype has no other values that could be drawn"
+
+    def count(self, names: frozenset[str], sides: Sides, found: Mapping[PortKey, float]) -> None:
+        """Add a standard trial, of which the whole's ports are `found`, to the power of what hangs on these names."""
+        rows = zip(self.most, self.hangs, (self.base.ports, *self.base.parts), sides, strict=False)
+        for index, (most, hangs, ports, others) in enumerate(rows):
+            seen: Mapping[PortKey, float] = {} if index else found
+            for key, by in most.items():
+                if hangs[key] & names:
+                    most[key] = max(by, seen[key] if key in seen else strength(ports[key], others.get(key)))
+
+    def another(self, name: str, step: float | None = None) -> dict[str, Tensor]:
+        """Other values of an input, and of the views of it; none where it knows no other."""
+        fresh = self.fresh.get(name)
+        return another(self.units[name], self.recipes, self.base.values, self.seed, fresh, step) or {}
+
+    # -------------------------------------------------------------- the neutral point
+
+    def null(self, still: Collection[PortKey], given: Mapping[str, Tensor]) -> frozenset[PortKey]:
+        """Which of these ports do not move at the neutral point either."""
+        point = self.neutral()
+        if isinstance(point, str):
+            return frozenset()
+        other = {
+            name: neutral(value, self.role(name), self.seed + 1) if floating(value) else value
+            for name, value in given.items()
+        }
+        try:
+            ports = results_on(self.wide, {**point.values, **other})[0]
+        except BackprintError:
+            return frozenset()
+        return frozenset(key for key in still if stands(point.ports.get(key), ports.get(key)))
+
+    @cached_property
+    def wide(self) -> Capture:
+        """The Capture in float64, once."""
+        return wide(self.capture)
+
+    def neutral(self) -> Base | str:
+        """The run at the neutral point, once; or why there is none."""
+        if self.point is None:
+            self.point = self.at_neutral()
+        return self.point
+
+    def at_neutral(self) -> Base | str:
+        saved = [port.spec for pair in self.capture.pairs for port in at_hints(pair.forward).by_role("saved")]
+        kept = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
+        given = sum(part.nbytes for value in self.base.values.values() for part in strided_parts(value))
+        if kept + given > MOST_BYTES:
+            return "too large"
+        values = {
+            name: widened_value(value) if name in self.held else neutral(value, self.role(name), self.seed)
+            for name, value in self.base.values.items()
+        }
+        try:
+            return Base(values, results_on(self.wide, values)[0])
+        except BackprintError as error:
+            return f"does not run: {error}"
+
+
+def port_texts(moved: Mapping[PortKey, float]) -> Moved:
+    """How far ports moved, as a Power tells it."""
+    return tuple((str(key), by) for key, by in moved.items())
+
+
+def results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
+    """Every result of a Capture on these inputs, tangents among them, under its own seed; those of its Pairs too."""
+    torch.manual_seed(capture.seed)
+    inputs, tangents = without_tangents(values)
+    same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}
+    got = replay_values(capture, {**inputs, **same}, tangents)
+    return (got.results, *(played.results for played in got.parts))

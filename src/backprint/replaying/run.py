@@ -1,0 +1,249 @@
+"""One Graph, run: an environment, and a loop over its steps. Values are dropped after their last use.
+
+The steps run as they are written: an autocast that is on around them has no part in it, because the program's own casts
+are steps. Private torch API of this module, tried on torch 2.13: `torch._C._DisableAutocast`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint.errors import GuardError, ReplayError
+from backprint.fx.operators import check_call, checked_function, resolve
+from backprint.fx.values import hold, maker
+from backprint.graph.isolation import check_here
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
+from backprint.graph.sizes import evaluate, implied, known, outside, said
+from backprint.graph.text import show_spec, show_step
+from backprint.replaying.annotations import NOTES, Sheet
+
+AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
+"""While this is open, no operator's arguments are cast by autocast."""
+
+
+Given = Mapping[str, Any] | Mapping[PortKey, Any] | Sequence[Any]
+"""Inputs by a port's name, local or key (a `PortKey`, or a text as `tangent y`), or in port order."""
+
+
+def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ...]:
+    """The results of a Graph on these inputs. Nothing asks for a gradient.
+
+    `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on all the same, because some kernels
+    keep what their backward needs only then (oneDNN's LSTM its workspace).
+    """
+    env = feed(graph, inputs, strict)
+    sheet = opened_sheet(graph, env)
+    last = last_uses(graph)
+
+    def settle(index: int, step: Step) -> None:
+        if sheet is not None:
+            sheet.step(step, env.get(step.name))
+        for name in last.get(index, ()):
+            del env[name]
+
+    with torch.enable_grad(), AS_WRITTEN():
+        make = perform_steps(graph.steps, env, subgraphs(graph), after=settle)
+        results = tuple(make(result) for result in graph.results)
+    if sheet is not None:
+        sheet.ports(graph.outputs, results)
+    return results
+
+
+def opened_sheet(graph: Graph, env: Mapping[str, Any]) -> Sheet | None:
+    """Where this run's values are held against their annotations; None where nobody asked for that."""
+    if (notes := NOTES.get()) is None:
+        return None
+    given = [env[port.local] for port in graph.inputs]
+    sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, given, strict=True))))
+    sheet.ports(graph.inputs, given)
+    return sheet
+
+
+def run_graded(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """`run` on inputs that may require grad, so that autograd can differentiate the results."""
+    env = feed(graph, inputs, True, graded=True)
+    with AS_WRITTEN():
+        make = perform_steps(graph.steps, env, subgraphs(graph))
+    return tuple(make(result) for result in graph.results)
+
+
+At = Callable[[Source | None], contextlib.AbstractContextManager[Any]]
+"""What a step of a source line runs within."""
+
+
+def perform_steps(
+    steps: Sequence[Step],
+    env: dict[str, Any],
+    bodies: Mapping[str, fx.GraphModule],
+    *,
+    at: At = lambda source: contextlib.nullcontext(),
+    after: Callable[[int, Step], None] = lambda index, step: None,
+) -> Callable[[Value], Any]:
+    """Run steps in an environment, and return what makes objects of Values there. The one loop that runs graphs."""
+    make = maker(env, bodies)
+    for index, step in enumerate(steps):
+        with at(step.source):
+            perform(step, env, make)
+        after(index, step)
+    return make
+
+
+CHECKING = "aten._linalg_check_errors.default"
+"""The operator that raises where a decomposition failed. A program may catch that and go another way."""
+
+
+def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> None:
+    """One step: its value into the environment, or its guard held."""
+    try:
+        if step.is_guard:
+            hold(step, *map(make, step.args))
+            return
+        function = resolve(step.target)
+        args, kwargs = [make(value) for value in step.args], {key: make(value) for key, value in step.kwargs}
+        check_call(step.target, function, args, kwargs)
+        env[step.name] = function(*args, **kwargs)
+    except ReplayError:
+        raise
+    except Exception as error:
+        where = f" ({step.source.file}:{step.source.line})" if step.source else ""
+        if step.target == CHECKING:
+            raise GuardError(
+                f"`{show_step(step)[:300]}`{where} passed at capture and fails on these inputs: {error}. Capture again "
+                "on inputs like these"
+            ) from error
+        raise ReplayError(f"while running `{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}") from error
+
+
+def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dict[str, Any]:
+    """The environment that a graph starts from; here a graph is refused that may not run in this process."""
+    check_here(graph.isolated)
+    if not isinstance(inputs, Mapping):
+        if len(inputs) != len(graph.inputs):
+            raise ReplayError(
+                f"the graph takes {len(graph.inputs)} inputs, not {len(inputs)}: "
+                f"{', '.join(port.name for port in graph.inputs)}"
+            )
+        inputs = {port.local: value for port, value in zip(graph.inputs, inputs, strict=True)}
+    known: Mapping[Any, Any] = inputs
+    env: dict[str, Any] = {}
+    given: list[tuple[Port, Any]] = []
+    for port in graph.inputs:
+        keys = (port.key, str(port.key), port.name, port.local)
+        found = next((known[key] for key in keys if key in known), _MISSING)
+        if found is _MISSING:
+            raise ReplayError(
+                f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}"
+            )
+        given.append((port, found))
+        env[port.local] = found.detach() if isinstance(found, Tensor) and not graded else found
+    if strict:
+        check(graph, given)
+    return env
+
+
+_MISSING = object()
+
+
+def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
+    """Raise unless every value is what its port says. The symbolic sizes, which take their value here."""
+    sizes = sizes_of(given)
+    for port, value in given:
+        spec = port.spec
+        if not isinstance(spec, TensorSpec):
+            continue
+        if not isinstance(value, Tensor):
+            raise ReplayError(f"input {port.name!r} is {show_spec(spec)}; given is a {type(value).__name__}")
+        if not fits(spec, value, sizes):
+            shape = ", ".join(map(str, value.shape))
+            layout = "" if value.layout is torch.strided else f" {str(value.layout)[6:]}"
+            where = f", where {said(sizes)}" if sizes else ""
+            raise (GuardError if sizes else ReplayError)(
+                f"input {port.name!r} is {show_spec(spec)}{where}; given is a {str(value.dtype)[6:]}[{shape}]{layout}"
+            )
+    if (symbol := outside(graph.symbols, sizes)) is not None:
+        raise GuardError(
+            f"the size {symbol.name} is {sizes[symbol.name]} here, and the graph was traced for sizes from "
+            f"{symbol.low} to {symbol.high}: capture again on inputs like these"
+        )
+    return sizes
+
+
+def hold_saved(backward: Graph, given: Mapping[PortKey, Any]) -> None:
+    """Raise where a forward saved fewer numbers than its backward was traced for: kernels read past their end."""
+    for port in () if backward.symbols else backward.by_role("saved"):
+        value, spec = given.get(port.key), port.spec
+        if isinstance(spec, TensorSpec) and isinstance(value, Tensor) and value.numel() < spec.numel:
+            raise ReplayError(
+                f"the forward saved {port.name!r} as {str(value.dtype)[6:]}{list(value.shape)}, and the backward takes "
+                f"it as {show_spec(spec)}: the two do not belong together, so capture the program again"
+            )
+
+
+def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
+    """Whether a tensor has the dtype and the sizes of a spec; a size that no input tells may be any."""
+    if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape) or str(value.layout)[6:] != spec.layout:
+        return False
+    pairs = zip(spec.shape, value.shape, strict=True)
+    return all(size == now or (isinstance(size, str) and agrees(size, now, sizes)) for size, now in pairs)
+
+
+def agrees(size: str, now: int, sizes: Mapping[str, int]) -> bool:
+    """Whether a symbolic size is this number, as far as is known."""
+    return not known(size, sizes) or evaluate(size, sizes) == now
+
+
+def sizes_of(given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
+    """The symbolic sizes that these values imply: by shapes, then by numbers, then by strides."""
+    seen: list[tuple[Size, int]] = []
+    tensors = [(port.spec, value) for port, value in given if isinstance(value, Tensor)]
+    for spec, value in tensors:
+        if isinstance(spec, TensorSpec):
+            seen += zip(spec.shape, value.shape, strict=False)
+    seen += [(port.spec.expression, value) for port, value in given if isinstance(port.spec, ScalarSpec)]
+    for spec, value in tensors:
+        if isinstance(spec, TensorSpec) and spec.stride and value.layout is torch.strided:
+            seen += zip(spec.stride, value.stride(), strict=False)
+    return implied(seen)
+
+
+def last_uses(graph: Graph) -> dict[int, list[str]]:
+    """For each step, the values that nothing needs after it."""
+    kept = {name for result in graph.results for name in refs(result)}
+    last: dict[str, int] = {}
+    for index, step in enumerate(graph.steps):
+        for value in (step.args, *(value for _, value in step.kwargs)):
+            for name in refs(value):
+                last[name] = index
+        if not step.is_guard:
+            last[step.name] = index
+    found: dict[int, list[str]] = {}
+    for name, index in last.items():
+        if name not in kept:
+            found.setdefault(index, []).append(name)
+    return found
+
+
+def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
+    """The bodies of higher-order operators, as modules whose calls are checked."""
+    if not graph.subgraphs:
+        return {}
+    from backprint.fx.to_fx import to_fx  # loads what traces graphs, which few graphs need to run
+
+    return {name: checked_body(to_fx(sub)) for name, sub in graph.subgraphs}
+
+
+def checked_body(module: fx.GraphModule) -> fx.GraphModule:
+    """A body in which the arguments of each call are looked at, as those of a graph's own steps are."""
+    for part in module.modules():
+        if isinstance(part, fx.GraphModule):
+            for node in part.graph.nodes:
+                if node.op == "call_function":
+                    node.target = checked_function(node.target)
+            part.recompile()
+    return module

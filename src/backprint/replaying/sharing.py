@@ -1,0 +1,128 @@
+"""Which tensors are one, which share memory, and how they are laid out in it: as at capture, or the call is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import GuardError
+from backprint.graph.links import free_ports, mutated
+from backprint.graph.nouns import Capture, TensorSpec
+from backprint.memory import memory_spans, overlapping_pairs
+from backprint.replaying.run import sizes_of
+from backprint.replaying.strides import laid_as, lies, strides
+
+INPUT_ALONE = "capture again on inputs like these"
+
+
+def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Raise unless inputs lie in memory as they did: a program may read strides, and a graph's views need them."""
+    ports = {port.name: port for port in free_ports(capture) if port.name in given}
+    sizes = sizes_of([(port, values[port.name]) for port in free_ports(capture) if port.name in values])
+    for name, port in ports.items():
+        tensor, spec = given[name], port.spec
+        if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tensor.dim() != len(spec.shape):
+            continue
+        wanted = strides(spec, tensor, sizes)
+        if wanted is not None and not lies(tensor, wanted):
+            raise GuardError(
+                f"input {name!r} had strides {list(wanted)} at capture and has {list(tensor.stride())} now: "
+                f"{advice(name, spec, tensor, wanted)}or {INPUT_ALONE}"
+            )
+
+
+def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
+    """What to write so that a tensor lies as it did, where there is a word for that."""
+    if lies(torch.empty(tensor.shape, device="meta"), wanted):
+        return f"pass {name}.contiguous(), "
+    for dim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if tensor.dim() == dim and lies(torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted):
+            return f"pass {name}.contiguous(memory_format={form}), "
+    if 0 in wanted:
+        return "pass it expanded as it was, "
+    return f"pass torch.empty_strided({list(tensor.shape)}, {list(wanted)}, dtype={tensor.dtype}).copy_({name}), "
+
+
+def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters, buffers and constants that lie otherwise than their ports say, laid out as these say."""
+    ports = [port for port in free_ports(capture) if port.role != "input" and port.name in values]
+    found: dict[str, Tensor] = {}
+    for port in ports:
+        tensor, spec = values[port.name], port.spec
+        if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tuple(tensor.shape) != spec.shape:
+            continue
+        wanted = strides(spec, tensor, {})
+        if wanted is not None and not lies(tensor, wanted):
+            found[port.name] = laid_as(tensor, wanted)
+    return found
+
+
+def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Raise unless the same arguments are one tensor as at capture: a program may look, and gradients add up."""
+    same = set(capture.signature.same)
+    for left, right in same:
+        both = left in values and right in values
+        if both and right in given and not one(values[left], values[right]):
+            raise GuardError(
+                f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
+            )
+    if capture.signature.aliases is None:
+        return
+    first: dict[int, str] = {}
+    known = {frozenset(pair) for pair in same} | {frozenset(pair[:2]) for pair in capture.signature.aliases}
+    heads = {right: left for left, right in same}
+    for name, tensor in given.items():
+        other = first.setdefault(id(tensor), name)
+        alike = heads.get(name, name) == heads.get(other, other)
+        if not alike and frozenset((name, other)) not in known:
+            raise GuardError(
+                f"{other!r} and {name!r} were two tensors at capture and are one now: pass {name}.clone() for one of "
+                "them, or capture again on inputs like these"
+            )
+
+
+def span(tensor: Tensor) -> tuple[Any, ...]:
+    """Where a tensor lies; of one that lies nowhere, itself."""
+    place = memory_spans({"": tensor}).get("")
+    return (place.memory, place.start, place.shape, place.stride) if place is not None else (id(tensor),)
+
+
+def one(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are one, or views of the same memory that are alike."""
+    return left is right or span(left) == span(right)
+
+
+def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
+    """Raise where tensors share memory otherwise than at capture, and one of them is written to."""
+    if capture.signature.aliases is None or not (changed := mutated(capture)):
+        return
+    same = capture.signature.same
+    written = {*changed, *(right for left, right in same if left in changed)}
+    names = {port.name for port in free_ports(capture)}
+    aliases = [each for each in capture.signature.aliases if names >= set(each[:2])]
+    then = {each[:2]: each[2] for each in aliases if written & set(each[:2])}
+    tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
+    known = {frozenset(pair) for pair in same}
+    now: dict[tuple[str, str], int] = {}
+    for left, right, apart in overlapping_pairs(memory_spans(tensors), written):
+        if frozenset((left, right)) not in known:
+            turned = (right, left) in then
+            now[(right, left) if turned else (left, right)] = -apart if turned else apart
+    for pair in dict.fromkeys((*then, *now)):
+        if then.get(pair) != now.get(pair):
+            left, right = pair
+            who = " and ".join(name for name in pair if name in written)
+            raise GuardError(
+                f"{left!r} and {right!r} {shared(then.get(pair))} at capture and {shared(now.get(pair))} now, and the "
+                f"program writes to {who}: pass copies (.clone()) or views as at capture, or {INPUT_ALONE}"
+            )
+
+
+def shared(apart: int | None) -> str:
+    """How two tensors share memory, in words."""
+    if apart is None:
+        return "shared no memory"
+    return "began in one place of memory" if apart == 0 else f"shared memory {abs(apart)} bytes from each other"

@@ -1,0 +1,223 @@
+"""Proofs: a Capture's own results against the original program's, on every draw of inputs that can be tried.
+
+The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
+and leading values of its results on the recipe's inputs) stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+
+from backprint import settings
+from backprint.errors import BackprintError, GuardError, ReplayError
+from backprint.graph.claims import lies
+from backprint.graph.keys import PortKey, with_tangents
+from backprint.graph.nouns import Capture
+from backprint.graph.power import least_power, unmoved_ports
+from backprint.graph.verdicts import DIGESTS, PROGRAM, PROVED, REDRAWN, PortVerdict, Verdict, worst
+from backprint.replaying.annotations import Notes
+from backprint.replaying.annotations import holding_annotations as annotations_checked
+from backprint.replaying.digests import against_witness
+from backprint.replaying.draws import DRAWS, FRESH, Draw, drawn, draws_of, stretched
+from backprint.replaying.oracles import against_autograd, against_program, part_verdicts, program_fails
+from backprint.replaying.power import Base, power_of, why_without_power, with_power
+from backprint.replaying.results import Results, witnessed
+from backprint.replaying.whole import Replayed, replay_values
+
+FAKE = "fake: captured without values, so the program gave nothing to compare with"
+"""Why no fake Capture is proven by itself."""
+
+
+class Attempt(NamedTuple):
+    """A run on one draw, and the verdicts of its results."""
+
+    got: Replayed
+    verdicts: list[PortVerdict]
+
+
+def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
+    """A Verdict for each Pair: the worst of its ports over all inputs that could be tried."""
+    unknown = set(draws) - set(DRAWS)
+    if unknown:
+        raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
+    if capture.fake:
+        return [Verdict("unproven", capture.name, FAKE)]
+    recorded = dict(capture.environment)
+    with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), capture.origin.restoring():
+        return [named_differences(verdict, recorded) for verdict in prove(capture, draws)]
+
+
+def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
+    """A Verdict that is not bitwise, with what is other now than at capture."""
+    if verdict.verdict in ("bitwise", "undifferentiable") or not (other := settings.settings_differences(recorded)):
+        return verdict
+    return replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the draws so far showed of a whole Capture, or of one of its linked Pairs."""
+
+    name: str
+    backward: bool
+    guards_alone: bool = False
+    found: dict[PortKey, PortVerdict] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    powers: Mapping[str, float] = field(default_factory=dict)
+
+    def note(self, draw: str, verdicts: Sequence[PortVerdict]) -> None:
+        """One draw's verdicts: of each port the worst counts."""
+        self.seen.add(draw)
+        keep_worst(self.found, draw, verdicts)
+
+    def verdict(self) -> Verdict:
+        """The Verdict."""
+        if self.guards_alone and self.seen:
+            return Verdict("undifferentiable", self.name, "gives no tensor: its guards hold")
+        return summed_up(self.name, self.backward, self.found, self.said, self.powers)
+
+
+def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
+    """A Tally for the whole, and one for each Pair where links join several."""
+    whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
+    pairs = capture.pairs if len(capture.pairs) > 1 else ()
+    named = [(f"{capture.name} {pair.name}", pair) for pair in pairs]
+    return whole, [Tally(name, pair.backward is not None, not pair.forward.outputs) for name, pair in named]
+
+
+def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
+    """A Verdict for each Pair where links join several, and the whole's last."""
+    whole, parts = tallies(capture)
+    keep_worst(whole.found, "", capture.origin.doubts)
+    base: Base | None = None
+    try:
+        for tries in draws_of(capture, draws):
+            draw, tried = first_attempt(capture, tries, whole.said)
+            if tried is None:
+                continue
+            if draw.name == "recipe":
+                base = base_of(draw, tried.got)
+            whole.note(draw.name, tried.verdicts)
+            for index, tally in enumerate(parts):
+                played = tried.got.parts[index]
+                tally.note(draw.name, part_verdicts(capture, index, played, draw.name, tally.said))
+        if "resized" in draws and capture.recipes.complete:
+            keep_worst(whole.found, "resized", resize(capture, drawn(capture, "fresh", FRESH), whole.said))
+        if "fresh" in draws and base is not None:
+            power = power_of(capture, "quick", base=base)
+            whole.said += why_without_power(power)
+            for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
+                tally.powers = dict(most)
+    except BackprintError as error:
+        failed = Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
+        return [*(Verdict("unproven", tally.name, "the whole failed") for tally in parts), failed]
+    return [tally.verdict() for tally in (*parts, whole)]
+
+
+def keep_worst(found: dict[PortKey, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:
+    """Add the verdicts of one draw: a port keeps its worst."""
+    for verdict in verdicts:
+        key = verdict.key
+        verdict = replace(
+            verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail and draw else verdict.detail
+        )
+        if key not in found or worst([found[key].verdict, verdict.verdict]) != found[key].verdict:
+            found[key] = verdict
+
+
+def summed_up(
+    name: str, backward: bool, found: Mapping[PortKey, PortVerdict], said: list[str], powers: Mapping[str, float]
+) -> Verdict:
+    """One Verdict from those of the ports, and their powers."""
+    ports = tuple(with_power(port, powers) for port in found.values())
+    verdict = worst([port.verdict for port in ports])
+    measured = [(str(port.key), port.power) for port in ports if port.power is not None]
+    if not backward and verdict in PROVED:
+        said = ["no output asks for a gradient; the forward is " + verdict, *said]
+        verdict = "undifferentiable"
+    bad = [str(port) for port in ports if port.verdict == verdict and port.detail]
+    detail = "; ".join([*bad[:3], *(["…"] if len(bad) > 3 else []), *dict.fromkeys(said)])
+    if not ports and not detail:
+        detail = "nothing was compared"
+    return Verdict(verdict, name, detail, ports, least_power(measured), unmoved_ports(measured))
+
+
+def base_of(draw: Draw, got: Replayed) -> Base:
+    """A run on the recipe's inputs, that its power is measured from."""
+    parts = tuple(each.results for each in got.parts)
+    return Base(with_tangents(draw.values, draw.tangents or {}), got.results, parts)
+
+
+def first_attempt(capture: Capture, tries: Sequence[Draw], said: list[str]) -> tuple[Draw, Attempt | None]:
+    """The first of several draws that the program runs on, and what came of it; of the last, why it does not."""
+    for draw in tries:
+        why: list[str] = []
+        if (tried := attempt(capture, draw, why)) is not None:
+            break
+    said += why
+    return draw, tried
+
+
+def resize(capture: Capture, draw: Draw, said: list[str]) -> list[PortVerdict]:
+    """The verdicts at the first other sizes that the program runs on; none where there are none, and why in `said`."""
+    why: list[str] = []
+    for other in stretched(capture, draw):
+        if (tried := attempt(capture, other, why)) is not None:
+            return tried.verdicts
+    said += why
+    return []
+
+
+def attempt(capture: Capture, draw: Draw, said: list[str]) -> Attempt | None:
+    """A run on one set of inputs, with verdicts; None where these inputs prove nothing, and why in `said`."""
+    try:
+        checked = checked_run(capture, draw)
+    except GuardError as error:
+        if draw.name == "captured" or (draw.name == "recipe" and capture.witness is not None):
+            raise
+        said.append(f"{draw.name} inputs break a guard ({error})")
+        return None
+    except ReplayError as error:
+        if draw.name == "captured" or not program_fails(capture, draw):
+            raise
+        said.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
+        return None
+    verdicts = compared(capture, draw, checked.got.results, said)
+    return Attempt(checked.got, [*verdicts, *checked.lies])
+
+
+def compared(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
+    """The results on one draw against the best oracle that there is for it; no verdicts where there is none."""
+    if capture.origin.alive:
+        witness = PROGRAM if draw.name == "captured" else REDRAWN
+        return witnessed(against_program(capture, draw, results, said), witness)
+    if draw.name == "recipe" and capture.witness is not None:
+        return witnessed(against_witness(capture, results), DIGESTS)
+    if draw.name == "recipe" or capture.witness is None:
+        return against_autograd(capture, draw, results, said)
+    return []
+
+
+class CheckedRun(NamedTuple):
+    """A run of a Capture, and where the Capture contradicts itself or the values that it gave."""
+
+    got: Replayed
+    lies: tuple[PortVerdict, ...]
+    notes: Notes | None
+
+
+def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
+    """The Capture's own results, and on the draws that every proof has, where it contradicts itself."""
+    torch.manual_seed(draw.seed)
+    if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
+        return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
+    with annotations_checked(dict(capture.environment), draw.name != "resized") as notes:
+        got = replay_values(capture, draw.values, draw.tangents)
+    # what tracing noted of values is put right when it is saved
+    found = [*lies(capture), *(() if capture.origin.traced_here else notes.lies())]
+    return CheckedRun(got, tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found), notes)

@@ -1,0 +1,151 @@
+"""A whole Capture, replayed: arguments to ports, forward, backward, and back to what the model would have given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from backprint.errors import GraphError, GuardError, ReplayError
+from backprint.graph.links import results
+from backprint.graph.nouns import Capture, Guard
+from backprint.graph.sizes import evaluate, known, said
+from backprint.replaying.arguments import name_tangents, values_of
+from backprint.replaying.linked import Play, Played
+from backprint.replaying.results import Results, results_by_port
+from backprint.replaying.run import sizes_of
+from backprint.replaying.state import State
+from backprint.sample.recipes import digest
+from backprint.settings import OWN, STATE_OF, foreign_states, random_state_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay gave: outputs as the model gives them, gradients and mutations under the program's own names."""
+
+    outputs: Any
+    gradients: dict[str, Tensor | None]
+    mutations: dict[str, Tensor]
+    named: dict[str, Tensor]
+    loss: Tensor | None = None
+    parts: tuple[Played, ...] = ()
+
+    @property
+    def results(self) -> Results:
+        """Everything that the replay gave, by port."""
+        return results_by_port(self.named, self.mutations, self.gradients)
+
+
+def replay(
+    capture: Capture,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    state: State = None,
+    tangents: Sequence[Tensor | None] | None = None,
+) -> Replayed:
+    """Run a Capture on new arguments, or without any on its own; random draws come from the caller's seed."""
+    named = name_tangents(capture, tangents)
+    values, own = values_of(capture, args, kwargs or {}, state)
+    if (args or kwargs) and state != "recipe":
+        hold_chance(capture)
+    return replay_values(capture, values, own or None if named is None else named)
+
+
+def replay_values(
+    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
+) -> Replayed:
+    """Run a Capture on named values."""
+    hold_pins(capture, values)
+    hold_sizes(capture, values)
+    play = Play(capture, values, tangents)
+    play.forward()
+    named = {link.name: play.value(link) for link in results(capture)}
+    gradients = play.gradients()
+    loss = named.get(capture.signature.loss)
+    return Replayed(
+        capture.origin.rebuild(capture.signature.output, named),
+        gradients,
+        play.mutations(),
+        named,
+        loss,
+        tuple(play.played),
+    )
+
+
+def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
+    """Raise unless the inputs that are pinned are what they were."""
+    for name, wanted in capture.pins:
+        if name in values and digest(values[name]) != wanted:
+            why = next((guard for guard in capture.guards if guard.kind == "pinned" and name in guard.inputs), None)
+            where = f" at {why.source.file}:{why.source.line}: {why.source.code!r}" if why and why.source else ""
+            raise GuardError(
+                f"input {name!r} is pinned to the values it was captured with{where}"
+                f"{f' ({why.text})' if why else ''}: capture again on inputs like these"
+            )
+
+
+def hold_chance(capture: Capture) -> None:
+    """Raise unless the generators that the program draws from, beside torch's, stand where they stood at capture."""
+    wanted = {name.removeprefix(STATE_OF): state for name, state in capture.pins if name.startswith(STATE_OF)}
+    if not wanted:
+        return
+    now = {name: random_state_digest(state) for name, state in foreign_states().items()}
+    now |= capture.origin.chance() if capture.origin.alive else {}
+    for name, state in wanted.items():
+        if now.get(name, state if name.startswith(OWN) else "") != state:
+            raise GuardError(
+                f"the program draws from {name}, which stands elsewhere now than at capture, and the numbers that it "
+                "drew are constants of the graph: set its state as it was, or draw from torch in the program. "
+                "Without arguments, and with state='recipe', the numbers are those of the capture"
+            )
+
+
+SIZE = re.compile(r"(?:(?P<name>.+)\.shape\[(?P<index>\d{1,3})\] == )?(?P<text>.+)")
+"""The text of a `size` guard: a condition over symbols, or what a dimension was found to be."""
+
+
+def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
+    """Raise unless the conditions on sizes that tracing found hold for these inputs."""
+    guards = [guard for guard in capture.guards if guard.kind == "size"]
+    if not guards:
+        return
+    sizes = sizes_of([(port, values[port.name]) for port in capture.pairs[0].forward.inputs if port.name in values])
+    for guard in guards:
+        good, why = holds_condition(guard, values, sizes)
+        if not good:
+            line = guard.source
+            where = f" at {line.file}:{line.line}: {line.code!r}" if line else ""
+            shapes = [
+                f"{name} {list(values[name].shape)}" for name in guard.inputs if isinstance(values.get(name), Tensor)
+            ]
+            raise GuardError(
+                f"guard `{guard.text}` does not hold{where}: these inputs have {', '.join(shapes)} "
+                f"({said(sizes)}){why}. Capture again on inputs like these"
+            )
+
+
+def holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
+    """Whether one condition on sizes holds, and why it has no answer where it has none."""
+    try:
+        return holds(guard, values, sizes), ""
+    except GraphError as error:
+        return False, f"; {error}"
+
+
+def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
+    """Whether one condition on sizes holds; one about a tensor that is not given holds."""
+    found = SIZE.fullmatch(guard.text)
+    if found is None:
+        raise ReplayError(f"guard {guard.text!r:.80} is not a condition on sizes")
+    name, index = found["name"], int(found["index"] or 0)
+    if name is None:
+        return not known(guard.text, sizes) or bool(evaluate(guard.text, sizes))
+    value = values.get(name)
+    if not isinstance(value, Tensor):
+        return True
+    if not sizes and not known(found["text"], sizes):  # a part of a Capture: numbers stand where its sizes were
+        return True
+    return index < value.dim() and value.shape[index] == evaluate(found["text"], sizes)

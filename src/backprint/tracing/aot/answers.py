@@ -1,0 +1,196 @@
+"""What only values can tell, answered while a program is traced without them: with what the scouting run read.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensorMode`, and
+`torch._functorch._aot_autograd.functional_utils`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._functorch._aot_autograd.functional_utils import from_fun
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils.weak import WeakIdKeyDictionary
+
+from backprint.errors import CaptureError, DataDependentError
+from backprint.graph.nouns import Source
+from backprint.tracing import frames
+from backprint.tracing.aot import symbolic
+from backprint.tracing.aot.lines import mark
+from backprint.tracing.custom import is_composite, taken_apart
+from backprint.tracing.facts import CHECK, CHECKS, reads_values
+from backprint.tracing.fake import UNKNOWN_VALUES, World, fake_like, shapes_of
+from backprint.tracing.watch import Reading, unknown
+
+READ = torch.ops.aten._local_scalar_dense.default
+"""The operator that reads a number."""
+
+
+def number_place(tensor: Tensor) -> tuple[Any, ...]:
+    """Where a number lies. Traced tensors are never written to: two reads of one place read the same."""
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.dtype
+
+
+class RecordedFakes:
+    """Fake tensors that answer what only values can tell with what the scouting run read.
+
+    The mode stays a plain FakeTensorMode with its `dispatch` wrapped: higher-order operators know modes by their type.
+    """
+
+    def __init__(self, real: bool, world: World | None = None, sizes: symbolic.Sizes | None = None) -> None:
+        self.expected: Reading | None = None
+        self.reals: Any = WeakIdKeyDictionary() if real else None
+        self.unforeseen: list[str] = []
+        self.held: dict[tuple[Any, ...], Tensor] = {}
+        self.world = world
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
+        self.plain = shapes_of(self.mode) if world is None else world.dispatch
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            result = self.plain(func, types, args, kwargs or {})
+        except UNKNOWN_VALUES:
+            if self.expected is not None and self.expected.operator == str(func):
+                reading, self.expected = self.expected, None
+                with self.mode:
+                    result = pytree.tree_map(fake_like, reading.result)
+                self.follow(result, reading.result)  # in place of the unwritten memory that `fake_like` was followed by
+                return result
+            known, real = self.really(func, args, kwargs or {})
+            if not known:
+                raise
+            if func is not READ or number_place(args[0]) not in self.held:
+                self.unforeseen.append(str(func))
+            with self.mode:
+                result = pytree.tree_map(fake_like, real)
+            self.follow(result, real)
+            return result
+        if self.reals is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
+            known, real = self.really(func, args, kwargs or {})
+            if known:
+                self.follow(result, real)
+        return result
+
+    def hold(self, tensor: Tensor) -> None:
+        """A number that the forward has read: where a backward reads it again, it is the one that was checked."""
+        self.held[number_place(tensor)] = tensor
+
+    def really(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
+        """The operator on the real values behind these fake tensors, where all are known."""
+        if self.reals is None:
+            return False, None
+        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+        if any(leaf not in self.reals for leaf in given):
+            return False, None
+        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.reals[leaf], (args, kwargs))
+        with _disable_current_modes(), torch.no_grad():
+            return True, func(*args, **kwargs)
+
+    def follow(self, fake: Any, real: Any) -> None:
+        """Remember the real values behind a result."""
+        if self.reals is None:
+            return
+        for left, right in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
+            if isinstance(left, FakeTensor) and isinstance(right, Tensor):
+                self.reals[left] = right
+
+
+class Told(TorchDispatchMode):
+    """Meets the operators that read values in the order of the scouting run, and tells what they read there."""
+
+    def __init__(
+        self, readings: Sequence[Reading], fake: RecordedFakes, specialise: bool, paths: Mapping[int, str]
+    ) -> None:
+        super().__init__()
+        self.paths = paths
+        self.waiting = [reading for reading in readings if fake.world is None or reading.inputs]
+        self.fake, self.specialise = fake, specialise
+        self.guards: list[tuple[Tensor, Reading]] = []
+        self.used = bool(self.waiting)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
+            return func(*args, **(kwargs or {}))
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
+        self.used = True
+        if self.fake.world is not None:
+            inner = pytree.tree_map_only(Tensor, from_fun, (args, kwargs or {}))
+            if self.fake.world.able(func, pytree.tree_leaves(inner)):
+                found = self.fake.world.really(func, *inner)
+                return func(*args, **(kwargs or {})) if isinstance(first_leaf(found), Tensor) else found
+            if not self.waiting:
+                raise DataDependentError(unknown(Reading(str(func), frames.here({}), (), None)))
+        reading = self.meet(func)
+        if not isinstance(first_leaf(reading.result), Tensor):
+            self.take(func, args, reading)
+            return reading.result
+        self.fake.expected = reading
+        try:
+            result = func(*args, **(kwargs or {}))
+        finally:
+            needed, self.fake.expected = self.fake.expected is None, None
+        if needed:
+            self.take(func, pytree.tree_leaves(result), reading)
+        return result
+
+    def meet(self, func: Any) -> Reading:
+        """The next reading of the scouting run in this place: what was read elsewhere is not its value.
+
+        Readings that are passed over are checks which an operator makes of real values alone, as `one_hot` does.
+        """
+        here = frames.here(self.paths)
+        then = self.waiting[0] if self.waiting else None
+        while self.waiting:
+            reading = self.waiting.pop(0)
+            if (reading.operator, reading.source) == (str(func), here):
+                return reading
+        raise CaptureError(
+            f"while traced the program runs {func} ({spot(here)}) where its first run had "
+            f"{f'{then.operator} ({spot(then.source)})' if then else 'nothing'}: "
+            "it does not do the same twice, or looks whether it is traced"
+        )
+
+    def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
+        """Go on with what the scouting run read: as a guard, where it hangs on an input."""
+        if func is READ:
+            self.fake.hold(from_fun(values[0]))
+        if not reading.inputs:
+            return
+        if func in CHECKS:
+            bad = values[0] != 0 if func is CHECK else values[0] == 0
+            self.guards.append((mark(bad.any()), replace(reading, result=False)))
+            return
+        if not self.specialise:
+            raise DataDependentError(refused_reading(reading))
+        if func is READ or isinstance(first_leaf(reading.result), Tensor):
+            self.guards.append((mark(values[0].detach()), reading))  # now: the program may write to it later
+        else:
+            self.fake.unforeseen.append(str(func))
+
+
+def spot(source: Source | None) -> str:
+    """A place in few words."""
+    return f"{source.file}:{source.line}" if source else "no line of the program"
+
+
+def first_leaf(value: Any) -> Any:
+    """The first leaf of a result; None where there is none."""
+    return next(iter(pytree.tree_leaves(value)), None)
+
+
+def refused_reading(reading: Reading) -> str:
+    """Why a program that reads values is not traced, where it does, and what to do."""
+    where = reading.source
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    hangs = f" (it hangs on {', '.join(reading.inputs[:6])})"
+    return (
+        f"{reading.operator} reads values that tracing does not have{place}{hangs}. "
+        "Pass specialise=True to take this run's value and keep it as a guard"
+    )

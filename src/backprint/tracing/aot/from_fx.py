@@ -1,0 +1,426 @@
+"""What AOTAutograd traced as a Joint: the program's own names, a line for each step, and what a step answers to."""
+
+from __future__ import annotations
+
+import heapq
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint.errors import CaptureError
+from backprint.fx.convert import Names, Side, spec_of
+from backprint.graph.nouns import Echo, Port, Ref, Source, Step
+from backprint.graph.steps import READING
+from backprint.tracing.aot.joint import Traced
+from backprint.tracing.aot.lines import OURS
+from backprint.tracing.assembly import Joint, Note, Result
+from backprint.tracing.program import ScoutedProgram
+from backprint.tracing.watch import Reading
+
+SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+Notes = dict[str, tuple[Source | None, Echo | None]]
+"""The line and the echo of each fx node, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJoint:
+    """A Joint, and what the fx nodes of either direction are called in it."""
+
+    joint: Joint
+    forward: dict[str, str]
+    backward: dict[str, str]
+
+
+def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
+    """The Joint of a traced program."""
+    names = Names()
+    lines = forward_lines(traced)
+    ahead, back = Side(traced.forward, names), None
+    inputs = input_ports(program, traced, ahead)
+    nodes = with_lost_draws(traced)
+    steps = ahead.steps(nodes, lines)
+    results = results_of(traced, ahead)
+    steps = with_guards(ahead, steps, checks_of(traced))
+    notes = notes_of(ahead, nodes)
+    tangents: tuple[Port, ...] = ()
+    gradients: tuple[Result, ...] = ()
+    after: list[Step] = []
+    if traced.backward is not None:
+        back = Side(traced.backward, names, subgraphs=ahead.subgraphs)
+        tangents = backward_inputs(traced, ahead, back)
+        after = back.steps(traced.backward.graph.nodes, {**lines, **backward_lines(traced, ahead)})
+        notes |= notes_of(back, traced.backward.graph.nodes)
+        gradients = gradients_of(program, traced, back)
+    constants = {**ahead.constants, **(back.constants if back else {})}
+    joint = Joint(
+        inputs=inputs,
+        forward=tuple(steps),
+        results=results,
+        tangents=tangents,
+        backward=tuple(after),
+        gradients=gradients,
+        same={named.name: named.same for named in program.tensors if named.same},
+        constants=constants,
+        notes=notes,
+        subgraphs=ahead.subgraphs,
+        symbols=traced.sizes.symbols,
+        sizes=traced.sizes.names,
+    )
+    return ReadJoint(joint, ahead.locals, back.locals if back else {})
+
+
+# ------------------------------------------------------------------ forward
+
+
+def input_ports(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
+    """One port for each named tensor."""
+    ports = []
+    placeholders = traced.forward.graph.find_nodes(op="placeholder")
+    present = {str(node.target): node for node in placeholders}
+    for node in traced.joint.graph.find_nodes(op="placeholder"):
+        index = getattr(node.meta["desc"], "idx", None)
+        if index is None:
+            continue
+        named = program.tensors[index]
+        local = side.names.free(named.name)
+        side.locals[present.get(str(node.target), node).name] = side.locals[node.name] = local
+        ports.append(Port(named.name, named.role, spec_of(node.meta["val"]), local))
+    return tuple(ports)
+
+
+def results_of(traced: Traced, side: Side) -> tuple[Result, ...]:
+    """What the program gives: outputs, then mutations."""
+    found = [
+        (Port(name, role, spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None), side.pack(node))
+        for (name, role), node in returned(traced)
+        if role != "guard"
+    ]
+    return tuple(sorted(found, key=lambda result: result[0].role == "mutation"))
+
+
+def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
+    """The traced outputs, by name and role, each with its node."""
+    return list(zip(traced.outputs, traced.forward.graph.output_node().args[0][: len(traced.outputs)], strict=True))
+
+
+def checks_of(traced: Traced) -> list[tuple[Any, Reading]]:
+    """The nodes whose values were read while tracing, each with what was read."""
+    nodes = [attached(node) for (_, role), node in returned(traced) if role == "guard"]
+    return list(zip(nodes, traced.readings, strict=True))
+
+
+def attached(node: fx.Node) -> fx.Node:
+    """The node that a chain of `detach` begins at: it has the same values."""
+    while node.target is torch.ops.aten.detach.default:
+        node = node.args[0]
+    return node
+
+
+def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
+    """Which of these nodes stay although nothing uses them: random draws, and what has an effect."""
+    found = {}
+    for node in nodes:
+        if node.op == "call_function" and (is_draw(node) or node.target is SAVING or node.is_impure()):
+            draws = is_draw(node) or node.target is SAVING
+            found[side.locals[node.name]] = Note(draws=draws, stays=not draws)
+    return found
+
+
+def with_lost_draws(traced: Traced) -> list[fx.Node]:
+    """The forward's nodes, and the random draws that cutting dropped because nothing uses them: they move the seed."""
+    nodes = list(traced.forward.graph.nodes)
+    present = {node.name for node in nodes}
+    order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
+    after = of_tangents(traced.joint)
+    lost = [
+        node
+        for node in traced.joint.graph.nodes
+        if is_draw(node) and not is_backward(node) and node.name not in present | after and not is_kept(node, nodes)
+    ]
+    if traced.backward is None or not lost:
+        return nodes
+    for node in lost:
+        needed = [node]
+        for each in needed:
+            needed += [used for used in each.all_input_nodes if used.name not in present]
+        nodes += [each for each in needed if each.op != "placeholder" and each.name not in present]
+        present |= {each.name for each in needed}
+    places: dict[str, int] = {"output": len(order)}
+    at = -1
+    for node in traced.forward.graph.nodes:  # what cutting has put in stands after what it follows
+        at = max(at, -1 if node.op == "placeholder" else order.get(node.name, at))
+        places.setdefault(node.name, at)
+    return sorted(nodes, key=lambda node: places.get(node.op, places.get(node.name, order.get(node.name, len(order)))))
+
+
+def of_tangents(joint: fx.GraphModule) -> set[str]:
+    """The names of the nodes that depend on a tangent; in a custom Function of Dynamo's nothing else marks them."""
+    found: set[str] = set()
+    for node in joint.graph.nodes:
+        tangent = node.op == "placeholder" and node.meta["desc"].is_tangent()
+        if tangent or any(each.name in found for each in node.all_input_nodes):
+            found.add(node.name)
+    return found
+
+
+SAVING, AGAIN = torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state
+"""What stands in the place of a draw that the backward draws again: in the forward, and in the backward."""
+
+
+def is_state(node: fx.Node) -> bool:
+    """Whether a forward node is a random state that was kept for the backward, which calls it by a number."""
+    return node.target is operator.getitem and getattr(node.args[0], "target", None) is SAVING and node.args[1] == 0
+
+
+def is_kept(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
+    """Whether a random draw is in the forward all the same, with its random state."""
+    given = [each.name for each in node.all_input_nodes]
+    return any(
+        each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == given
+        for each in nodes
+    )
+
+
+def is_draw(node: fx.Node) -> bool:
+    """Whether a node draws random numbers."""
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def is_backward(node: fx.Node) -> bool:
+    """Whether AOT made the node while autograd ran."""
+    return bool(node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward"))
+
+
+def is_sum(node: fx.Node) -> bool:
+    """Whether autograd adds gradients up in this node, between two of its own.
+
+    Where the forward has no line of the user's, torch 2.11 marks what follows as well; there only additions count.
+    """
+    known = node.meta.get("autograd_backward") or node.target is torch.ops.aten.add.Tensor
+    return bool(node.meta.get("is_gradient_acc") and known)
+
+
+def with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Node, Reading]]) -> list[Step]:
+    """The steps with a guard right after each value that was read; guards on inputs come first."""
+    after: dict[str, list[Step]] = {}
+    for node, reading in checks:
+        local = side.locals[node.name]
+        after.setdefault(local, []).extend(guard(side.names, local, reading))
+    made = {step.name for step in steps}
+    found = [each for local, added in after.items() if local not in made for each in added]
+    for step in steps:
+        found += [step, *after.get(step.name, ())]
+    return found
+
+
+def guard(names: Names, local: str, reading: Reading) -> list[Step]:
+    """The steps that check one reading."""
+    result = torch.utils._pytree.tree_leaves(reading.result)[0]
+    name = names.free("guard")
+    if isinstance(result, Tensor):
+        return [Step(name, "assert_shape", (Ref(local), tuple(result.shape)), source=reading.source)]
+    item = Step(names.free("item"), READING, (Ref(local),), source=reading.source)
+    if result != result:
+        return [item, Step(name, "assert_nan", (Ref(item.name),), source=reading.source)]
+    return [item, Step(name, "assert_equal", (Ref(item.name), result), source=reading.source)]
+
+
+# ------------------------------------------------------------------ backward
+
+
+def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]:
+    """The ports of the tangents. What the backward takes of the forward has the name that it has there."""
+    assert traced.backward is not None
+    ports: list[Port] = []
+    kept = traced.forward.graph.output_node().args[0][len(traced.outputs) :]
+    saved = {node.name: ahead.locals[node.name] for node in kept}
+    states = (node.name for node in traced.forward.graph.nodes if is_state(node) and node.name in saved)
+    tangents = iter(traced.tangents)
+    for node in traced.backward.graph.find_nodes(op="placeholder"):
+        if node.name in saved or node.name.startswith("rng_state_output"):
+            side.locals[node.name] = saved[node.name if node.name in saved else next(states)]
+        elif isinstance(node.meta.get("desc"), torch._functorch._aot_autograd.descriptors.TangentAOTInput):
+            name = next(tangents)
+            side.locals[node.name] = side.names.free(f"tangent_{name}")
+            ports.append(Port(name, "tangent", spec_of(node.meta.get("val")), side.locals[node.name]))
+        else:
+            raise CaptureError(f"the backward takes {node.name}, which the forward does not give")
+    return tuple(ports)
+
+
+def gradients_of(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Result, ...]:
+    """The gradients of the tensors that require grad, in input order."""
+    assert traced.backward is not None
+    asking = {named.name for named in program.tensors if named.requires_grad}
+    found: list[Result] = []
+    for name, node in zip(traced.gradients, traced.backward.graph.output_node().args[0], strict=True):
+        if name in asking:
+            spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
+            found.append((Port(name, "gradient", spec), side.pack(node)))
+    return tuple(found)
+
+
+# ------------------------------------------------------------------ sources and links
+
+
+def note_of(node: fx.Node) -> Source | None:
+    """The user's line that a node carries."""
+    found = (node.meta.get("custom") or {}).get(OURS)
+    return found if isinstance(found, Source) else None
+
+
+def forward_lines(traced: Traced) -> Notes:
+    """The source of each forward node; a size has the line of what first uses it.
+
+    What autograd computes may stand in the forward too: it has the line of what it answers to.
+    """
+    found: Notes = {}
+    heads = heads_by_seq(traced)
+    for node in reversed(list(traced.joint.graph.nodes)):
+        if node.op == "call_function":
+            note = note_of(node)
+            head = heads.get(node.meta.get("seq_nr", -1))
+            if note is None and head is not None and is_backward(node) and not is_sum(node):
+                note = note_of(head)
+            if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is not a torch call
+                note = next((found[user.name][0] for user in node.users if user.name in found), None)
+            found[node.name] = (note, None)
+    return found
+
+
+def backward_lines(traced: Traced, ahead: Side) -> Notes:
+    """What each backward node answers to in the forward, and that node's source."""
+    assert traced.backward is not None
+    heads = heads_by_seq(traced)
+    order = {each.name: (index, each) for index, each in enumerate(traced.joint.graph.nodes)}
+    draws = saved_draws(traced)
+    found: Notes = {}
+    links: dict[str, str] = {}
+    sums: dict[str, str] = {}
+    for node in traced.backward.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if (again := recomputed(node, order)) is not None:
+            found[node.name] = again_note(again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead)
+            continue
+        if is_sum(node):
+            continue
+        head = heads.get(node.meta.get("seq_nr", -1))
+        if head is None or not is_backward(node):
+            continue
+        links[node.name] = head.name
+        if head.name in ahead.locals:
+            found[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
+    for node in traced.backward.graph.nodes:
+        if node.op == "call_function" and is_sum(node):
+            name = summed(node, links, order, sums, ahead) or summed(node, links, order, {}, ahead)
+            found[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
+            sums |= {node.name: name} if name else {}
+    return found
+
+
+def again_note(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
+    """The line of a forward node that the backward computes again, and the value that it is, or is a part of."""
+    first = again if again.name in ahead.locals else head
+    local = ahead.locals.get(first.name) if first is not None else None
+    return note_of(first if first is not None else again), Echo("recomputes", (local,)) if local else None
+
+
+def saved_draws(traced: Traced) -> dict[str, fx.Node]:
+    """For each draw that the backward makes again, the forward's: their random states stand in one order."""
+    assert traced.backward is not None
+    first = [node for node in traced.forward.graph.nodes if node.target is SAVING]
+    again = [node for node in traced.backward.graph.nodes if node.target is AGAIN]
+    return {node.name: first[int(str(node.args[0]).rpartition("_")[2])] for node in again}
+
+
+def recomputed(node: fx.Node, order: Order) -> fx.Node | None:
+    """The forward node that a node of the backward computes once more; None where it is the backward's own.
+
+    Cutting marks all that it puts into the backward, so the joint graph is asked; what it copies there anew keeps the
+    tag that tracing gave it.
+    """
+    joint = order[node.name][1] if node.name in order else node
+    if joint is node:
+        return node if node.meta.get("partitioner_tag") == "is_forward" or node.target is AGAIN else None
+    return None if is_backward(joint) else joint
+
+
+def heads_by_seq(traced: Traced) -> dict[int, fx.Node]:
+    """For each autograd sequence number, the forward node that made it: the first one that is no getitem
+    and no size."""
+    heads: dict[int, fx.Node] = {}
+    for node in traced.joint.graph.nodes:
+        counts = node.op == "call_function" and not isinstance(node.meta.get("val"), SIZES)
+        if counts and not is_backward(node) and node.target is not operator.getitem:
+            heads.setdefault(node.meta.get("seq_nr", -1), node)
+    return heads
+
+
+PASSING = (
+    torch.ops.aten.add.Tensor,
+    torch.ops.aten.sub.Tensor,
+    torch.ops.aten.clone.default,
+    torch.ops.aten.alias.default,
+)
+"""Operators whose input's gradient is their output's, unchanged: autograd leaves no step for them."""
+
+
+Order = Mapping[str, tuple[int, fx.Node]]
+"""The joint graph's nodes by name, with their places."""
+
+
+def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side) -> str:
+    """The forward value whose gradients a sum adds up: the last one that every term is a gradient of.
+
+    `sums` are the values of the sums before it: in a deep residual stream each sum takes up where the last one was.
+    """
+    shape = getattr(node.meta.get("val"), "shape", None)
+    walks = [reached(start, shape, order) for start in starts(node, links, order, sums)]
+    fronts = [next(walk, None) for walk in walks]
+    while fronts and None not in fronts:
+        low = min(front for front in fronts if front)
+        together = all(front == low for front in fronts)
+        if together and low[1] in ahead.locals:
+            return low[1]
+        pairs = zip(walks, fronts, strict=True)
+        fronts = [next(walk, None) if together or front != low else front for walk, front in pairs]
+    return ""
+
+
+def reached(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
+    """The values of this shape among these, and those that came to them through passing operators; the last first."""
+    found: set[str] = set()
+    queue: list[tuple[int, str]] = []
+    waiting = start
+    while True:
+        for node in waiting:
+            if node.name not in found and getattr(node.meta.get("val"), "shape", None) == shape:
+                found.add(node.name)
+                heapq.heappush(queue, (-order[node.name][0], node.name))
+        if not queue:
+            return
+        index, name = heapq.heappop(queue)
+        yield -index, name
+        waiting = order[name][1].all_input_nodes if order[name][1].target in PASSING else []
+
+
+def starts(
+    node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str]
+) -> Iterator[Sequence[fx.Node]]:
+    """For each term of a chain of sums, what the forward node that it is the gradient of takes."""
+    for each in node.all_input_nodes:
+        if each.name in sums:
+            yield [order[sums[each.name]][1]]
+        elif is_sum(each):
+            yield from starts(each, links, order, sums)
+        else:
+            terms = each.all_input_nodes if each.target is operator.getitem else [each]
+            for term in terms:
+                if links.get(term.name) in order:
+                    yield order[links[term.name]][1].all_input_nodes

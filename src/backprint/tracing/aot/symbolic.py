@@ -1,0 +1,317 @@
+"""Symbolic sizes while a program is traced: which dimensions have them, and what tracing found out.
+
+Private torch APIs of this module, tried on torch 2.13: `torch.fx.experimental.symbolic_shapes.ShapeEnv` with its
+`_get_sloc`, `_generate_unique_id`, `_maybe_evaluate_static`, `guards`, `replacements_slocs` and `var_to_range`,
+`StatelessSymbolicContext`, `torch._guards.SLoc`, `torch._subclasses.fake_impls.conv`,
+`torch._dynamo.source.LocalSource`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor
+from torch._dynamo.source import LocalSource
+from torch._guards import SLoc
+from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+from backprint.errors import CaptureError, GraphError, RefusedError, UsageError
+from backprint.graph.nouns import Guard, Source, Symbol, check_local
+from backprint.graph.sizes import FUNCTIONS, evaluate
+from backprint.tracing import frames
+from backprint.tracing.program import ScoutedProgram
+
+Dims = dict[str, dict[int, str]]
+"""For each input with symbolic sizes: its dimensions, and what the user calls each ('' where he does not)."""
+
+TAKEN = re.compile(r"[su]\d+|inf|int_oo")
+"""What a dimension cannot be called: the names that we give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What tracing found out about sizes: the symbols, what else must hold, and how torch's names become ours."""
+
+    symbols: tuple[Symbol, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------ which dimensions
+
+
+def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
+    """The dimensions that `dynamic` asks for: all of every input, or the ones named."""
+    if not dynamic:
+        return {}
+    inputs = {named.name: program.values[named.name] for named in program.tensors if named.role == "input"}
+    if dynamic is True:
+        apart = {name for group in program.assembled for name in group}
+        return {name: dict.fromkeys(range(value.dim()), "") for name, value in inputs.items() if name not in apart}
+    if not isinstance(dynamic, Mapping):
+        raise UsageError(
+            f"dynamic={dynamic!r:.80} is not one of True, False, a mapping as {{'x': [0]}} or {{'x': {{0: 'n'}}}}"
+        )
+    for name in dynamic:
+        if name not in inputs:
+            raise UsageError(f"dynamic names {name!r}, which is not a tensor input of this call: {', '.join(inputs)}")
+        if any(name in group for group in program.assembled):
+            raise CaptureError(f"input {name!r} shares memory with one that is changed: its sizes cannot be symbolic")
+    return {name: _chosen(name, inputs[name], asked) for name, asked in dynamic.items()}
+
+
+def _chosen(name: str, value: Tensor, asked: Any) -> dict[int, str]:
+    """The chosen dimensions of one input, counted from the front, with their names."""
+    if isinstance(asked, int):
+        asked = (asked,)
+    rows = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(asked, "")
+    found: dict[int, str] = {}
+    for index, called in rows.items():
+        if not isinstance(index, int) or not -value.dim() <= index < value.dim():
+            raise UsageError(f"dynamic: input {name!r} has {value.dim()} dimensions; {index!r} is not one of them")
+        if value.shape[index] < 2:
+            raise UsageError(
+                f"dynamic: size {index} of {name!r} is {value.shape[index]}, which tracing always takes as it is: "
+                "capture with a size of 2 or more"
+            )
+        found[index % value.dim()] = _checked(str(called or ""))
+    return found
+
+
+def _checked(called: str) -> str:
+    if called:
+        try:
+            check_local(called)
+        except RefusedError as error:
+            raise UsageError(f"dynamic: {error}") from None
+        if TAKEN.fullmatch(called) or called in FUNCTIONS:
+            raise UsageError(f"dynamic: {called!r} cannot name a size, because other sizes or functions are called so")
+    return called
+
+
+# ------------------------------------------------------------------ while tracing
+
+
+_SYMBOLIC = tuple(f"{name}.py" for name in ("symbolic_shapes", "sym_node", "recording", "symbolic"))
+
+
+def chooses_kernel() -> bool:
+    """Whether a convolution's fake kernel is asking which real one would run: `batch < 16` says nothing of the graph.
+
+    It asks for the layout of the output, which follows the layout of the input whichever kernel it is.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.endswith(_SYMBOLIC):
+        frame = frame.f_back
+    return frame is not None and frame.f_code is fake_impls.conv.__code__
+
+
+class Sizes(ShapeEnv):
+    """torch's ShapeEnv with symbols in the order of the inputs, and the user's line on each thing it finds out.
+
+    Two sizes that are alike by chance are two symbols; what reads values is refused as it is without symbols. `forward`
+    is true while the user's own lines run, `chosen` where the user named the dimensions.
+    """
+
+    def __init__(self, dims: Dims, paths: Mapping[int, str]) -> None:
+        super().__init__(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+        self.dims, self.paths = dims, paths
+        self.forward = self.chosen = False
+        self.count = 0
+        self.places: dict[tuple[str, int], Any] = {}
+
+    def _get_sloc(self, framework_loc: str | None = None) -> SLoc:
+        return SLoc(framework_loc, frames.here(self.paths) if self.forward else None)
+
+    def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
+        if not chooses_kernel():
+            return super().evaluate_expr(*args, **kwargs)
+        with self.suppress_guards():
+            return super().evaluate_expr(*args, **kwargs)
+
+    def _generate_unique_id(self, source_name: str) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def fake(self, mode: FakeTensorMode, name: str, value: Tensor) -> Tensor:
+        """A fake tensor with the symbolic sizes that were asked for."""
+        asked = self.dims[name]
+        kinds = [DimDynamic.DUCK if index in asked else DimDynamic.STATIC for index in range(value.dim())]
+        context = StatelessSymbolicContext(dynamic_sizes=kinds, constraint_sizes=[None] * value.dim())
+        fake = mode.from_tensor(value, symbolic_context=context, source=LocalSource(name))
+        for index in asked:
+            if isinstance(fake.shape[index], torch.SymInt):
+                self.places[name, index] = fake.shape[index].node.expr
+        self.tie(name, fake)
+        return fake
+
+    def tie(self, name: str, fake: Tensor) -> None:
+        """Dimensions of one name have one size."""
+        for index, called in self.dims[name].items():
+            for other, symbol in self.places.items():
+                if called and self.called(other) == called and other != (name, index):
+                    left = self.create_symintnode(symbol, hint=int(self.backed_var_to_val[symbol]))
+                    if not bool(left == fake.shape[index]):
+                        said = f"{other[0]}.shape[{other[1]}] and {name}.shape[{index}]"
+                        raise UsageError(f"dynamic: {said} are both called {called!r}, but their sizes differ")
+
+    def called(self, place: tuple[str, int]) -> str:
+        """What the user calls a dimension."""
+        return self.dims[place[0]][place[1]]
+
+
+def sizes(program: ScoutedProgram, dynamic: Any, paths: Mapping[int, str]) -> Sizes | None:
+    """The environment of the symbols that `dynamic` asks for; None where no size is symbolic."""
+    if not dynamic:
+        return None
+    made = Sizes(dimensions(program, dynamic), paths)
+    made.chosen = dynamic is not True
+    return made
+
+
+@contextlib.contextmanager
+def noting(sizes: Sizes | None) -> Iterator[None]:
+    """While the program itself runs, what is found out about sizes has a line of the user's."""
+    if sizes is not None:
+        sizes.forward = True
+    try:
+        yield
+    finally:
+        if sizes is not None:
+            sizes.forward = False
+
+
+def fixed(leaf: Any) -> Any:
+    """A symbolic number as the plain one it is, which tracing notes as a guard."""
+    match leaf:
+        case torch.SymInt():
+            return int(leaf)
+        case torch.SymFloat():
+            return float(leaf)
+    return bool(leaf)
+
+
+# ------------------------------------------------------------------ what was found out
+
+
+def found(sizes: Sizes | None) -> Found:
+    """The symbols that are left, and the guards; a dimension asked for by name that has to be a number is refused."""
+    if sizes is None:
+        return Found()
+    names = names_of(sizes)
+    where = {symbol: sorted({place[0] for place in sizes.places if symbol in free(sizes, place)}) for symbol in names}
+    symbols = tuple(symbol_of(sizes, symbol, name) for symbol, name in names.items())
+    table = {symbol.name: name for symbol, name in names.items()}
+
+    def text(expression: Any) -> str:
+        return re.sub(r"[A-Za-z_]\w*", lambda match: table.get(match[0], match[0]), condition_text(expression))
+
+    guards = []
+    for place, symbol in sizes.places.items():
+        now = sizes.replace(symbol)
+        if now == symbol:
+            continue
+        line = user_line(sizes.replacements_slocs.get(symbol))
+        refuse_fixed(sizes, place, now, text(now), line)
+        guards.append(Guard("size", f"{place[0]}.shape[{place[1]}] == {text(now)}", (place[0],), line))
+    for guard in sizes.guards:
+        if (kept := worth_saying(sizes, guard)) is not None:
+            inputs = tuple(dict.fromkeys(name for s in names if s in kept.free_symbols for name in where[s]))
+            guards.append(Guard("size", text(kept), inputs, user_line(guard.sloc)))
+    once = {guard.text: guard for guard in reversed(guards)}
+    for guard in once.values():
+        check_guard(guard, {symbol.name: symbol.hint for symbol in symbols})
+    return Found(symbols, tuple(reversed(once.values())), table)
+
+
+def check_guard(guard: Guard, hints: Mapping[str, int]) -> None:
+    """A guard must be one that a replay can check, and it must hold where it was found."""
+    condition = guard.text.rpartition("] == ")[2]
+    try:
+        good = bool(evaluate(condition, hints))
+    except GraphError as error:
+        raise CaptureError(f"tracing found the condition {guard.text}, which a sample cannot keep: {error}") from None
+    if not good:
+        raise CaptureError(f"tracing found the condition {guard.text}, which the captured sizes do not meet: {hints}")
+
+
+def names_of(sizes: Sizes) -> dict[Any, str]:
+    """The symbols that sizes still hang on, in the order of the inputs, with our names: the user's, else s0, s1, …"""
+    order: dict[Any, str] = {}
+    for place in sizes.places:
+        for symbol in sorted(free(sizes, place), key=lambda each: int(each.name[1:])):
+            order.setdefault(symbol, "")
+    for place, symbol in sizes.places.items():
+        now = sizes.replace(symbol)
+        if now in order and sizes.called(place):
+            order[now] = order[now] or sizes.called(place)
+    for symbol in sizes.backed_var_to_val:  # strides that no size explains
+        if sizes.replace(symbol) == symbol:
+            order.setdefault(symbol, "")
+    numbers = iter(range(len(order)))
+    return {symbol: called or f"s{next(numbers)}" for symbol, called in order.items()}
+
+
+def free(sizes: Sizes, place: tuple[str, int]) -> set[Any]:
+    """The symbols that a dimension hangs on now."""
+    return set(sizes.replace(sizes.places[place]).free_symbols)
+
+
+def symbol_of(sizes: Sizes, symbol: Any, name: str) -> Symbol:
+    """A Symbol with its range."""
+    bounds = sizes.var_to_range[symbol]
+    ends = (bounds.lower, bounds.upper)
+    low, high = (str(int(end)) if end.is_Integer and abs(end) < 2**62 else "inf" for end in ends)
+    return Symbol(name, int(sizes.backed_var_to_val[symbol]), low, high)
+
+
+def user_line(place: Any) -> Source | None:
+    """The user's line that our `_get_sloc` noted."""
+    line = getattr(place, "maybe_user_loc", None)
+    return line if isinstance(line, Source) else None
+
+
+def refuse_fixed(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line: Source | None) -> None:
+    """A dimension that the user chose must stay free."""
+    if len(now.free_symbols) or not sizes.chosen:
+        return
+    where = f" at {line.file}:{line.line} in {line.function}: {line.code!r}" if line else ""
+    raise CaptureError(
+        f"size {place[1]} of input {place[0]!r} cannot be symbolic: the program takes it as {text}{where}. "
+        "Leave it out of `dynamic`, or make the program work for any size"
+    )
+
+
+def worth_saying(sizes: Sizes, guard: Any) -> Any:
+    """What a guard says beyond the sizes' ranges; a range that a line of the user's narrowed is said with its line."""
+    if sizes._maybe_evaluate_static(guard.expr, axioms=()) is None:
+        return sizes.simplify(guard.expr)
+    expression = sizes.replace(guard.expr)
+    if user_line(guard.sloc) is None or not expression.free_symbols:
+        return None
+    usual = all(holds_everywhere(expression, size) for size in (2, 2**40))
+    return None if usual else expression
+
+
+def holds_everywhere(expression: Any, size: int) -> bool:
+    """Whether a condition holds where every symbol has this size."""
+    return bool(evaluate(str(expression), {symbol.name: size for symbol in expression.free_symbols}))
+
+
+def condition_text(expression: Any) -> str:
+    """A condition as people write it."""
+    match expression:
+        case sympy.Eq(lhs=left, rhs=right):
+            return f"{left} == {right}"
+        case sympy.Ne(lhs=left, rhs=right):
+            return f"{left} != {right}"
+    return str(expression)

@@ -1,0 +1,138 @@
+"""A program traced with AOTAutograd, which sees no aliases: the copies that its outputs are, are taken out again.
+
+Private torch APIs of this module, tried on torch 2.13:
+`torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, `torch.fx.traceback`, and
+`torch.fx._lazy_graph_module`, which neither writes nor compiles the code of graphs that nobody runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._subclasses.fake_tensor import UnsupportedOperatorException
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+from backprint.errors import BackprintError, CaptureError, DataDependentError
+from backprint.fx.convert import pin_dtypes
+from backprint.tracing import frames
+from backprint.tracing.aot.function import StatelessModule, TracedFunction
+from backprint.tracing.aot.joint import Traced, split_joint, take_out_copies
+from backprint.tracing.aot.surroundings import as_eager_runs, quiet_log, without_cuda, without_effects
+from backprint.tracing.fake import UNKNOWN_VALUES, absent, dispatching
+from backprint.tracing.keep import kept
+from backprint.tracing.program import ScoutedProgram
+from backprint.tracing.reach import module_paths
+from backprint.tracing.running import Substitute, modes_reach_backward
+from backprint.tracing.scout import Findings
+
+
+def trace(
+    program: ScoutedProgram,
+    seen: Findings,
+    specialise: bool = False,
+    partition: str | Callable[..., Any] | None = None,
+    decompose: Mapping[Any, Callable[..., Any]] | None = None,
+    dynamic: Any = False,
+) -> Traced:
+    """Trace a program with AOTAutograd and cut the joint graph."""
+    traced = trace_values(program, seen, specialise, partition, decompose, dynamic)
+    if program.world is None and traced.casts > seen.casts:
+        raise CaptureError(
+            f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it anew for each, so "
+            "gradients would be rounded otherwise: switch the cache off (torch.autocast(..., cache_enabled=False)), or "
+            "use engine 'eager'"
+        )
+    return traced
+
+
+def trace_values(
+    program: ScoutedProgram, seen: Findings, specialise: bool, partition: Any, decompose: Any, dynamic: Any
+) -> Traced:
+    """Trace without values, or where that will not do and the user specialises, beside them."""
+    try:
+        return trace_once(TracedFunction(program, seen.readings, specialise, False, dynamic), partition, decompose)
+    except DataDependentError as error:
+        if not specialise or error.__cause__ is None:
+            raise
+    return trace_once(TracedFunction(program, seen.readings, specialise, True, dynamic), partition, decompose)
+
+
+def trace_once(
+    run: TracedFunction, partition: str | Callable[..., Any] | None, decompose: Mapping[Any, Callable[..., Any]] | None
+) -> Traced:
+    """One try at tracing."""
+    program = run.program
+    with tracing(run) as stack:
+        try:
+            joint = aot_export_joint_with_descriptors(
+                stack,
+                StatelessModule(run),
+                run.fakes(),
+                decompositions=dict(decompose or {}),
+                _disable_torch_fn_metadata_mode=True,
+            )
+        except UNKNOWN_VALUES as error:
+            raise DataDependentError(_late(program, error)) from error
+        except UnsupportedOperatorException as error:
+            raise CaptureError(
+                f"{error.func} has no fake kernel, so it cannot be traced: "
+                "register one with torch.library.register_fake"
+            ) from error
+        except BackprintError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {str(error)[:1000]}"
+            raise CaptureError(f"{program.title} runs, but AOTAutograd cannot trace it: {said}") from error
+        graph_module = joint.graph_module
+        take_out_copies(graph_module)
+        pin_dtypes(graph_module)
+        found = casts(program, graph_module)  # before the graph is cut: that merges casts that are alike
+        return replace(split_joint(run, graph_module, partition), casts=found)
+
+
+@contextlib.contextmanager
+def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
+    """What is in force while AOTAutograd traces, and what it may enter beside that."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
+        if run.program.world is not None and absent("cuda"):
+            stack.enter_context(without_cuda())
+        stack.enter_context(_use_lazy_graph_module(True))
+        stack.enter_context(without_effects())
+        stack.enter_context(quiet_log())
+        stack.enter_context(as_eager_runs(run.sizes is not None))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="Error detected in")
+        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+        stack.enter_context(kept(run.program.target()))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(fx_traceback.preserve_node_meta())
+        stack.enter_context(modes_reach_backward())
+        if run.program.outside:
+            stack.enter_context(Substitute(run.table))
+        stack.callback(lambda: run.open.close())
+        yield stack
+
+
+def _late(program: ScoutedProgram, error: Any) -> str:
+    place = frames.place(frames.raised(error, module_paths(program.target())))
+    return (
+        f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
+        "Pass specialise=True to take this run's values and keep them as guards"
+    )
+
+
+def casts(program: ScoutedProgram, joint: torch.fx.GraphModule) -> int:
+    """How many casts of a program's own leaves a traced forward has."""
+    asking = {index for index, named in enumerate(program.tensors) if named.requires_grad}
+    found = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)
+    ahead = [node.args[0] for node in found if node.meta.get("partitioner_tag") != "is_backward"]
+    return sum(node.op == "placeholder" and getattr(node.meta["desc"], "idx", None) in asking for node in ahead)

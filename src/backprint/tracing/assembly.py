@@ -1,0 +1,281 @@
+"""From what an engine wrote down to a Pair: the one place where a forward is tied to its backward.
+
+Every engine, and the recorder, ends in a Joint: the steps of both directions in one namespace, what comes in, and what
+the program gives. Here dead code is removed, the values that the backward reads become saved ports, guards are found,
+and each graph gets its ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from backprint.fx.convert import Names, tensor_spec
+from backprint.graph.keys import tangent_name
+from backprint.graph.nouns import Graph, Guard, Pair, Port, Ref, Spec, Step, Sub, Symbol, Value, leaves, refs
+from backprint.graph.sizes import with_symbols
+from backprint.graph.steps import READING, behind, mapped, needed, used, with_names
+from backprint.tracing.facts import RANDOM, SIZED
+
+Result = tuple[Port, Value]
+"""One output of a direction, and the value that stands there; None where there is no gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the text of a step does not show.
+
+    `writes` are the values that it changes in place. `draws` marks a random draw, which moves the generator even if
+    nothing uses its result; `stays` any other step that must not be removed. `structure` marks a guard on how a sparse
+    tensor is built, which the tensor's recipe keeps.
+    """
+
+    writes: tuple[str, ...] = ()
+    draws: bool = False
+    stays: bool = False
+    structure: bool = False
+
+
+PLAIN = Note()
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """A forward and its backward as an engine wrote them down.
+
+    The backward's steps name values of the forward directly. `same` has the further names of a tensor that was passed
+    more than once. `constants` are tensors made of Python numbers and the like, by local, each with its port name. Each
+    input is a port, unless `whole` is False: then only those that a step or a result uses. Guards are followed back
+    through the steps `before` these, too, to tensors `known` by name.
+    """
+
+    inputs: tuple[Port, ...]
+    forward: tuple[Step, ...]
+    results: tuple[Result, ...]
+    tangents: tuple[Port, ...] = ()
+    backward: tuple[Step, ...] = ()
+    gradients: tuple[Result, ...] = ()
+    same: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    constants: Mapping[str, tuple[str, Tensor]] = field(default_factory=dict)
+    notes: Mapping[str, Note] = field(default_factory=dict)
+    specs: Mapping[str, Spec] = field(default_factory=dict)
+    subgraphs: Mapping[str, Graph] = field(default_factory=dict)
+    symbols: tuple[Symbol, ...] = ()
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, Step] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A Pair, the tensors of its constant ports by port name, and its guards."""
+
+    pair: Pair
+    constants: Mapping[str, Tensor]
+    guards: tuple[Guard, ...]
+
+
+def assemble(joint: Joint, name: str = "pair_0") -> Assembled:
+    """The Pair of a Joint."""
+    chain = Chain(joint)
+    back = alive(joint, chain.checked(joint.backward), refs_of(joint.gradients))
+    saved = values_saved(joint, back)
+    front = alive(joint, chain.checked(joint.forward), [*refs_of(joint.results), *saved])
+    names = names_of(joint)
+    constants: dict[str, Tensor] = {}
+    forward = forward_graph(joint, front, saved, names, constants)
+    backward = backward_graph(joint, back, saved, names, constants) if joint.gradients else None
+    guards = tuple(chain.guard(step) for step in (*front, *back) if step.is_guard)
+    return Assembled(Pair(name, forward, backward), constants, guards)
+
+
+# ------------------------------------------------------------------ what stays
+
+
+def names_in(steps: Iterable[Step], results: Iterable[Result]) -> set[str]:
+    """Every value that a step or a result uses."""
+    return {*(name for step in steps for name in used(step)), *refs_of(results)}
+
+
+def refs_of(results: Iterable[Result]) -> list[str]:
+    """The values that these results name."""
+    return [name for _, value in results for name in refs(value)]
+
+
+def alive(joint: Joint, steps: Sequence[Step], wanted: Iterable[str]) -> list[Step]:
+    """The steps without dead code; random draws, and updates of what is needed, stay."""
+
+    def stays(step: Step, names: Collection[str]) -> bool:
+        note = joint.notes.get(step.name, PLAIN)
+        return note.draws or note.stays or any(name in names for name in note.writes)
+
+    return needed(steps, wanted, stays)
+
+
+def values_saved(joint: Joint, back: Sequence[Step]) -> list[str]:
+    """The forward's values that the backward reads, its inputs among them, in the order of reading."""
+    made = {step.name for step in joint.forward} | {port.local for port in joint.inputs}
+    read = [name for step in back for name in used(step)] + refs_of(joint.gradients)
+    return [name for name in dict.fromkeys(read) if name in made]
+
+
+# ------------------------------------------------------------------ guards
+
+
+class Chain:
+    """The steps of a Joint by name, to follow a value back to what it depends on."""
+
+    def __init__(self, joint: Joint) -> None:
+        self.joint = joint
+        self.makers = {**joint.before, **{step.name: step for step in (*joint.forward, *joint.backward)}}
+        self.ports = {**joint.known, **{port.local: port.name for port in joint.inputs}}
+        self.ports |= {port.local: tangent_name(port.name) for port in joint.tangents}
+
+    def checked(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps without the guards that depend on nothing."""
+        return [step for step in steps if not step.is_guard or self.depends(step)]
+
+    def guard(self, step: Step) -> Guard:
+        """A guard step in words."""
+        return Guard(self.kind(step), self.text(step), self.depends(step), step.source)
+
+    def kind(self, step: Step) -> str:
+        if self.joint.notes.get(step.name, PLAIN).structure:
+            return "spec"
+        return "shape" if step.target == "assert_shape" else "value"
+
+    def text(self, step: Step) -> str:
+        """What a guard demands, of the tensor that was read."""
+        value = step.args[0]
+        assert isinstance(value, Ref)
+        maker = self.makers.get(value.name)
+        read = maker.args[0] if maker is not None and maker.target == READING else value
+        name = read.name if isinstance(read, Ref) else value.name
+        match step.target:
+            case "assert_shape":
+                return f"{name}.shape == {step.args[1]}"
+            case "assert_nan":
+                return f"{name} is nan"
+        return f"{name} == {step.args[1]!r}"
+
+    def depends(self, step: Step) -> tuple[str, ...]:
+        """The inputs that a guarded value depends on, the random seed among them; a size, on those that decide it."""
+        found = set()
+        for name in behind(refs(self.decider(step)), self.makers):
+            if name not in self.makers:
+                found |= {self.ports[name]} if name in self.ports else set()
+            elif self.joint.notes.get(name, PLAIN).draws:
+                found.add(RANDOM)
+        return tuple(sorted(found))
+
+    def decider(self, step: Step) -> Value:
+        """The value that a guard is about: what was read, or what alone decides a size."""
+        value = step.args[0]
+        maker = self.makers.get(value.name) if isinstance(value, Ref) and step.target == "assert_shape" else None
+        if maker is not None and maker.target == "operator.getitem" and isinstance(maker.args[0], Ref):
+            maker = self.makers.get(maker.args[0].name)
+        place = DECIDERS.get(maker.target) if maker is not None else None
+        return value if maker is None or place is None else maker.args[place]
+
+
+DECIDERS = {str(operator): place for operator, place in SIZED.items()}
+
+# ------------------------------------------------------------------ the two graphs
+
+
+def forward_graph(
+    joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
+) -> Graph:
+    """The forward Graph. The tensors of its constant ports go to `constants`."""
+    every = [*joint.results, *((port, Ref(port.local)) for port in saved_ports(joint, saved))]
+    taken = names_in(steps, every)
+    ports = [port for port in joint.inputs if joint.whole or port.local in taken]
+    for port in joint.inputs:
+        ports += [replace(port, name=other, local=names.free(other)) for other in joint.same.get(port.name, ())]
+    ports += constant_ports(joint, taken, "", constants)
+    outputs = tuple(replace(port, local="") for port, _ in every)
+    return finished(joint, ports, steps, outputs, tuple(value for _, value in every))
+
+
+def backward_graph(
+    joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
+) -> Graph:
+    """The backward Graph: saved values and tangents in, gradients out."""
+    taken = names_in(steps, joint.gradients)
+    tangents = [port for port in joint.tangents if joint.whole or port.local in taken]
+    ports = [*saved_ports(joint, saved), *tangents, *constant_ports(joint, taken, "backward.", constants)]
+    called = gradient_names(joint, steps, names)
+    outputs, results = [], []
+    for port, value in joint.gradients:
+        for name in (port.name, *joint.same.get(port.name, ())):
+            outputs.append(replace(port, name=name))
+            results.append(with_names(value, lambda local: Ref(called.get(local, local))))
+    return finished(joint, ports, renamed(steps, called), tuple(outputs), tuple(results))
+
+
+def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
+    """Ports for saved values; a saved input has its own name."""
+    own = {port.local: port for port in joint.inputs}
+    made = {step.name: step.spec for step in joint.forward}
+    found = []
+    for name in saved:
+        spec = joint.specs.get(name) or (own[name].spec if name in own else made.get(name))
+        found.append(Port(own[name].name if name in own else name, "saved", spec, name))
+    return found
+
+
+def constant_ports(joint: Joint, taken: Collection[str], prefix: str, constants: dict[str, Tensor]) -> list[Port]:
+    """Ports for the constants that are used."""
+    ports = []
+    for local, (name, tensor) in joint.constants.items():
+        if local in taken:
+            constants[prefix + name] = tensor
+            ports.append(Port(prefix + name, "constant", tensor_spec(tensor), local))
+    return ports
+
+
+def finished(
+    joint: Joint, ports: Sequence[Port], steps: Sequence[Step], outputs: tuple[Port, ...], results: tuple[Value, ...]
+) -> Graph:
+    """A Graph with its guards numbered, and with the subgraphs and symbols that it mentions."""
+    count, numbered = 0, []
+    for step in steps:
+        if step.is_guard:
+            step, count = replace(step, name=f"guard_{count}"), count + 1
+        numbered.append(step)
+    mentioned = {each.name for step in numbered for each in leaves((*step.args, step.kwargs)) if type(each) is Sub}
+    subgraphs = tuple((name, graph) for name, graph in joint.subgraphs.items() if name in mentioned)
+    return with_symbols(Graph(tuple(ports), tuple(numbered), outputs, results, subgraphs), joint.symbols, joint.sizes)
+
+
+# ------------------------------------------------------------------ names
+
+
+def names_of(joint: Joint) -> Names:
+    """The names that are taken."""
+    ports = (port.local for port in (*joint.inputs, *joint.tangents))
+    return Names({*(step.name for step in (*joint.forward, *joint.backward)), *ports, *joint.constants})
+
+
+def gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[str, str]:
+    """A step that gives a gradient is called after it: `grad_layer1_0_conv1_weight`."""
+    made = {step.name for step in steps}
+    called: dict[str, str] = {}
+    for port, value in joint.gradients:
+        if isinstance(value, Ref) and value.name in made and value.name not in called:
+            called[value.name] = names.free(f"grad_{port.name}")
+    return called
+
+
+def renamed(steps: Sequence[Step], called: Mapping[str, str]) -> list[Step]:
+    """The steps with other names for some of their values."""
+    found = []
+    for step in steps:
+        if any(name in called for name in (step.name, *used(step))):
+            step = mapped(step, lambda name: Ref(called.get(name, name)))
+            step = replace(step, name=called.get(step.name, step.name))
+        found.append(step)
+    return found

@@ -1,0 +1,242 @@
+"""Where the forward ends and the backward begins: which values are saved, and which the backward computes again.
+
+An engine that writes down what ran keeps what autograd kept. `cut` asks a partition function of PyTorch instead, or one
+of the user's: it sees the whole step as one torch.fx graph, whichever engine made it.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._functorch.partitioners`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import fx
+from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
+
+from backprint.errors import CaptureError
+from backprint.fx.convert import Names, Side
+from backprint.fx.to_fx import to_fx
+from backprint.graph.nouns import Echo, Graph, Port, Ref, ScalarSpec, Step, TensorSpec, Value, refs
+from backprint.graph.steps import SAVING, mapped, used, with_names
+from backprint.tracing.assembly import PLAIN, Joint, Result, constant_ports, names_of
+
+PARTITIONS: dict[str, Callable[..., Any]] = {
+    "min-cut": min_cut_rematerialization_partition,
+    "default": default_partition,
+}
+"""The partition functions by name."""
+
+
+def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
+    """A joint torch.fx graph as a forward and a backward; the first `outputs` results are the forward's."""
+    function = PARTITIONS.get(partition) if isinstance(partition, str) else partition
+    if function is None:
+        raise CaptureError(f"partition={partition!r} is not one of {', '.join(PARTITIONS)}, nor a callable")
+    for node in joint.graph.nodes:
+        if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint, which the partition orders by number
+            node.meta["ac_graph_id"] = 0
+    forward, backward = function(joint, [], num_fwd_outputs=outputs)
+    return forward, backward
+
+
+def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
+    """The Joint with its steps dealt out anew by a partition function."""
+    if not joint.gradients:
+        return joint
+    refuse_sparse(joint)
+    joint = updates_as_values(joint)
+    checks = checking([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
+    ahead, behind = held(joint, joint.forward, checks), held(joint, joint.backward, checks)
+    module = as_fx(joint, ahead, behind, checks)
+    forward, backward = partitioned(module, partition, len(joint.results) + len(ahead))
+    names = names_of(joint)
+    first = PartitionReader(forward, names, joint, {})
+    steps = first.steps()
+    results, called = first.returned(joint.results, ahead)
+    again = PartitionReader(backward, names, joint, {step.name: step for step in steps})
+    later = again.steps()
+    gradients, called_again = again.returned(joint.gradients, behind)
+    return replace(
+        joint,
+        forward=tuple(with_checks(joint.forward, checks, steps, called)),
+        backward=tuple(with_checks(joint.backward, checks, later, called_again)),
+        results=results,
+        gradients=gradients,
+    )
+
+
+def refuse_sparse(joint: Joint) -> None:
+    """Raise where a value is sparse: partition functions go by how many bytes a dense tensor has."""
+    for port in (*joint.inputs, *joint.tangents):
+        if isinstance(port.spec, TensorSpec) and port.spec.layout != "strided":
+            raise CaptureError(f"partition= takes dense tensors, and {port.name!r} is {port.spec.layout}: {LEAVE_OUT}")
+    for step in (*joint.forward, *joint.backward):
+        specs = step.spec if isinstance(step.spec, tuple) else (step.spec,)
+        if any(isinstance(spec, TensorSpec) and spec.layout != "strided" for spec in specs):
+            raise CaptureError(f"partition= takes dense tensors, and {step.target} makes a sparse one: {LEAVE_OUT}")
+
+
+LEAVE_OUT = "leave partition= out to keep what autograd saved"
+
+
+def updates_as_values(joint: Joint) -> Joint:
+    """The Joint in which whoever uses a value after an update in place uses what the update gives.
+
+    So the order of an update stands in the graph that a partition function sees.
+    """
+    called: dict[str, str] = {}
+    waiting: dict[str, tuple[str, ...]] = {}
+
+    def read(steps: Iterable[Step]) -> list[Step]:
+        found = []
+        for step in steps:
+            written = joint.notes.get(step.name, PLAIN).writes
+            step = mapped(step, lambda name: Ref(called.get(name, name)))
+            found.append(step)
+            if written and step.target == SAVING:
+                waiting[step.name] = written
+                continue
+            match step.target, step.args:
+                case "operator.getitem", (Ref(name), 1) if name in waiting:
+                    written = waiting.pop(name)
+            if len(written) > 1 or (written and not isinstance(step.spec, TensorSpec)):
+                raise CaptureError(f"partition= cannot follow {step.target}, which updates several values: {LEAVE_OUT}")
+            called.update(dict.fromkeys(written, step.name))
+            called.update({old: step.name for old, new in called.items() if new in written})
+        return found
+
+    def last(results: Iterable[Result]) -> tuple[Result, ...]:
+        return tuple((port, with_names(value, lambda name: Ref(called.get(name, name)))) for port, value in results)
+
+    forward = tuple(read(joint.forward))
+    results = last(joint.results)
+    backward = tuple(read(joint.backward))
+    return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
+
+
+def checking(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
+    """The guards, and the numbers that they alone use: no partition function knows what to do with a number."""
+    elsewhere = {name for _, value in results for name in refs(value)}
+    found: set[str] = set()
+    for step in reversed(steps):
+        if step.is_guard or (isinstance(step.spec, ScalarSpec) and step.name not in elsewhere):
+            found.add(step.name)
+        else:
+            elsewhere.update(used(step))
+    return found
+
+
+def held(joint: Joint, steps: Iterable[Step], checks: Collection[str]) -> list[str]:
+    """The values that a direction must make whatever uses them: draws, effects, and what guards check."""
+    found: dict[str, None] = {}
+    several: set[str] = set()
+    for step in steps:
+        note = joint.notes.get(step.name, PLAIN)
+        if step.name in checks:
+            found |= dict.fromkeys(name for name in used(step) if name not in checks)
+        elif (note.draws or note.stays) and isinstance(step.spec, TensorSpec):
+            found[step.name] = None
+        elif note.draws or note.stays:
+            several.add(step.name)
+        elif step.target == "operator.getitem" and not several.isdisjoint(used(step)):
+            found[step.name] = None
+    return list(found)
+
+
+def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[str]) -> fx.GraphModule:
+    """The whole step as one torch.fx graph, in the form that partition functions take."""
+    constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
+    results = [*joint.results, *kept_alive(ahead), *joint.gradients, *kept_alive(behind)]
+    steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in checks)
+    graph = Graph(
+        (*joint.inputs, *constants, *joint.tangents),
+        steps,
+        tuple(replace(port, local="") for port, _ in results),
+        tuple(value for _, value in results),
+        tuple(joint.subgraphs.items()),
+    )
+    module = to_fx(graph)
+    primals = len(joint.inputs) + len(constants)
+    for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        node.target = f"primals_{index}" if index < primals else f"tangents_{index - primals}"
+        node.meta.setdefault("val", 0)
+    backward = {step.name for step in joint.backward}
+    for step, node in zip(steps, calls(module), strict=True):
+        note = joint.notes.get(step.name, PLAIN)
+        node.meta["step"] = step
+        node.meta.setdefault("val", 0)
+        node.meta["partitioner_tag"] = "is_backward" if step.name in backward else "is_forward"
+        if note.draws or note.stays or note.writes:
+            node.meta["partitioner_tag"] = f"must_be_in_{'backward' if step.name in backward else 'forward'}"
+    return module
+
+
+def kept_alive(names: Iterable[str]) -> list[Result]:
+    """Results that only keep these values alive."""
+    return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
+
+
+def calls(module: fx.GraphModule) -> list[fx.Node]:
+    """The nodes that call an operator."""
+    return [node for node in module.graph.nodes if node.op == "call_function"]
+
+
+class PartitionReader:
+    """One direction of a partitioned graph, read back as Steps. `made` are the steps of the forward, for a backward."""
+
+    def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, made: Mapping[str, Step]) -> None:
+        self.module, self.made = module, made
+        self.side = Side(module, names, subgraphs=dict(joint.subgraphs))
+        for node in module.graph.find_nodes(op="placeholder"):
+            port = node.meta.get("port")
+            self.side.locals[node.name] = port.local if port is not None else node.meta["step"].name
+
+    def steps(self) -> list[Step]:
+        """The calls of this direction in order; a step of the forward that a backward has again has a new name."""
+        found = []
+        for node in self.module.graph.nodes:
+            if node.op == "get_attr":
+                self.side.attribute(node)
+            elif node.op == "call_function":
+                found.append(self.step(node))
+        return found
+
+    def step(self, node: fx.Node) -> Step:
+        was: Step | None = node.meta.get("step")
+        if was is None:
+            return self.side.step(node, None, None)
+        again = was.name in self.made
+        local = self.side.names.free(was.name) if again else was.name
+        self.side.locals[node.name] = local
+        echo = Echo("recomputes", (was.name,)) if again else was.echo
+        return replace(self.side.step(node, was.source, echo), spec=was.spec)
+
+    def returned(self, results: Sequence[Result], held: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
+        """The results, each with the value that now stands there, and the same of the held values by their names."""
+        values = [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
+        count = len(results)
+        ports = [port for port, _ in results]
+        return (
+            tuple(zip(ports, values[:count], strict=True)),
+            dict(zip(held, values[count : count + len(held)], strict=True)),
+        )
+
+
+def with_checks(
+    before: Iterable[Step], checks: Collection[str], steps: list[Step], called: Mapping[str, Value]
+) -> list[Step]:
+    """The steps with the checks that stood among them, each after what it checks."""
+    places = {step.name: index for index, step in enumerate(steps)}
+    after: dict[int, list[Step]] = {}
+    for step in before:
+        if step.name in checks:
+            moved = mapped(step, lambda name: called.get(name, Ref(name)))
+            places[step.name] = max((places[name] for name in used(moved) if name in places), default=-1)
+            after.setdefault(places[step.name], []).append(moved)
+    found = after.pop(-1, [])
+    for index, step in enumerate(steps):
+        found.append(step)
+        found += after.get(index, ())
+    return found

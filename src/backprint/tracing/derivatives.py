@@ -1,0 +1,111 @@
+"""Operators without a derivative, refused by name: the operator, its line, and what to do instead of torch's traceback.
+
+Private torch APIs of this module, tried on torch 2.13: the texts of autograd's errors,
+`torch._C._current_autograd_node` and `torch._C._autograd._get_sequence_nr`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from backprint.errors import CaptureError, UsageError
+from backprint.graph.nouns import Source
+from backprint.tracing import frames
+from backprint.tracing.custom import closed
+from backprint.tracing.program import CalledProgram
+from backprint.tracing.scout import run_watched
+from backprint.tracing.watch import Watch
+
+SAID = re.compile(
+    r"derivative for '?(?:aten::)?(?P<plain>[\w.]+)'? is not implemented"
+    r"|Trying to backward through (?P<custom>[\w.]+?)(?:\.default)? but no autograd formula was registered"
+)
+"""How autograd says that there is no derivative."""
+
+ATTENTION = (
+    "attention has one under its plain kernel: `with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)"
+    ":` around the program and around this call, which rounds otherwise"
+)
+HINTS = (
+    (re.compile(r"^[^.]*(scaled_dot_product|_flash_attention|_efficient_attention)"), ATTENTION),
+    (re.compile(r"\."), "give it one with torch.library.register_autograd, made of operators that have one"),
+)
+"""What to do, by the operator's name."""
+
+OTHERWISE = "write that part with operators that have one"
+FIRST = "leave requires_grad off for what it takes"
+SECOND = "ask for order=1"
+
+
+@contextlib.contextmanager
+def explained(program: Callable[[], CalledProgram]) -> Iterator[None]:
+    """Where autograd has no derivative inside, the error says of which operator, on which line, and what to do."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (RuntimeError, CaptureError) as error:
+        found = SAID.search(str(error))
+        if found is None:
+            raise
+        raise no_derivative(program(), found["plain"] or found["custom"]) from error
+
+
+def no_derivative(program: CalledProgram, operator: str) -> CaptureError:
+    """The error for a program that is differentiated through an operator without a derivative."""
+    place = frames.place(line_of(program, operator))
+    hint = next((said for pattern, said in HINTS if pattern.search(operator)), OTHERWISE)
+    order, less = ("order=2 goes", SECOND) if program.tangents else ("autograd goes", FIRST)
+    return CaptureError(
+        f"{program.title}: {order} backward through {operator}, which has no derivative in torch "
+        f"{torch.__version__}{place}: {hint}, or {less}"
+    )
+
+
+def line_of(program: CalledProgram, operator: str) -> Source | None:
+    """The line of the program that runs an operator, or the one whose backward does; None where that cannot be seen."""
+    seeker: list[Seeker] = []
+
+    def watch(*args: Any) -> Seeker:
+        seeker.append(Seeker(operator, *args))
+        return seeker[-1]
+
+    try:
+        with closed():
+            run_watched(program, watch)
+    except CaptureError:  # only another engine can watch it, and none of them gets so far
+        return None
+    return seeker[-1].found
+
+
+class Seeker(Watch):
+    """A watch that notes where an operator runs: in a backward, the line of the node that it is the backward of."""
+
+    def __init__(self, wanted: str, *args: Any) -> None:
+        super().__init__(*args)
+        self.wanted = wanted
+        self.lines: dict[int, Source | None] = {}
+        self.found: Source | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        node = torch._C._current_autograd_node()
+        if node is None:
+            self.lines[torch._C._autograd._get_sequence_nr() - 1] = frames.here(self.paths)
+        if self.found is None and self.wanted in names_of(func):
+            self.found = frames.here(self.paths) if node is None else self.lines.get(node._sequence_nr())
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+@functools.cache
+def names_of(func: Any) -> tuple[str, ...]:
+    """An operator's names as autograd's errors have them."""
+    if isinstance(func, torch._ops.HigherOrderOperator):
+        return ()
+    space, _, name = func._schema.name.partition("::")
+    return (name,) if space == "aten" else (f"{space}.{name}",)

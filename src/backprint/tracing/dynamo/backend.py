@@ -1,0 +1,203 @@
+"""A graph that `torch.compile` cut out of a program, captured while the program waits for it.
+
+Engine `aot` makes of it what it makes of any program; each operator has the line that Dynamo noted for it. The program
+itself goes on with `as_eager` of the graph. Private torch APIs of this module, tried on torch 2.13:
+`torch._guards.tracing`, `torch._guards.CompileContext`, `torch._higher_order_ops.wrap`, `torch._dynamo.exc.SkipFrame`,
+`torch._dynamo.symbolic_convert`, and the metadata of Dynamo's placeholders (see `sources`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._dynamo.exc import SkipFrame
+from torch._dynamo.symbolic_convert import InstructionTranslator
+from torch._guards import CompileContext, tracing
+from torch._higher_order_ops.wrap import TagActivationCheckpoint, tag_activation_checkpoint
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint, noop_context_fn
+
+from backprint.graph.nouns import Capture
+from backprint.settings import outside_modes, quiet_random
+from backprint.tracing import frames
+from backprint.tracing.aot.engine import by_aot
+from backprint.tracing.call import check_tensor, free_name
+from backprint.tracing.custom import with_bodies
+from backprint.tracing.dynamo.runner import GraphRunner, tell_lines
+from backprint.tracing.dynamo.sources import function_of, line_of, name_of_source, role_of_source, source_of_placeholder
+from backprint.tracing.entry import capture_of
+from backprint.tracing.made import Options
+from backprint.tracing.program import CalledProgram, Held, NamedTensor, Slot
+from backprint.tree import copy_values
+
+
+class OpenRunner(GraphRunner):
+    """Runs what a graph checkpoints once: computed again it is the same, and what to keep is the partition's task."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is tag_activation_checkpoint:
+            body, *given = args
+            return OpenRunner(body).run(*given)
+        return super().call_function(target, args, kwargs)
+
+
+Uncompiled = SkipFrame
+"""Raised in a backend: Dynamo leaves the frame as it is, and the program runs it uncompiled."""
+
+
+@contextlib.contextmanager
+def outside_tracing() -> Iterator[None]:
+    """What Dynamo and the caller have in force is off: its tracing context, inference mode; random states return."""
+    with tracing(None), quiet_random(), outside_modes():
+        yield
+
+
+@with_bodies
+def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **asked: Any) -> Capture:
+    """The Capture of one graph of Dynamo's on the inputs it is compiled for; `asked` are the fields of Options.
+
+    Gradients are traced where the program had them on. Sizes that Dynamo has made symbolic are symbolic here.
+    """
+    program = program_of(module, inputs, torch.is_grad_enabled())
+    sizes = any(isinstance(value, torch.SymInt) for value in examples(module))
+    with outside_tracing():
+        made = by_aot(program, Options(**{"dynamic": sizes, **asked}))
+        return capture_of(made, "dynamo", (), name or program.title)
+
+
+def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
+    """The program that a graph of Dynamo's is, with each input under the name that its source gives it."""
+    tensors: list[NamedTensor] = []
+    values: dict[str, Tensor] = {}
+    leaves: list[Any] = []
+    for node, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
+        if not isinstance(value, Tensor):
+            leaves.append(value if not isinstance(value, torch.SymInt) else value.node.hint)
+            continue
+        source = source_of_placeholder(node)
+        name = free_name(name_of_source(source), tensors)
+        check_tensor(name, value)
+        tensors.append(NamedTensor(name, role_of_source(source, value), training and value.requires_grad))
+        values[name] = value
+        leaves.append(Slot(name))
+    own = {named.name for named in tensors if named.role == "parameter"}
+    copies = copy_values({name: value for name, value in values.items() if name not in own})
+    _, structure = pytree.tree_flatten((tuple(leaves), {}))
+    tell_lines(module, line_of)
+    target = runner(module)
+    return CalledProgram(
+        target=Held(target),
+        arguments=tuple(named.name for named in tensors if named.role == "input"),
+        structure=structure,
+        leaves=tuple(leaves),
+        leaf_names=tuple(str(node.target) for node in module.graph.find_nodes(op="placeholder")),
+        tensors=tuple(tensors),
+        values={name: copies.get(name, value) for name, value in values.items()},
+        title=function_of(module.graph),
+    )
+
+
+def examples(module: fx.GraphModule) -> list[Any]:
+    """Dynamo's example of each input."""
+    return [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
+
+
+def runner(module: fx.GraphModule) -> Callable[..., Any]:
+    """Dynamo's graph as a function of its inputs; a size among them is read off the tensor that has it."""
+    given = examples(module)
+    places: dict[int, tuple[int, int]] = {}
+    for index, example in enumerate(given):
+        if isinstance(example, torch.SymInt):
+            for other, tensor in enumerate(given):
+                shape = tensor.shape if isinstance(tensor, Tensor) else ()
+                for dim, size in enumerate(shape):
+                    if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
+                        places.setdefault(index, (other, dim))
+
+    def graph(*inputs: Any) -> Any:
+        sizes = {index: inputs[other].shape[dim] for index, (other, dim) in places.items()}
+        return OpenRunner(module).results(*(sizes.get(index, value) for index, value in enumerate(inputs)))
+
+    return graph
+
+
+# ------------------------------------------------------------------ what the program goes on with
+
+
+def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
+    """A graph of Dynamo's as a function that computes what eager would; `Uncompiled` says that none does.
+
+    Run by itself, Dynamo's checkpoint operator recomputes without the random state of the first run, because Inductor
+    would have put that into the graph: a dropout has another mask. `torch.utils.checkpoint` takes its place again.
+    """
+    for node in checkpoints(module):
+        if node.kwargs.get("use_reentrant") is not False and not in_full_graph():
+            raise Uncompiled(
+                f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"
+                f"{frames.place(line_of(node))}: a backward inside the backward, which Dynamo's graph has not"
+            )
+    held = [node for node in module.graph.find_nodes(op="placeholder") if is_held(node)]
+    reopen(module, frozenset(held))
+    return module.forward
+
+
+def checkpoints(module: fx.GraphModule) -> list[fx.Node]:
+    """The calls of `torch.utils.checkpoint` in a graph and in the graphs that it holds."""
+    parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
+    found = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
+    return [node for nodes in found for node in nodes]
+
+
+def in_full_graph() -> bool:
+    """Whether the program asks for one graph, so that no frame of it can be skipped."""
+    return bool(InstructionTranslator.current_tx().one_graph)
+
+
+def is_held(node: fx.Node) -> bool:
+    """Whether a placeholder is a tensor of a module's: what is checkpointed has it in its closure."""
+    value = node.meta.get("example_value")
+    return isinstance(value, Tensor) and role_of_source(source_of_placeholder(node), value) in ("parameter", "buffer")
+
+
+def reopen(part: fx.GraphModule, held: frozenset[fx.Node]) -> None:
+    """Put eager's checkpoint into a graph and into the graphs that it holds; `held` are placeholders by closure."""
+    bodies: dict[str, frozenset[fx.Node]] = {}
+    for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
+        body, *given = node.args
+        inside = tuple(each in held for each in given)
+        inner = part.get_submodule(body.target).graph.find_nodes(op="placeholder")
+        bodies[body.target] = frozenset(each for each, own in zip(inner, inside, strict=True) if own)
+        node.target, node.args = checkpointed, (body, inside, *given)
+    for name, child in part.named_children():
+        if isinstance(child, fx.GraphModule):
+            reopen(child, bodies.get(name, frozenset()))
+    part.recompile()
+
+
+def checkpointed(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
+    """What eager does where the program calls `torch.utils.checkpoint.checkpoint`; `inside` arguments by closure."""
+    own, given = TagActivationCheckpoint.divide_kwargs(kwargs)
+    own.setdefault("context_fn", body.meta.get("_checkpoint_context_fn", noop_context_fn))
+    closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
+
+    def run(*passed: Any, **named: Any) -> Any:
+        rest = iter(passed)
+        return body.forward(*(arg if held else next(rest) for arg, held in zip(closure, inside, strict=True)), **named)
+
+    return checkpoint(run, *(arg for arg, held in zip(args, inside, strict=True) if not held), **own, **given)
+
+
+def compile_name(module: fx.GraphModule) -> str:
+    """What to call a graph: its function, and Dynamo's number of the frame and of its compilation: `forward_0_1`."""
+    number = CompileContext.current_compile_id()
+    counted = str(number).strip("[]").replace("/", "_") if number is not None else str(next(_COUNT))
+    return re.sub(r"\W", "_", f"{function_of(module.graph)}_{counted}")
+
+
+_COUNT = itertools.count()

@@ -1,0 +1,346 @@
+"""torch.compile's front end, run once over a program: the graphs it cuts it into, in the order they ran, and why.
+
+Dynamo is given a private region of its caches, and everything that it kept of the run is taken out again, so that code
+of the user's own that is compiled stays so. A dispatch mode that Dynamo tolerates sees what runs outside of the graphs:
+a pure read of a value is noted, anything else means that the graphs are not the whole program.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._dynamo.optimize` with `isolate_recompiles`,
+`torch._dynamo.convert_frame` (its trackers, counters and bytecode hooks), `torch._dynamo.utils` (counters,
+`graph_break_reasons`, `CleanupManager`), `torch._dynamo.bytecode_transformation.unique_id`, `torch._dynamo.pgo`,
+`torch._C._dynamo.eval_frame`, `TorchDispatchMode.ignore_compile_internals`, `torch._guards.CompileContext`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch import Tensor, fx
+from torch._C._dynamo import eval_frame
+from torch._dynamo import convert_frame, pgo
+from torch._dynamo.bytecode_transformation import unique_id
+from torch._dynamo.guards import DeletedGuardManagerWrapper
+from torch._dynamo.utils import CleanupManager, counters, graph_break_reasons
+from torch._guards import CompileContext
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from backprint.errors import BackprintError, CaptureError
+from backprint.graph.nouns import Source
+from backprint.tracing import frames
+from backprint.tracing.custom import closed
+from backprint.tracing.facts import SILENT_WRITERS
+from backprint.tree import copy_values
+
+REGION: dict[str, Any] = (
+    {"isolate_recompiles": True}
+    if "isolate_recompiles" in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
+    else {}
+)
+"""A region of Dynamo's caches of its own where torch has them; elsewhere `forget` alone keeps ours from the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ambient:
+    """What a graph runs under that is not in it: grad mode and autocast."""
+
+    grad: bool
+    autocast: tuple[tuple[str, torch.dtype], ...]
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """The same for a block."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(self.grad))
+            for device, dtype in self.autocast:
+                stack.enter_context(torch.autocast(device, dtype))
+            yield
+
+
+def ambient() -> Ambient:
+    """What holds now."""
+    on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    return Ambient(torch.is_grad_enabled(), tuple((device, torch.get_autocast_dtype(device)) for device in on))
+
+
+@dataclass(slots=True, eq=False)
+class GraphRun:
+    """One run of one graph: what it took (`values` are copies from before) and what it gave.
+
+    `asked` and `asking` say which inputs ask for a gradient, before and after; `written` is memory that kernels change
+    without saying so.
+    """
+
+    module: fx.GraphModule
+    inputs: tuple[Any, ...]
+    values: dict[int, Tensor]
+    under: Ambient
+    asked: tuple[bool, ...]
+    outputs: tuple[Any, ...] = ()
+    asking: tuple[bool, ...] = ()
+    written: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueRead:
+    """A value that the program read between graphs, after the first `after` of them."""
+
+    tensor: Tensor
+    after: int
+    source: Source | None
+
+
+@dataclass(slots=True, eq=False)
+class DynamoRun:
+    """What a run under Dynamo showed."""
+
+    result: Any = None
+    loss: Any = None
+    ran: list[GraphRun] = field(default_factory=list)
+    reads: list[ValueRead] = field(default_factory=list)
+    breaks: tuple[str, ...] = ()
+
+
+class Outside(TorchDispatchMode):
+    """Sees what runs outside of the graphs."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __init__(self, record: DynamoRun, paths: Mapping[int, str]) -> None:
+        super().__init__()
+        self.record, self.paths = record, paths
+        self.inside = False
+        self.refused: CaptureError | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.inside and not isinstance(func, HigherOrderOperator) and func._schema.name in SILENT_WRITERS:
+            self.record.ran[-1].written |= running(func, args, kwargs or {})
+        if self.inside or self.refused or harmless(func, args, kwargs, result):
+            return result
+        source = frames.here(self.paths)
+        if func is torch.ops.aten._local_scalar_dense.default:
+            self.record.reads.append(ValueRead(args[0], len(self.record.ran), source))
+            return result
+        place = f" at {source.file}:{source.line} in {source.function}: {source.code!r}" if source else ""
+        self.refused = CaptureError(
+            f"{func} runs outside of every graph that Dynamo makes{place}, so its graphs are not the whole program: "
+            "let Dynamo trace that call, or use an engine that sees what runs"
+        )
+        raise self.refused
+
+
+def running(func: Any, args: Any, kwargs: Any) -> set[int]:
+    """The memory of the running statistics that a normalisation takes."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    found = (given.get("running_mean"), given.get("running_var"))
+    return {tensor.untyped_storage()._cdata for tensor in found if isinstance(tensor, Tensor)}
+
+
+def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
+    """Whether an operator outside of the graphs is Dynamo's own, or computes a text that is printed."""
+    if CompileContext.try_get() is not None:
+        return True
+    leaves = pytree.tree_leaves((args, kwargs or {}, result))
+    if any(isinstance(leaf, FakeTensor) or (isinstance(leaf, Tensor) and leaf.is_meta) for leaf in leaves):
+        return True
+    return frames.printing() and not isinstance(func, HigherOrderOperator) and not func._schema.is_mutable
+
+
+def run_under_dynamo(
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    loss: Callable[[Any], Any] | None,
+    paths: Mapping[int, str],
+) -> DynamoRun:
+    """Run `target(*args, **kwargs)`, and a loss of its result, through Dynamo's front end."""
+    record = DynamoRun()
+    outside = Outside(record, paths)
+
+    def backend(module: fx.GraphModule, examples: Any) -> Callable[..., Any]:
+        def ran(*given: Any) -> Any:
+            return ran_once(record, outside, module, given)
+
+        return ran
+
+    with closed(), quiet_dynamo(backend), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dynamo's own; the program's were heard in the scouting run
+        compiled = torch._dynamo.optimize(backend, dynamic=False, **REGION)
+        before = len(graph_break_reasons)
+        try:
+            with outside:
+                record.result = compiled(plain_callable(target))(*args, **kwargs)
+                if loss is not None:
+                    record.loss = compiled(plain_callable(loss))(record.result)
+        except BackprintError:
+            raise
+        except Exception as error:
+            said = str(error).strip().splitlines()[0][:300] if str(error).strip() else ""
+            raise outside.refused or CaptureError(
+                f"the program runs, but not through Dynamo: {type(error).__name__}: {said}"
+            ) from error
+        record.breaks = tuple(map(said_of, graph_break_reasons[before:]))
+    if outside.refused is not None:
+        raise outside.refused
+    return record
+
+
+def plain_callable(target: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable that Dynamo takes: a module or a function as it is, anything else inside of a function."""
+    if isinstance(target, torch.nn.Module) or hasattr(target, "__code__"):
+        return target
+    return lambda *args, **kwargs: target(*args, **kwargs)
+
+
+def ran_once(record: DynamoRun, outside: Outside, module: fx.GraphModule, given: tuple[Any, ...]) -> Any:
+    """Run one graph eagerly, and note what it took and gave."""
+    outer, outside.inside = outside.inside, True
+    try:
+        tensors = {str(index): each for index, each in enumerate(given) if isinstance(each, Tensor)}
+        values = {int(index): copied for index, copied in copy_values(tensors).items()}
+        ran = GraphRun(module, given, values, ambient(), asking(given))
+        record.ran.append(ran)
+        result = module(*given)
+        ran.outputs = tuple(result)
+        ran.asking = asking(given)
+        return result
+    finally:
+        outside.inside = outer
+
+
+def asking(given: tuple[Any, ...]) -> tuple[bool, ...]:
+    """Which of these ask for a gradient."""
+    return tuple(isinstance(each, Tensor) and each.requires_grad for each in given)
+
+
+def said_of(reason: Any) -> str:
+    """A graph break in one line: why, and where in the user's program."""
+    why = str(reason.reason).strip().splitlines()[0] if str(reason.reason).strip() else "a graph break"
+    message = re.search(r"User-inserted graph break\. Message: (?!None)(.*)", str(reason.reason))
+    why = f"{why}: {message[1]}" if message else why
+    stack = [frame for frame in reason.user_stack or () if frames.is_users(frame.filename)]
+    if not stack:
+        return why
+    last = stack[-1]
+    where = frames.source(last.filename, last.lineno or 0, last.name, "")
+    return f"{why} at {where.file}:{where.line} in {where.function}: {where.code!r}"
+
+
+# ------------------------------------------------------------------ leaving Dynamo as it was
+
+SETTINGS: Mapping[str, Any] = {
+    "suppress_errors": False,
+    "recompile_limit": 2**20,
+    "accumulated_recompile_limit": 2**20,
+    "error_on_recompile": False,
+    "fail_on_recompile_limit_hit": False,
+    "automatic_dynamic_shapes": False,
+    "assume_static_by_default": True,
+    "capture_scalar_outputs": False,
+    "capture_dynamic_output_shape_ops": False,
+    "specialize_float": True,
+    "report_guard_failures": False,
+    "reorderable_logging_functions": set(),
+}
+
+
+@contextlib.contextmanager
+def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
+    """Dynamo's configuration, counters, logs and caches as they were; entries made for `backend` are taken out."""
+    log = logging.getLogger("torch._dynamo")
+    level = log.level
+    counted = copy.deepcopy(counters)
+    reasons = list(graph_break_reasons)
+    frames_seen = convert_frame.FRAME_COUNTER, convert_frame.FRAME_COMPILE_COUNTER.copy()
+    trackers = [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]
+    sizes = copy.deepcopy(pgo._CODE_STATE)
+    made: list[tuple[Any, Any]] = []
+    first, aliases = serial(unique_id("backprint")), import_aliases()
+    hook = convert_frame.register_bytecode_hook(lambda code, out: made.append((code, out)))
+    log.setLevel(logging.CRITICAL)
+    try:
+        with torch._dynamo.config.patch({key: value for key, value in SETTINGS.items() if has_setting(key)}):
+            yield
+    finally:
+        hook.remove()
+        log.setLevel(level)
+        forget(backend, made, trackers)
+        tidy(first, aliases)
+        counters.clear()
+        counters.update(counted)
+        graph_break_reasons[:] = reasons
+        convert_frame.FRAME_COUNTER = frames_seen[0]
+        convert_frame.FRAME_COMPILE_COUNTER.clear()
+        convert_frame.FRAME_COMPILE_COUNTER.update(frames_seen[1])
+        pgo._CODE_STATE = sizes
+
+
+def has_setting(name: str) -> bool:
+    """Whether this torch's Dynamo has a setting."""
+    return hasattr(torch._dynamo.config, name)
+
+
+def serial(name: str) -> int:
+    """The number in a name that Dynamo made; -1 where it made none."""
+    number = name.rpartition("_")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def import_aliases() -> dict[str, set[str]]:
+    """The names that Dynamo has put into modules for what it imports, by module."""
+    scopes = {name: vars(module) for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")}
+    return {name: {key for key in list(scope) if key.startswith("__import_")} for name, scope in scopes.items()}
+
+
+def tidy(first: int, aliases: Mapping[str, set[str]]) -> None:
+    """Take out of modules what Dynamo leaves in them: aliases that are new, and names numbered from `first` on."""
+    for name, now in import_aliases().items():
+        scope = vars(sys.modules[name])
+        numbered = {key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first}
+        for key in numbered | (now - aliases.get(name, set())):
+            scope.pop(key, None)  # one scope may be under two names
+
+
+def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, set[int]]]) -> None:
+    """Take out of Dynamo's caches what was compiled for `backend`."""
+    compiled = {id(code) for code, _ in made}
+    for code, out in made:
+        entries = eval_frame._debug_get_cache_entry_list(code)
+        if not REGION and all(entry.backend is backend for entry in entries):
+            eval_frame.reset_code(code)  # an entry that is invalid, and stays, fails the next capture
+            entries = []
+        for entry in entries:
+            if entry.backend is backend:
+                gone = DeletedGuardManagerWrapper("Backprint's capture is over")
+                entry.guard_manager.extra_state.invalidate(entry, gone)
+        for cleanup in CleanupManager.instance.get(out, ()):
+            cleanup()
+        if out in CleanupManager.instance:
+            CleanupManager.instance[out] = []
+    inputs, known = trackers[0]
+    for reference in inputs.seen:
+        code = reference()
+        if code is not None and id(code) not in known and id(code) not in compiled:
+            plain = eval_frame._FrameExecStrategy(eval_frame._FrameAction.DEFAULT, eval_frame._FrameAction.DEFAULT)
+            eval_frame.set_code_exec_strategy(code, plain)
+    for tracker, before in trackers:
+        tracker.seen[:] = [each for each in tracker.seen if (code := each()) is not None and id(code) in before]
+        tracker.seen_ids &= before

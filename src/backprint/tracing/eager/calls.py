@@ -1,0 +1,88 @@
+"""One Step for one call of a tape, and the states of generators that random draws begin from.
+
+A draw that goes on where the one before it stopped is a plain step: a replay draws from its caller's generator alike.
+Any other draw takes the state that it begins from along: kept by an earlier draw, or a port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.fx.convert import pack, target_name
+from backprint.graph.nouns import Ref, Step, TensorSpec
+from backprint.graph.steps import SAVING
+from backprint.tracing.eager.forms import BUILTINS, stem, without_generator
+from backprint.tracing.eager.page import Page
+from backprint.tracing.eager.placement import placement_of, placement_spec
+from backprint.tracing.eager.tape import TapedCall
+from backprint.tracing.facts import CHECKS
+
+
+class CallSteps:
+    """Writes calls as Steps, and follows the caller's stream of random numbers through them.
+
+    `stream` is the state of the caller's generator after what has been written, `states` the name of each state that a
+    later draw has asked for, by the draw that kept it or by its bytes, and `fixed` those that are ports.
+    """
+
+    def __init__(self, page: Page, start: bytes) -> None:
+        self.page, self.stream, self.length = page, start, len(start)
+        self.draws: dict[bytes, tuple[str, Any, list[Step]]] = {}
+        self.states: dict[str, str] = {}
+        self.fixed: dict[str, Tensor] = {}
+
+    def put_call(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """The step of a call, by this operator on these values; the name of its result."""
+        page = self.page
+        named = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
+        page.last = name = page.names.free(stem(func), avoid=BUILTINS)
+        packed = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
+        values = tuple((key, pack(value)) for key, value in named.items())
+        spec = placement_spec(call.result) if func is call.func else None
+        step = Step(name, target_name(func), packed, values, spec)
+        if call.state is None:
+            page.put(step)
+            if func in CHECKS:
+                page.mark(name, stays=True)
+        elif not call.own and call.state == self.stream:
+            self.stream = call.after or self.stream
+            page.put(step)
+            page.mark(name, draws=True)
+            self.draws.setdefault(call.state, (name, func, page.steps))
+        else:
+            drawn = (self.state_before(call), pack(without_generator(func)), *packed)
+            page.put(Step(name, "torch.ops.higher_order.run_with_rng_state", drawn, values, spec))
+        return name
+
+    def state_before(self, call: TapedCall) -> Ref:
+        """The generator's state before a draw: an earlier draw's, kept by it, or a port."""
+        assert call.state is not None
+        first = self.draws.get(call.state)
+        if first is not None and not call.own:
+            return Ref(self.state_kept_by(*first))
+        if call.state.hex() not in self.states:
+            local = self.page.names.free(f"rng_{len(self.fixed)}")
+            self.states[call.state.hex()] = local
+            self.fixed[local] = torch.frombuffer(bytearray(call.state), dtype=torch.uint8).clone()
+            self.page.places[local] = placement_of(self.fixed[local])
+        return Ref(self.states[call.state.hex()])
+
+    def state_kept_by(self, name: str, func: Any, steps: list[Step]) -> str:
+        """The name under which a draw among these steps keeps the state that it began from."""
+        if name not in self.states:
+            at = next(index for index, each in enumerate(steps) if each.name == name)
+            both, state = self.page.names.free("drawn"), self.page.names.free("rng_state")
+            args = (pack(func), *steps[at].args)
+            draw = replace(steps[at], name=both, target=SAVING, args=args, spec=None)
+            spec = TensorSpec("uint8", (self.length,))
+            item = replace(steps[at], target="operator.getitem", args=(Ref(both), 1), kwargs=())
+            steps[at : at + 1] = [draw, Step(state, "operator.getitem", (Ref(both), 0), (), spec), item]
+            self.page.notes[both] = self.page.notes.pop(name)
+            self.states[name] = state
+            self.page.places[state] = placement_of(torch.empty(self.length, dtype=torch.uint8, device="meta"))
+        return self.states[name]

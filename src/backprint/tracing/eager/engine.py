@@ -1,0 +1,277 @@
+"""Engine `eager`: the operators that one real step ran, forward and backward, as they ran.
+
+The step runs once, live: a dispatch mode writes down every operator below autograd, so branches on data, custom
+Functions, hooks, both kinds of checkpoint, double backward and optimizer steps need no understanding. What the program
+read of its values becomes a guard. The boundary between the directions is where autograd is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import DataDependentError
+from backprint.graph.keys import tangent_name
+from backprint.graph.nouns import Guard, Pair, Port, Step
+from backprint.settings import quiet_random, uncollected
+from backprint.tracing import frames
+from backprint.tracing.around import seeing_threads
+from backprint.tracing.assembly import Joint, Result, assemble
+from backprint.tracing.call import free_name
+from backprint.tracing.cut import cut
+from backprint.tracing.eager.placement import Placement, placement_spec
+from backprint.tracing.eager.recorder import Recorder
+from backprint.tracing.eager.writer import Writer
+from backprint.tracing.facts import SEED
+from backprint.tracing.made import Made, Options
+from backprint.tracing.program import CalledProgram, ScoutedProgram
+from backprint.tracing.reach import kept_gradients, module_paths
+from backprint.tracing.running import pull_back
+from backprint.tracing.scout import hooked, with_outside
+from backprint.tracing.stage import staged
+from backprint.tracing.unseen import Opener, flag_guards
+from backprint.tracing.watch import Sighting
+from backprint.tracing.witness import ForwardRun, run_forward
+from backprint.tree import alias_groups, ones_tangent
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A recorded step: the program with its outside tensors, and the Placement of everything that it gave.
+
+    `keys` has the program's name for each key of the tape's ports, `changed` the names of the mutations that are more
+    than the tensor itself.
+    """
+
+    program: ScoutedProgram
+    recorder: Recorder
+    keys: dict[str, str]
+    outputs: dict[str, Placement]
+    mutations: dict[str, Placement]
+    changed: frozenset[str]
+    gradients: dict[str, Placement | None]
+    tangents: dict[str, Tensor]
+    tree: Any
+    leaves: tuple[Any, ...]
+
+
+def by_eager(program: CalledProgram, options: Options) -> Made:
+    """Engine `eager`: what one real step ran."""
+    with uncollected():
+        found = made_of(record_step(program), options)
+    if options.specialise is False and found.guards:
+        raise DataDependentError(refused_guard(found.guards[0]))
+    return found
+
+
+def refused_guard(guard: Guard) -> str:
+    """Why a program that reads values is not captured where the user wants none taken for granted."""
+    where = guard.source
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    return (
+        f"the run hangs on a value that it read{place} ({guard.text}, from {', '.join(guard.inputs[:6])}). "
+        "Leave specialise=False out to take this run's value and keep it as a guard"
+    )
+
+
+# ------------------------------------------------------------------ the run
+
+
+def record_step(program: CalledProgram) -> RecordedStep:
+    """One live step, written down; everything of the caller's is put back."""
+    try:
+        run = record_once(program)
+    except RuntimeError as error:
+        asking = frozenset(named.name for named in program.tensors if named.requires_grad)
+        if "leaf Variable" not in str(error) or asking <= program.cloned:
+            raise
+        return record_step(replace(program, shields=program.shields | asking, cloned=program.cloned | asking))
+    own = run.program.tensors[: len(program.tensors)]
+    if program.defaulted and own != program.tensors:
+        return record_step(
+            replace(program, tensors=own, defaulted=False)
+        )  # a tensor from outside asks, so no input does
+    return run
+
+
+def record_once(program: CalledProgram) -> RecordedStep:
+    """One try at it. Function modes see the program alone: they cost."""
+    paths = module_paths(program.target())
+    with quiet_random(), kept_gradients(program.target()):
+        torch.manual_seed(SEED)
+        torch.clear_autocast_cache()
+        recorder = Recorder(paths)
+        opener = Opener(recorder.seen, paths, rewrite=False)
+
+        @contextlib.contextmanager
+        def modes(ready: dict[str, Tensor]) -> Iterator[None]:
+            recorder.know(ready, tuple(ready))
+            with opener, recorder:
+                yield
+
+        try:
+            stance = torch.compiler.set_stance("force_eager")
+            with stance, seeing_threads(recorder.seen, paths), frames.seeing_prints(), staged(program) as stage:
+                return recorded_backward(run_forward(stage, modes), recorder, opener)
+        finally:
+            recorder.restore()
+
+
+def recorded_backward(forward: ForwardRun, recorder: Recorder, opener: Opener) -> RecordedStep:
+    """A recorded forward with its backward, recorded too."""
+    recorder.judge_outputs(forward.tensors)
+    recorder.note_written()
+    program = forward.stage.program
+    whole = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant)
+    names = [each.name for each in whole.tensors[len(program.tensors) :]]
+    outside = dict(zip(names, recorder.seen.outside, strict=True))
+    keys = {name: name for name in forward.stage.ready} | {f"outside {i}": name for i, name in enumerate(names)}
+    effects = forward.effects(outside, [name for name, tensor in outside.items() if recorder.had_gradient(tensor)])
+    written = {name for name, tensor in outside.items() if id(tensor) in recorder.seen.written}
+    after = {**forward.stage.ready, **outside, **effects.new}
+    outputs = {name: recorder.place(tensor) for name, tensor in forward.tensors.items()}
+    mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
+    asking = {named.name for named in whole.tensors if named.requires_grad}
+    leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in asking}
+    gradients, tangents = backward_placements(whole, recorder, opener, leaves, forward.tensors)
+    changed = effects.changed | written | frozenset(effects.new)
+    return RecordedStep(
+        whole, recorder, keys, outputs, mutations, changed, gradients, tangents, forward.tree, forward.leaves
+    )
+
+
+def backward_placements(
+    program: ScoutedProgram,
+    recorder: Recorder,
+    opener: Opener,
+    leaves: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+) -> tuple[dict[str, Placement | None], dict[str, Tensor]]:
+    """Autograd's own backward, recorded: where the gradients lie, and the tangents of the outputs that take some."""
+    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
+    wanted = [named for named in program.tensors if named.requires_grad]
+    if not roots or not wanted:
+        return {}, {}
+    tangents = {name: ones_tangent(tensor) for name, tensor in roots.items()}
+    for name, tensor in tangents.items():
+        recorder.learn(tensor, frozenset())
+        recorder.root(tangent_name(name), tensor)
+    with opener, recorder.backward():
+        found = pull_back(program, leaves, outputs, tangents)
+    if not found:
+        recorder.forget([tangent_name(name) for name in tangents])
+        return {}, {}
+    return {name: None if each is None else recorder.place(each) for name, each in found.items()}, tangents
+
+
+# ------------------------------------------------------------------ from the tape to a Pair
+
+
+def made_of(run: RecordedStep, options: Options) -> Made:
+    """What the engine makes of a recorded step."""
+    program, seen = run.program, run.recorder.seen
+    joint = joint_of(run, as_ran=not options.functional)
+    if options.partition is not None:
+        joint = cut(joint, options.partition)
+    assembled = assemble(joint)
+    changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
+    groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
+    return Made(
+        program=replace(program, changed=changed, assembled=groups),
+        pairs=(assembled.pair,),
+        outputs=tuple(run.outputs),
+        differentiable=tuple(run.tangents),
+        tree=run.tree,
+        leaves=run.leaves,
+        constants=assembled.constants,
+        guards=(*assembled.guards, *flag_guards(program, seen.flags)),
+        tangents={name: each for name, each in run.tangents.items() if each.layout is not torch.strided},
+        opaque=(*dict.fromkeys(seen.opaque), *hooked(program)),
+        plainer=tuple(plainer(assembled.pair, seen)),
+    )
+
+
+SCATTERS = "aten.as_strided_scatter.default"
+
+
+def plainer(pair: Pair, seen: Sighting) -> Iterator[str]:
+    """What another engine's capture may hold better, where this one has what ran.
+
+    The backward of an update of a view, as autograd runs it, scatters into the storage (`CopySlices`).
+    """
+    for name, source in seen.opened:
+        yield f"{name}{frames.place(source)} is captured as the operators that its body ran"
+    steps = () if pair.backward is None else pair.backward.steps
+    if any(step.target == SCATTERS for step in steps) and all(step.target != SCATTERS for step in pair.forward.steps):
+        yield "the program updates a view in place, and autograd's own backward of that scatters into the storage"
+
+
+def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
+    """The tape of a recorded step as a Joint."""
+    program, tape = run.program, run.recorder.tape
+    tangents = {tangent_name(name): name for name in run.tangents}
+    fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
+    ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | fresh
+    writer = Writer(tape, ports, list(run.keys), tape.start, as_ran)
+    places = {root.key: root.place for roots in tape.roots.values() for root in roots}
+    local = {name: writer.locals[key] for key, name in run.keys.items()}
+    key_of = {name: key for key, name in run.keys.items()}
+    forward, results = written_forward(run, writer, local, as_ran)
+    backward, gradients = written_backward(run, writer) if run.tangents else ([], [])
+    return Joint(
+        inputs=tuple(
+            Port(each.name, each.role, placement_spec(places.get(key_of[each.name])), local[each.name])
+            for each in program.tensors
+        ),
+        forward=tuple(forward),
+        results=tuple(results),
+        tangents=tuple(
+            Port(name, "tangent", placement_spec(places[key]), writer.locals[key]) for key, name in tangents.items()
+        ),
+        backward=tuple(backward),
+        gradients=tuple(gradients),
+        same={each.name: each.same for each in program.tensors if each.same},
+        constants=writer.constants(tape, fresh),
+        notes=writer.notes,
+        specs=writer.specs(),
+    )
+
+
+def written_forward(
+    run: RecordedStep, writer: Writer, local: Mapping[str, str], as_ran: bool
+) -> tuple[list[Step], list[Result]]:
+    """The Steps of the forward, and what it gives."""
+    tape = run.recorder.tape
+    steps: list[Step] = []
+    writer.write_into(steps)
+    if as_ran:
+        writer.copy_ports(tape)
+    writer.write_into(steps, tape.calls[: tape.boundary])
+    results: list[Result] = [
+        (Port(name, "output", placement_spec(place)), writer.read(place)) for name, place in run.outputs.items()
+    ]
+    for name, place in run.mutations.items():
+        value = writer.read(place)
+        if name in run.changed or value.name != local.get(name, value.name):
+            results.append((Port(name, "mutation", placement_spec(place)), value))
+    return steps, results
+
+
+def written_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], list[Result]]:
+    """The Steps of the backward, and the gradients in the order of the program's tensors."""
+    tape = run.recorder.tape
+    steps: list[Step] = []
+    writer.begin_backward()
+    writer.write_into(steps, tape.calls[tape.boundary or 0 :])
+    order = [named.name for named in run.program.tensors]
+    gradients: list[Result] = []
+    for name in sorted(run.gradients.keys() & set(order), key=order.index):
+        found = run.gradients[name]
+        value = None if found is None else writer.read(found)
+        gradients.append((Port(name, "gradient", placement_spec(found)), value))
+    return steps, gradients

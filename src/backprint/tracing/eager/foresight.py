@@ -1,0 +1,61 @@
+"""Where the results of a step would lie: worked out on meta tensors, once for tensors that lie alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from backprint.graph.nouns import Ref
+from backprint.tracing.eager.placement import NoPlainForm, Placement, meta_tensor, placement_tree
+
+
+class Foresight:
+    """Runs operators on meta tensors for values whose Placements are known by name, and remembers what they gave."""
+
+    def __init__(self, places: Mapping[str, Placement]) -> None:
+        self.places = places
+        self.outlooks: dict[Any, Any] = {}
+
+    def placement(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Placement:
+        """Where the one result of a step would lie."""
+        found = self.results(func, tuple(args), kwargs)
+        assert type(found) is Placement
+        return found
+
+    def results(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Where the results of a step would lie, as Placements."""
+        kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
+        alike = (func, self.key(args), self.key(kwargs))
+        if alike not in self.outlooks:
+            metas = self.metas(kwargs)
+            try:
+                self.outlooks[alike] = placement_tree(func(*self.metas(tuple(args)), **metas))
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
+                raise NoPlainForm(f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}") from error
+        return self.outlooks[alike]
+
+    def key(self, value: Any) -> Any:
+        """Arguments as a key: tensors by how they lie, and numbers by their kind too."""
+        match value:
+            case Ref(name):
+                return self.places[name]._replace(memory=-1)
+            case tuple() | list():
+                return tuple([self.key(item) for item in value])
+            case dict():
+                return tuple([(key, self.key(item)) for key, item in value.items()])
+        return type(value), repr(value)
+
+    def metas(self, value: Any) -> Any:
+        """Arguments with meta tensors for values."""
+        match value:
+            case Ref(name):
+                return meta_tensor(self.places[name])
+            case tuple():
+                return tuple([self.metas(item) for item in value])
+            case list():
+                return [self.metas(item) for item in value]
+            case dict():
+                return {key: "meta" if key == "device" else self.metas(item) for key, item in value.items()}
+        return value

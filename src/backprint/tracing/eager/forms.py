@@ -1,0 +1,133 @@
+"""What a call of an operator changes, and which operator gives the new values instead.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._ops` (schemas).
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from backprint.errors import CaptureError
+from backprint.graph.table import operators
+from backprint.tracing.eager.placement import Placement
+from backprint.tracing.eager.tape import TapedCall
+from backprint.tracing.facts import SILENT_WRITERS
+
+aten = torch.ops.aten
+
+
+# ------------------------------------------------------------------ what a call changes
+
+
+def changes_arguments(call: TapedCall) -> bool:
+    """Whether a call changes some of its arguments."""
+    return bool(call.func._schema.is_mutable) or changes_statistics(call)
+
+
+def changes_statistics(call: TapedCall) -> bool:
+    """Whether the call changes running statistics that its schema does not name."""
+    return call.func._schema.name in SILENT_WRITERS and bool(argument_named(call, "training"))
+
+
+def argument_named(call: TapedCall, name: str) -> Any:
+    """An argument by its name in the schema."""
+    for index, each in enumerate(call.func._schema.arguments):
+        if each.name == name:
+            if name in call.kwargs:
+                return call.kwargs[name]
+            return call.args[index] if index < len(call.args) else each.default_value
+    return None
+
+
+def changed_arguments(call: TapedCall) -> Iterator[Any]:
+    """The tensors that a call writes to; None where an optional one was left out."""
+    silent = ("running_mean", "running_var") if changes_statistics(call) else ()
+    for index, each in enumerate(call.func._schema.arguments):
+        if each.name in silent or (each.alias_info is not None and each.alias_info.is_write):
+            value = call.kwargs.get(each.name, call.args[index] if index < len(call.args) else None)
+            yield from value if isinstance(value, (list, tuple)) and type(value) is not Placement else [value]
+
+
+def has_out(call: TapedCall) -> bool:
+    """Whether a call writes to tensors that it was given for its results."""
+    return any(each.is_out for each in call.func._schema.arguments)
+
+
+def one_by_one(call: TapedCall) -> Iterator[TapedCall]:
+    """A call on lists of tensors, some of which share memory, as one call for each: so it is what the others see."""
+    count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
+    if count < 2 or not call.func._schema.name.startswith("aten::_foreach_"):
+        raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
+    for index in range(count):
+        each = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
+        named = {
+            key: [item[index]] if type(item) is list and len(item) == count else item
+            for key, item in call.kwargs.items()
+        }
+        yield call._replace(args=tuple(each), kwargs=named)
+
+
+# ------------------------------------------------------------------ other forms of an operator
+
+
+RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
+"""Updates in place whose plain form has another name."""
+
+
+def plain_form(call: TapedCall) -> Any:
+    """The operator that gives what a call writes in place; None where there is none."""
+    if not changes_statistics(call):
+        return functional_of(call.func)
+    if call.func is aten.native_batch_norm.default and all(type(place) is Placement for place in call.args[3:5]):
+        return aten._native_batch_norm_legit_functional.default
+    return None
+
+
+def turned_form(call: TapedCall) -> Any:
+    """The operator that gives the view that a call makes of its argument, as `t` for `t_`; None where there is none."""
+    return functional_of(call.func) or outer(call.func)
+
+
+@functools.cache
+def functional_of(func: Any) -> Any:
+    """The operator that gives what another writes in place; None where there is none."""
+    if func in RENAMED:
+        return RENAMED[func]
+    schema = func._schema
+    space, name = schema.name.split("::")
+    wanted = [(each.name, str(each.type)) for each in schema.arguments if not each.is_out]
+    stems = [name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional"]
+    for candidate in dict.fromkeys(stems):
+        packet = getattr(getattr(torch.ops, space), candidate, None)
+        for kind in packet.overloads() if packet is not None else ():
+            found = getattr(packet, kind)
+            given = [(each.name, str(each.type)) for each in found._schema.arguments]
+            if given == wanted and not found._schema.is_mutable and str(found) in operators():
+                return found
+    return None
+
+
+def outer(func: Any) -> Any:
+    """The plain form of an operator that turns a tensor in place: `t_` as `t`."""
+    name = func._schema.name.split("::")[1].removesuffix("_")
+    return getattr(getattr(aten, name, None), func._overloadname or "default", None)
+
+
+def without_generator(func: Any) -> Any:
+    """The draw that takes no generator, where another operator does that."""
+    kind = func._overloadname.replace("generator_with_", "").replace("_generator", "").replace("generator", "")
+    return func if "generator" not in func._overloadname else getattr(func.overloadpacket, kind or "default")
+
+
+BUILTINS = frozenset(dir(builtins))
+"""Names that no step has, as in torch.fx: it is `sum_1` that `aten.sum` gives."""
+
+
+def stem(func: Any) -> str:
+    """What a step's value would like to be called."""
+    return str(func._schema.name.split("::")[1]).strip("_")

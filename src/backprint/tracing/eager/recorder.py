@@ -1,0 +1,307 @@
+"""A watch that also writes every operator of a step on a tape, forward and backward.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
+`torch._C._autograd._get_sequence_nr`, `torch._C.DisableTorchFunction`, `torch.utils._python_dispatch`, `torch._ops`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from backprint.errors import CaptureError
+from backprint.tracing import frames
+from backprint.tracing.custom import is_composite, taken_apart
+from backprint.tracing.eager.placement import Placement, flat, placements
+from backprint.tracing.eager.tape import Tape, TapedCall, TapeRoot
+from backprint.tracing.facts import SILENT_WRITERS, count_writes, is_number_read
+from backprint.tracing.watch import Watch, refuse_nested, storages
+from backprint.tree import plain_leaves, strided_parts
+
+STRIDED, EAGER = torch.strided, (False, False)
+
+
+class Recorder(Watch):
+    """A watch that also writes down every operator, forward and backward."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # compiled functions run as eager ones here, so no call needs to be kept from Dynamo
+
+    def __init__(self, paths: Mapping[int, str]) -> None:
+        super().__init__(paths)
+        self.tape = Tape(start=state_of_generator(None))
+        self.memories: dict[int, int] = {}
+        self.last_node: Any = None
+        self.shells: list[tuple[Tensor, Tensor]] = []
+        self.differentiable: set[int] = set()
+
+    # -------------------------------------------------------------- where tensors lie
+
+    def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Recorder:
+        super().know(named, callers)
+        for name, tensor in named.items():
+            self.root(name, tensor)
+        return self
+
+    def root(self, key: str, tensor: Tensor) -> None:
+        """This tensor is a port of the graph."""
+        place = self.place(tensor)
+        self.tape.roots.setdefault(place.memory, []).append(TapeRoot(place, key))
+
+    def forget(self, keys: Collection[str]) -> None:
+        """These tensors are no ports after all."""
+        for memory, roots in list(self.tape.roots.items()):
+            if any(root.key in keys for root in roots):
+                del self.tape.roots[memory]
+
+    def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
+        for storage in storages(tensor):
+            key = storage._cdata
+            if key not in self.taint:
+                self.taint[key] = names
+                self.alive.append(StorageWeakRef(storage))  # its identity, not its bytes: no other can get the same one
+                self.memories[key] = len(self.memories)
+
+    def place(self, tensor: Tensor) -> Placement:
+        """Where a tensor of known memory lies."""
+        lies = tensor.dtype, tuple(tensor.shape)
+        if tensor.layout is not torch.strided:
+            places = tuple([self.place(part) for part in strided_parts(tensor)])
+            memory = -1 - places[-1].memory
+            coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
+            return Placement(memory, *lies, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced)
+        key = tensor.untyped_storage()._cdata
+        if key not in self.memories:
+            self.learn(tensor, frozenset())
+        if not tensor.is_complex() and not tensor.is_neg():
+            return Placement(
+                self.memories[key], *lies, tensor.stride(), tensor.storage_offset(), tensor.device, STRIDED, EAGER
+            )
+        lazy = tensor.is_conj(), tensor.is_neg()
+        stride, offset = tensor.stride(), tensor.storage_offset()
+        return Placement(self.memories[key], *lies, stride, offset, tensor.device, tensor.layout, lazy)
+
+    # -------------------------------------------------------------- writing down
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunction():  # what is asked of tensors here is not the program's doing
+            return self.written_down(func, types, args, kwargs or {})
+
+    def written_down(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Run one operator and put it on the tape."""
+        if any(kind not in PLAIN for kind in types):
+            return NotImplemented
+        if is_number_read(func, args):
+            return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
+        about = self.before(func, args, kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except RuntimeError:
+            self.hold_all([leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+            raise
+        if about is not None:
+            self.after(about, args, kwargs, result)
+        return result
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
+        """What is known of a call before it runs, its result open; None where it counts for nothing."""
+        facts = facts_of(func)
+        if not facts.counts:
+            return None
+        node = torch._C._current_autograd_node()
+        followed = node is None and self.tape.boundary is None and torch.is_grad_enabled()
+        taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes, followed))
+        generator = generator_of(args, kwargs) if facts.draws else None
+        state = state_of_generator(generator) if facts.draws else None
+        if self.tape.boundary is None and not torch.is_grad_enabled():
+            self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+        source = frames.here(self.paths)
+        return TapedCall(
+            func,
+            taken,
+            named,
+            None,
+            source,
+            torch._C._autograd._get_sequence_nr(),
+            None if node is None else node._sequence_nr(),
+            state,
+            None,
+            generator is not None,
+            node is not None and node.name() == "torch::autograd::AccumulateGrad",
+            torch.is_grad_enabled(),
+        )
+
+    def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
+        """Put a call that has run on the tape."""
+        for leaf in plain_leaves(result):
+            if isinstance(leaf, Tensor):
+                refuse_nested(about.func, leaf, self.paths)
+                self.widen(leaf)
+        if facts_of(about.func).writes:
+            count_writes(about.func, args)
+        state = None if about.state is None else state_of_generator(generator_of(args, kwargs))
+        placed = packed(result, self.place)
+        given = {place.memory for place in placements(about.args, about.kwargs) if place.detached}
+        if given:
+            shared = given if placed is None else {place.memory for place in placements(placed)}
+            taken, named = attached((about.args, about.kwargs), shared)
+            about = about._replace(args=taken, kwargs=named)
+        self.tape.calls.append(about._replace(result=placed, after=state))
+
+    def hold_all(self, given: list[Tensor]) -> None:
+        """An operator raises, and the program may go on: that it does depends on all that it was given."""
+        for tensor in given:
+            if tensor.layout is torch.strided:
+                read = tensor.detach().clone()
+                self.constant(read)
+                self.written_down(torch.ops.aten.equal.default, (), (tensor, read), {})
+
+    def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
+        """The Placement of an argument, of a call that autograd follows or not; unknown memory comes from outside."""
+        keys = [storage._cdata for storage in storages(tensor)]
+        if keys[-1] not in self.taint or self.beyond(tensor):
+            self.encounter(func, tensor, writes)
+        for part, key in zip(strided_parts(tensor), keys, strict=True):
+            if key not in self.taint:
+                self.constant(part)  # indices that a kernel made for values of ours
+            elif writes and key in self.callers and key not in self.undo:
+                self.undo[key] = self.callers[key].clone()
+        place = self.place(tensor)
+        if not followed or place.layout is not STRIDED:
+            return place
+        if tensor.requires_grad:
+            self.differentiable.add(place.memory)
+            return place
+        return place._replace(detached=place.memory in self.differentiable)
+
+    def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
+        """A tensor of unknown memory: what `torch.tensor` made just now is a constant, all else comes from outside.
+
+        What only the backward meets is a constant too: no argument of the forward stands for it.
+        """
+        if func is torch.ops.aten.lift_fresh.default:
+            self.constant(tensor)
+            return
+        count = len(self.seen.outside)
+        if tensor.layout is torch.strided:
+            self.meet(func, tensor, writes)
+        else:
+            self.meet_sparse(tensor)
+        if self.tape.boundary is not None:
+            self.constant(tensor)
+            return
+        self.root(f"outside {count}", tensor)
+
+    def constant(self, tensor: Tensor) -> None:
+        """A tensor that the program's own line, or a kernel, made just now."""
+        self.learn(tensor, frozenset())
+        key = f"fresh {len(self.tape.constants)}"
+        self.tape.constants[key] = tensor.detach().clone()
+        self.root(key, tensor)
+
+    def meet_sparse(self, tensor: Tensor) -> None:
+        """A sparse tensor from outside: its bytes are kept before the first write, and its parts are put back."""
+        self.callers |= {storage._cdata: storage for storage in storages(tensor)}
+        self.learn(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
+        self.seen.outside.append(tensor)
+        self.seen.asking[id(tensor)] = tensor.requires_grad
+        self.versions.append((tensor, tensor._version))
+        self.shells.append((tensor, tensor.detach()))
+        if tensor.is_leaf:
+            self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
+
+    def had_gradient(self, tensor: Tensor) -> bool:
+        """Whether a tensor from outside has the gradient that it had when it was met."""
+        return any(each is tensor and tensor.is_leaf and gradient is tensor.grad for each, gradient, _ in self.grads)
+
+    def restore(self) -> None:
+        for tensor, before in self.shells:
+            if self.place(tensor) != self.place(before):
+                tensor.data = before
+        super().restore()
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[None]:
+        """What runs inside is the backward."""
+        self.tape.boundary = len(self.tape.calls)
+        with self:
+            yield
+
+
+def attached(value: Any, memories: Collection[int]) -> Any:
+    """Arguments as they are where they share memory with what a call returns: a view, or an update in place."""
+    if type(value) is Placement:
+        return value._replace(detached=False) if value.detached and value.memory in memories else value
+    if type(value) is tuple:
+        return tuple([attached(item, memories) for item in value])
+    if type(value) is list:
+        return [attached(item, memories) for item in value]
+    if type(value) is dict:
+        return {key: attached(item, memories) for key, item in value.items()}
+    return value
+
+
+class Facts(NamedTuple):
+    """What recording has to know of an operator: whether it counts, changes arguments, and draws."""
+
+    counts: bool
+    writes: bool
+    draws: bool
+
+
+@functools.cache
+def facts_of(func: Any) -> Facts:
+    """The Facts of an operator; one of a higher order has none."""
+    if isinstance(func, torch._ops.HigherOrderOperator):
+        raise CaptureError(f"the higher-order operator {func._name!r} cannot be opened into what it runs")
+    silent = func._schema.name in SILENT_WRITERS
+    draws = torch.Tag.nondeterministic_seeded in func.tags
+    counts = func.namespace not in ("profiler", "_profiler")
+    return Facts(counts, bool(func._schema.is_mutable or silent), draws)
+
+
+PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
+
+
+def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
+    """The generator that a draw is given."""
+    return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
+
+
+def state_of_generator(generator: torch.Generator | None) -> bytes:
+    """A CPU generator's state."""
+    state = torch.get_rng_state() if generator is None else generator.get_state()
+    return bytes(state.numpy().tobytes())
+
+
+LEAVES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout})
+"""Kinds of arguments that hold no tensors."""
+
+
+def packed(value: Any, place: Callable[[Tensor], Placement]) -> Any:
+    """Arguments or results with Placements for tensors."""
+    kind = type(value)
+    if kind in LEAVES:
+        return value
+    if kind is Tensor or isinstance(value, Tensor):
+        return place(value)
+    if kind is tuple:
+        return tuple([packed(item, place) for item in value])
+    if kind is list:
+        return [packed(item, place) for item in value]
+    if kind is dict:
+        return {key: packed(item, place) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple([packed(item, place) for item in value])
+    return value

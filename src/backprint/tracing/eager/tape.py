@@ -1,0 +1,55 @@
+"""What one real step ran, operator by operator: calls in order, each tensor known by where it lies in memory.
+
+No tensor is kept alive, only the names of its storage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from backprint.graph.nouns import Source
+from backprint.tracing.eager.placement import Placement
+
+
+class TapedCall(NamedTuple):
+    """One operator that ran. Tensors stand as Placements; `node` is the autograd node whose backward it is part of.
+
+    `sums` says that autograd adds to a leaf's gradient, `grad` that autograd follows the call.
+    `state` is the generator's state before a random draw, `after` the one after it; `own` says that the generator was
+    the program's own. `seq` numbers the autograd node that this call makes, where it makes one.
+    """
+
+    func: Any
+    args: Any
+    kwargs: Any
+    result: Any
+    source: Source | None
+    seq: int
+    node: int | None
+    state: bytes | None = None
+    after: bytes | None = None
+    own: bool = False
+    sums: bool = False
+    grad: bool = False
+
+
+@dataclass(slots=True)
+class TapeRoot:
+    """A tensor that no recorded call made: a port of the graph."""
+
+    place: Placement
+    key: str
+
+
+@dataclass(slots=True)
+class Tape:
+    """Every call of a step in order. Those from `boundary` on are its backward."""
+
+    calls: list[TapedCall] = field(default_factory=list)
+    roots: dict[int, list[TapeRoot]] = field(default_factory=dict)
+    constants: dict[str, Tensor] = field(default_factory=dict)
+    boundary: int | None = None
+    start: bytes = b""

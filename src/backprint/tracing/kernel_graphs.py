@@ -1,0 +1,182 @@
+"""`inference_graph` and `forward_backward_graphs`: fx.Graphs for people who write kernels.
+
+Nodes carry fx's own metadata (`val`, `seq_nr`, …) and the program's names; saved values have one name in both graphs.
+Dead code is gone. `detach` is gone in a pair, whose gradient is already taken; in an inference graph it stays where
+someone who differentiates the graph would miss it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint.errors import UsageError
+from backprint.settings import outside_modes, quiet_random
+from backprint.tracing.aot.from_fx import read_fx
+from backprint.tracing.aot.joint import Traced
+from backprint.tracing.aot.trace import trace
+from backprint.tracing.assembly import gradient_names, names_of
+from backprint.tracing.call import read_call
+from backprint.tracing.program import ScoutedProgram
+from backprint.tracing.scout import scout
+
+DETACH = torch.ops.aten.detach.default
+
+
+def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
+    """The forward of `fn(*inputs)` alone, as an fx.Graph of ATen operators."""
+    program, traced = traced_call(fn, inputs, False)
+    called = read_fx(program, traced).forward
+    drop_detach(traced.forward.graph, lambda node: not could_carry(node.args[0]))
+    order_outputs(traced.forward.graph, traced.outputs)
+    return finished(traced.forward, called)
+
+
+def forward_backward_graphs(
+    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None
+) -> tuple[fx.Graph, fx.Graph]:
+    """The forward and the backward of `fn(*inputs)`, as fx.Graphs of ATen operators tied by the saved values' names."""
+    program, traced = traced_call(fn, inputs, requires_grad)
+    if traced.backward is None:
+        asking = [named.name for named in program.tensors if named.requires_grad]
+        why = f"none of them hangs on {', '.join(asking)}" if asking else "no input asks for a gradient"
+        raise UsageError(f"{program.title} has no differentiable output ({why}): there is no backward to give")
+    called = read_fx(program, traced)
+    order_outputs(traced.forward.graph, traced.outputs)
+    keep_gradients(traced)
+    before = saved_nodes(traced)
+    names = [node.name for node in before]
+    for module in (traced.forward, traced.backward):
+        drop_detach(module.graph, lambda node: True)
+    after = dict(zip(names, saved_nodes(traced), strict=True))
+    forward = finished(traced.forward, called.forward, unique=len(traced.outputs))
+    grads = gradient_names(called.joint, called.joint.backward, names_of(called.joint))
+    titles = {node: grads.get(local, local) for node, local in called.backward.items()}
+    tie(traced.backward.graph, {name: called.forward[node.name] for name, node in after.items()}, titles)
+    return forward, finished(traced.backward, titles)
+
+
+def saved_nodes(traced: Traced) -> list[fx.Node]:
+    """What the forward returns for the backward, in order."""
+    return list(traced.forward.graph.output_node().args[0][len(traced.outputs) :])
+
+
+def tie(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> None:
+    """The backward's saved inputs under the names that the forward gives them, each once."""
+    first: dict[str, fx.Node] = {}
+    taken = {local for name, local in names.items() if name not in saved}
+    for node in graph.find_nodes(op="placeholder"):
+        name = saved.get(node.name)
+        if name is None:
+            continue
+        if name in first:
+            node.replace_all_uses_with(first[name])
+            graph.erase_node(node)
+            continue
+        first[name] = node
+        names[node.name] = name
+    taken |= set(first)
+    clashes = {name: local for name, local in names.items() if name not in saved and local in first}
+    for name, local in clashes.items():
+        names[name] = next(f"{local}_{index}" for index in range(1, 10**6) if f"{local}_{index}" not in taken)
+        taken.add(names[name])
+
+
+def traced_call(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any) -> tuple[ScoutedProgram, Traced]:
+    """Trace a call; the caller's tensors and random state stay as they are."""
+    if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
+        raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
+    called = read_call(fn, tuple(inputs), {}, mask(inputs, requires_grad))
+    with quiet_random(), outside_modes():
+        program, seen = scout(called)
+        traced = trace(program, seen)
+    if not any(role == "output" for _, role in traced.outputs):
+        raise UsageError(f"{program.title} returns no tensor, so it has no graph to give")
+    return program, traced
+
+
+def mask(inputs: Sequence[Any], requires_grad: Any) -> Any:
+    """A mask with one entry an input, or one a tensor, as one a tensor."""
+    if requires_grad is None or isinstance(requires_grad, (bool, Mapping)):
+        return requires_grad
+    flags = list(requires_grad)
+    tensors = [isinstance(value, Tensor) for value in inputs]
+    if len(flags) == len(inputs):
+        return [bool(flag) for flag, tensor in zip(flags, tensors, strict=True) if tensor]
+    if len(flags) == sum(tensors):
+        return [bool(flag) for flag in flags]
+    raise UsageError(
+        f"requires_grad must have the same length as inputs: {len(flags)} entries for {len(inputs)} inputs"
+    )
+
+
+# ------------------------------------------------------------------ making the graphs plain
+
+
+def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]]) -> None:
+    """The outputs first, then mutations, then saved values, each once."""
+    node = graph.output_node()
+    returned = list(node.args[0])
+    plain, saved = returned[: len(outputs)], returned[len(outputs) :]
+    kept = [
+        value
+        for role in ("output", "mutation")
+        for (_, found), value in zip(outputs, plain, strict=True)
+        if found == role
+    ]
+    node.args = ((*kept, *saved),)
+
+
+def keep_gradients(traced: Traced) -> None:
+    """Gradients of the inputs that ask for one, and no others."""
+    assert traced.backward is not None
+    node = traced.backward.graph.output_node()
+    node.args = (tuple(value for name, value in zip(traced.gradients, node.args[0], strict=True) if name),)
+
+
+def drop_detach(graph: fx.Graph, droppable: Callable[[fx.Node], bool]) -> None:
+    """Take out the detach nodes that may go."""
+    for node in list(graph.nodes):
+        if node.target is DETACH and droppable(node):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+
+
+def could_carry(value: Any) -> bool:
+    """Whether a gradient could come through a value: it is floating-point and hangs on a floating-point input."""
+    queue, seen = [value], set()
+    while queue:
+        node = queue.pop()
+        if not isinstance(node, fx.Node) or node in seen:
+            continue
+        seen.add(node)
+        example = node.meta.get("val")
+        if isinstance(example, Tensor) and not (example.is_floating_point() or example.is_complex()):
+            continue
+        if node.op == "placeholder":
+            return True
+        queue += node.all_input_nodes
+    return False
+
+
+def finished(module: fx.GraphModule, names: Mapping[str, str], unique: int | None = None) -> fx.Graph:
+    """The graph again with the program's names, no dead code, each result after the first `unique` once; checked."""
+    made = fx.Graph(owning_module=module)
+    module.graph.eliminate_dead_code()
+    new: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), new.__getitem__)
+        if node.op == "output":
+            (results,) = args
+            cut = len(results) if unique is None else unique
+            new[node] = made.output((*results[:cut], *dict.fromkeys(results[cut:])))
+        else:
+            name = names.get(node.name, node.name)
+            target = name if node.op == "placeholder" else node.target
+            new[node] = made.create_node(node.op, target, args, kwargs, name)
+        new[node].meta = dict(node.meta)
+    made.lint()
+    return made

@@ -1,0 +1,74 @@
+"""What every engine takes and gives: the options of a capture, and the Pairs with what they stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
+from backprint.tracing.program import Outcome, ScoutedProgram
+from backprint.tracing.witness import step
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for, beside the call itself."""
+
+    partition: str | Callable[..., Any] | None = None
+    decompose: Mapping[Any, Callable[..., Any]] | None = None
+    specialise: bool | None = None
+    functional: bool = True
+    dynamic: bool | Mapping[str, Any] = False
+    fake: bool = False
+    allow: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What an engine made of a program.
+
+    `outputs` are the names of the result's tensors in order, `differentiable` those that take tangents; `tree` and
+    `leaves` are the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each
+    sparse output that takes one: where its values are, no spec says. `unheld` are reads of values that no guard holds.
+    `plainer` says what another engine's capture may hold better: higher-order operators (`torch.cond`), whose bodies
+    stand in their places here, and the backward of an update of a view.
+    """
+
+    program: ScoutedProgram
+    pairs: tuple[Pair, ...]
+    outputs: tuple[str, ...]
+    differentiable: tuple[str, ...]
+    tree: Any
+    leaves: tuple[Any, ...]
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
+    tangents: Mapping[str, Tensor] = field(default_factory=dict)
+    guards: tuple[Guard, ...] = ()
+    opaque: tuple[OpaqueEdge, ...] = ()
+    links: tuple[Link, ...] = ()
+    breaks: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    outcome: Outcome | None = None
+    unheld: tuple[str, ...] = ()
+    plainer: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The program behind one Pair of several, the oracle of that Pair alone; `outputs` are its results' port names."""
+
+    program: ScoutedProgram
+    outputs: tuple[str, ...]
+    partial: ClassVar[bool] = False
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """One eager step on these values; without tangents, from ones."""
+        numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
+        given = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
+        known = {named.name for named in self.program.tensors}
+        held = {name: tensor for name, tensor in self.program.current().items() if name not in values}
+        outcome = step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)
+        outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
+        return replace(outcome, outputs=outputs)

@@ -1,0 +1,163 @@
+"""The live side of a Capture: the program that it was traced from, run again as the oracle of its proofs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from backprint.graph.verdicts import PortVerdict
+from backprint.settings import outside_modes
+from backprint.tracing.made import Made
+from backprint.tracing.program import Held, Outcome, ScoutedProgram
+from backprint.tracing.protection import protected
+from backprint.tracing.refusals import plain_own
+from backprint.tracing.stage import is_only_given
+from backprint.tracing.witness import step
+from backprint.tree import alias_groups, copy_values
+
+
+class LiveProgram:
+    """The live side of a Capture. It changes: a run leaves behind what it gave, and `release` lets the program go."""
+
+    partial = False
+    traced_here = True
+
+    def __init__(self, made: Made, asked: Mapping[str, Any]) -> None:
+        self.program = made.program
+        self.constants = {name: tensor.detach() for name, tensor in made.constants.items()}
+        self.tangents = made.tangents
+        self.structure, self.leaves, self.names = made.tree, made.leaves, made.outputs
+        self.parts = made.parts
+        self.asked = asked
+        self.joint = joint(made.program)
+        self.doubts: tuple[PortVerdict, ...] = ()
+        self.unheld = made.unheld
+        self.gave: tuple[Any, ...] = made.leaves
+
+    def doubted(self, ports: Iterable[PortVerdict]) -> LiveProgram:
+        """The same program with the ports that compared worse than bitwise."""
+        found = copy.copy(self)
+        found.doubts = tuple(port for port in ports if port.verdict != "bitwise")
+        return found
+
+    def release(self) -> None:
+        """Let go of the program and of its arguments."""
+        if isinstance(self.program.target, Held):
+            self.program.target.release()
+        else:
+            self.program.target = _nothing
+        self.program.outside.clear()
+        self.program.chance.objects.clear()
+        self.parts = ()
+
+    def step_alone(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
+        """One eager step in the caller's very tensors, or in others; none is asked for a gradient by default."""
+        before, self.program = self.program, undefaulted(self.program)
+        try:
+            return self.step(values, None, anew)
+        finally:
+            self.program = before
+
+    @property
+    def aliased(self) -> bool:
+        """Whether the program ran on aliases of its arguments."""
+        own = self.program.own()
+        return any(is_only_given(self.program, own[name]) for name in self.program.values if name in own)
+
+    @contextlib.contextmanager
+    def restoring(self) -> Iterator[None]:
+        """While the program runs, everything that it reaches is remembered once, and put back at the end."""
+        with outside_modes():
+            if self.alive:
+                with protected(self.program):
+                    yield
+            else:
+                yield
+
+    @property
+    def alive(self) -> bool:
+        """Whether the captured program still exists."""
+        return self.program.alive
+
+    def values(self) -> dict[str, Tensor]:
+        """Every named tensor that has values: live state, inputs as captured, constants.
+
+        What shares memory with an argument is as captured too, and shares it with that.
+        """
+        return self.live() | self.joint
+
+    def live(self) -> dict[str, Tensor]:
+        """The same, with all that is no argument as it is now."""
+        found = {name: tensor.detach() for name, tensor in self.program.known().items()}
+        found |= self.constants
+        for named in self.program.tensors:
+            if named.name in found:
+                found |= dict.fromkeys(named.same, found[named.name])
+        return found
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+        """One eager step of the original program on these values; `anew`, in other tensors than its own arguments."""
+        names = {named.name for named in self.program.tensors}
+        given = {name: tensor for name, tensor in values.items() if name in names}
+        outcome = step(self.program, given, tangents, anew=anew)
+        self.gave = outcome.leaves
+        return outcome
+
+    def objects(self) -> Mapping[str, Sequence[Any]]:
+        """By parameter, the values of the call that can be compared with themselves alone."""
+        return self.program.given.live if self.program.given is not None else {}
+
+    def chance(self) -> dict[str, str]:
+        """The digests, as they are now, of the states that the program's numbers depend on beside torch's."""
+        return self.program.chance.now()
+
+    def drawn_from(self) -> str:
+        """The generators of its own that the program draws from, beside torch's; '' where there are none."""
+        return ", ".join(self.program.chance.objects)
+
+    def differs(self) -> str:
+        """Where the last run gave something else than a tensor that is not what the Capture gives; '' where nowhere."""
+        if len(self.gave) != len(self.leaves):
+            return f"the result has {len(self.leaves)} leaves, and the program gives {len(self.gave)}"
+        for index, (ours, theirs) in enumerate(zip(self.leaves, self.gave, strict=True)):
+            if ours is not theirs and type(ours) in PLAIN and repr(ours) != repr(theirs):
+                return f"leaf {index} of the result is {ours!r:.80} where the program gives {theirs!r:.80}"
+        return ""
+
+    def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
+        """The program's own containers around these outputs."""
+        names = iter(self.names)
+        loss = bool(self.program.loss)
+        leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
+        return pytree.tree_unflatten(leaves[1:] if loss else leaves, self.structure)
+
+
+def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
+    """The program without the gradients that nobody asked for: those of its arguments where nothing asks for any."""
+    if not program.defaulted:
+        return program
+    tensors = tuple(
+        replace(each, requires_grad=each.requires_grad and each.name not in program.values) for each in program.tensors
+    )
+    return replace(program, tensors=tensors, defaulted=False)
+
+
+PLAIN = (bool, int, float, complex, str, type(None))
+"""Kinds of leaves that are compared by what they are."""
+
+
+def _nothing() -> None:
+    """The target of a program that is gone."""
+
+
+def joint(program: ScoutedProgram) -> dict[str, Tensor]:
+    """Copies of the tensors that share memory with an argument and are no arguments themselves, sharing it again."""
+    own = plain_own(program)
+    groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]
+    return copy_values({name: own[name] for group in groups for name in group})

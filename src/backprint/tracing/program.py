@@ -1,0 +1,225 @@
+"""The program as the user has it: a callable, its named tensors, and how it is called.
+
+A CalledProgram is what a call names. A ScoutedProgram is one of which a first run is known: what it takes from outside,
+and what it changes. Every engine traces one of these and every proof compares with it (`witness` runs it). Neither
+changes: what lives and ends, the callable and the call's own arguments, is Held until it is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint.errors import ReplayError
+from backprint.tracing.chance import Chance
+from backprint.tracing.fake import World
+from backprint.tracing.given import Given
+from backprint.tracing.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTensor:
+    """One tensor of a program: its own name, its role, and whether it requires grad."""
+
+    name: str
+    role: str
+    requires_grad: bool
+    same: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a tensor among a call's leaves."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step gave: outputs by name, gradients and mutations by the program's own names.
+
+    `tangled` are the tensors that depend on others' gradients once the program has written to them. Of the mutations,
+    `made` are tensors that modules hold now and did not before, `left` gradients and the state of optimizers. `leaves`
+    are those of the result, with `Tensor` in the place of each tensor.
+    """
+
+    outputs: dict[str, Tensor]
+    gradients: dict[str, Tensor | None]
+    mutations: dict[str, Tensor]
+    tangled: frozenset[str] = frozenset()
+    made: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+    leaves: tuple[Any, ...] = ()
+
+
+# ------------------------------------------------------------------ what lives and ends
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """The callable of a program until it is released, and the open Picture of what it reaches, while there is one."""
+
+    target: Any
+    picture: Picture | None = None
+
+    def __call__(self) -> Any:
+        return self.target
+
+    def release(self) -> None:
+        """Let go of everything."""
+        self.target = None
+
+
+@dataclass(slots=True, eq=False)
+class OwnObjects(Held):
+    """A callable with the caller's own arguments, on which it runs.
+
+    `own` are the arguments' tensors by name; `under` what held for the process at capture, `training` which modules
+    were in train mode; `reached` the tensors, by identity, that the callable leads to without its arguments.
+    """
+
+    call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    own: dict[str, Tensor] = field(default_factory=dict)
+    under: dict[str, Any] = field(default_factory=dict)
+    training: tuple[tuple[nn.Module, bool], ...] = ()
+    loss: Callable[[Any], Any] | None = None
+    reached: frozenset[int] = frozenset()
+
+    def release(self) -> None:
+        self.target, self.call, self.own, self.training, self.loss = None, ((), {}), {}, (), None
+
+
+# ------------------------------------------------------------------ the program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalledProgram:
+    """A callable with the named tensors of one call. `values` are the inputs as captured; a module's state is live.
+
+    With a `world`, the program runs on fake tensors of that world. `shields` have a copy in front of them while the
+    program is traced, `cloned` when it runs: arguments that require grad and are written to.
+    """
+
+    target: Held
+    arguments: tuple[str, ...]
+    structure: Any
+    leaves: tuple[Any, ...]
+    leaf_names: tuple[str, ...]
+    tensors: tuple[NamedTensor, ...]
+    values: dict[str, Tensor]
+    shields: frozenset[str] = frozenset()
+    cloned: frozenset[str] = frozenset()
+    hooks: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    mode: str | None = None
+    loss: Callable[[Any], Any] | None = None
+    defaulted: bool = False
+    tangents: tuple[str, ...] = ()
+    chance: Chance = field(default_factory=Chance)
+    title: str = "program"
+    world: World | None = None
+    specialise: bool = False
+    given: Given | None = None
+
+    @property
+    def outside(self) -> dict[str, Tensor]:
+        """The tensors that it takes from outside of its call: none is known."""
+        return {}
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The tensors that it writes to: none is known."""
+        return frozenset()
+
+    @property
+    def assembled(self) -> tuple[tuple[str, ...], ...]:
+        """The tensors that share memory of which it writes to a part: none is known."""
+        return ()
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether its backward runs another one inside, so that gradients have to be read off the leaves."""
+        return False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the captured module still exists."""
+        return self.target() is not None
+
+    def state(self) -> dict[str, Tensor]:
+        """The live parameters and buffers, by name."""
+        target = self.target()
+        if target is None:
+            raise ReplayError("the captured program is gone (released): pass `state`, or capture again")
+        return state_of(target) if isinstance(target, nn.Module) else {}
+
+    def own(self) -> dict[str, Tensor]:
+        """The caller's own tensors by name; of a program that has none, its values."""
+        return self.in_order(self.target.own if isinstance(self.target, OwnObjects) else {})
+
+    def held(self) -> dict[str, Tensor]:
+        """Every named tensor as it is now, fake or real: live state, outside tensors, and the inputs as captured."""
+        return self.in_order({})
+
+    def in_order(self, instead: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Every named tensor, or another `instead` of it."""
+        found = {**self.state(), **self.outside, **self.values, **instead}
+        return {named.name: found[named.name] for named in self.tensors if named.name in found}
+
+    def current(self, keep: bool = True) -> dict[str, Tensor]:
+        """Every named tensor as it is now.
+
+        In a world, fresh fake tensors in their place, whose values may be read if the program is to be specialised and
+        `keep` says so.
+        """
+        found = self.held()
+        return found if self.world is None else self.world.imitate(found, keep and self.specialise)
+
+    def known(self) -> dict[str, Tensor]:
+        """The tensors that have values: all of them, but for fake ones whose values nobody knows."""
+        if self.world is None:
+            return self.held()
+        known = {name: self.world.values_of(tensor) for name, tensor in self.held().items()}
+        return {name: tensor for name, tensor in known.items() if tensor is not None}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoutedProgram(CalledProgram):
+    """A program of which a first run is known: its `tensors` and `hooks` are also those that it takes from outside."""
+
+    outside: dict[str, Tensor] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
+    assembled: tuple[tuple[str, ...], ...] = ()
+    accumulates: bool = False
+
+
+def scouted_program(program: CalledProgram, **found: Any) -> ScoutedProgram:
+    """A program with what a run of it has shown."""
+    known = {each.name: getattr(program, each.name) for each in fields(program)}
+    return ScoutedProgram(**{**known, **found})
+
+
+def called_program(program: CalledProgram, **other: Any) -> CalledProgram:
+    """A program with what a run of it has shown forgotten, and `other` fields."""
+    known = {each.name: getattr(program, each.name) for each in fields(CalledProgram)}
+    return CalledProgram(**{**known, **other})
+
+
+# ------------------------------------------------------------------ its tensors
+
+
+SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+"""The layouts of sparse tensors."""
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters, then buffers, by name; a tied weight once, under its first name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def hooks_of(tensor: Tensor) -> list[Any]:
+    """The hooks that a user has put on a leaf tensor's gradient."""
+    return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []

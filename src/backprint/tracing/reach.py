@@ -1,0 +1,177 @@
+"""What a callable can reach: names for tensors it takes from outside, and the things whose state it changes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import itertools
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch import Tensor, nn
+
+from backprint.tracing.kinds import PLAIN, class_of, is_library, left_alone, names_in, slots_of
+
+
+def roots(target: Any) -> Iterator[tuple[str, Any]]:
+    """What a callable can reach by a name: itself, its closure, the globals it mentions, its defaults."""
+    while isinstance(target, functools.partial):
+        yield from target.keywords.items()
+        yield from ((f"args.{index}", each) for index, each in enumerate(target.args))
+        target = target.func
+    if isinstance(target, nn.Module):
+        yield "", target
+        yield from mentioned(type(target).forward)
+        return
+    if inspect.ismethod(target):
+        yield ("" if isinstance(target.__self__, nn.Module) else "self"), target.__self__
+        target = target.__func__
+    if not inspect.isfunction(target):
+        yield "", target
+        return
+    for name, cell in zip(target.__code__.co_freevars, target.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            continue
+    yield from mentioned(target)
+    yield from (target.__kwdefaults__ or {}).items()
+    named = target.__code__.co_varnames[: target.__code__.co_argcount]
+    yield from zip(reversed(named), reversed(target.__defaults__ or ()), strict=False)
+
+
+def mentioned(function: Any) -> Iterator[tuple[str, Any]]:
+    """The globals that a function's code mentions, that of the functions in it too."""
+    if not inspect.isfunction(function) or is_library(function):
+        return
+    for name in names_in(function.__code__):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+
+
+def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor that the callable's roots lead to, with a name."""
+    visited: set[int] = set()
+    queue: deque[tuple[str, Any, int]] = deque((name, value, 0) for name, value in roots(target))
+    while queue and len(visited) < 100_000:
+        name, value, depth = queue.popleft()
+        if isinstance(value, Tensor):
+            yield name, value
+            continue
+        if id(value) in visited or depth > 6:
+            continue
+        visited.add(id(value))
+        for key, child in children(value):
+            queue.append((".".join(part for part in (name, key) if part), child, depth + 1))
+
+
+def names_of_outside(target: Any) -> dict[int, str]:
+    """A name for every tensor that the callable's roots lead to, by identity; their gradients among them."""
+    found: dict[int, str] = {}
+    for name, tensor in tensors_of(target):
+        found.setdefault(id(tensor), name)
+        if tensor.is_leaf and tensor.grad is not None:
+            found.setdefault(id(tensor.grad), f"{name}.grad")
+    return found
+
+
+@contextlib.contextmanager
+def kept_gradients(target: Any) -> Iterator[None]:
+    """The gradients on all leaves that the callable reaches as they were: a step may drop one before it reads it."""
+    before = {id(leaf): (leaf, leaf.grad) for _, leaf in tensors_of(target) if leaf.is_leaf}
+    try:
+        yield
+    finally:
+        for leaf, gradient in before.values():
+            if leaf.grad is not gradient:
+                leaf.grad = gradient
+
+
+def children(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a value holds, by name."""
+    if isinstance(value, torch.optim.Optimizer):
+        yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
+        return
+    if isinstance(value, nn.Module):
+        yield from value.named_parameters(remove_duplicate=False)
+        yield from value.named_buffers(remove_duplicate=False)
+        for path, module in value.named_modules():
+            for key, child in module.__dict__.items():
+                if not key.startswith("_") and type(child) not in PLAIN and not isinstance(child, nn.Module):
+                    yield ".".join(part for part in (path, key) if part), child
+    elif isinstance(value, (list, tuple, deque)):
+        yield from ((str(index), child) for index, child in enumerate(itertools.islice(value, 1000)))
+    elif isinstance(value, dict):
+        items = list(value.items())[:1000]
+        yield from ((key if isinstance(key, str) else str(index), child) for index, (key, child) in enumerate(items))
+    elif inspect.isfunction(value) or isinstance(value, (types.MethodType, functools.partial)):
+        yield from roots(value)
+    elif isinstance(value, weakref.ref):
+        yield "", value()
+    elif not inspect.ismodule(value) and not inspect.isclass(value) and not left_alone(class_of(value)):
+        yield from getattr(value, "__dict__", {}).items()
+        for owner, slot in slots_of(class_of(value)):
+            with contextlib.suppress(AttributeError):
+                yield slot, owner.__get__(value)
+
+
+def state_of_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimizer's tensors, by the index of their parameter and their key."""
+    parameters = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+    return {
+        f"{index}.{key}": value
+        for index, tensor in enumerate(parameters)
+        for key, value in optimizer.state.get(tensor, {}).items()
+        if isinstance(value, Tensor)
+    }
+
+
+KEEPERS = (nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
+"""Kinds of things that keep state a step may change."""
+
+
+def keepers(target: Any) -> dict[str, Any]:
+    """The keepers of state that a callable reaches by name, itself or one attribute further; those of modules too."""
+    found: dict[str, Any] = {}
+    for name, value in roots(target):
+        for key, each in ((name, value), *attributes(name, value)):
+            if isinstance(each, KEEPERS) and not any(each is other for other in found.values()):
+                found[key] = each
+    return found
+
+
+def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object has as attributes; a module what its submodules have, but for these themselves."""
+    if isinstance(value, nn.Module):
+        for path, module in value.named_modules():
+            for key, item in list(vars(module).items()):
+                if not key.startswith("_") and isinstance(item, KEEPERS):
+                    yield ".".join(part for part in (name, path, key) if part), item
+    elif hasattr(value, "__dict__") and not isinstance(value, (*KEEPERS, type, types.ModuleType, types.FunctionType)):
+        yield from ((f"{name}.{key}" if name else key, item) for key, item in list(vars(value).items()))
+
+
+def module_paths(target: Any) -> dict[int, str]:
+    """The path of every submodule that a callable can run, by identity."""
+    found: dict[int, str] = {}
+    for root, value in roots(target):
+        if isinstance(value, nn.Module):
+            for path, module in value.named_modules():
+                found.setdefault(id(module), ".".join(part for part in (root, path) if part))
+    return found
+
+
+def compiled_parts(target: Any, title: str) -> Iterator[str]:
+    """The names of what a callable runs through a torch.compile of the user's; `title` is its own."""
+    for root, value in roots(target):
+        if hasattr(value, "_torchdynamo_inline"):
+            yield root
+        for path, module in value.named_modules() if isinstance(value, nn.Module) else ():
+            if isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None:
+                yield ".".join(part for part in (root, path) if part) or title

@@ -1,0 +1,144 @@
+"""The Capture of one step of a script, and what it is proved against.
+
+The step itself cannot be run again: what it took from outside is copied before it changes, and what it gave is kept
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from torch import Tensor
+
+from backprint import settings
+from backprint.errors import ReplayError
+from backprint.graph.keys import PortKey, tangent_name
+from backprint.graph.nouns import Capture, Pair, Signature
+from backprint.graph.structure import filled
+from backprint.tracing.entry import requirements
+from backprint.tracing.program import Outcome
+from backprint.tracing.record.linked import Tied
+from backprint.tracing.record.names import Named, own_names
+from backprint.tracing.record.recorder import LiveRecorder
+from backprint.tracing.record.segments import StepWriter
+
+
+def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
+    """The Capture of a recorded step."""
+    step = StepWriter(recorder, own_names(recorder.seen.outside, names))
+    step.write()
+    finals = step.final_values()
+    kept = dict(zip(step.names.values(), recorder.kept(), strict=True))
+    tied = Tied(step, finals)
+    pairs, links = tied.pairs()
+    losses = tuple(link.name for link in links if link.target is None)
+    return Capture(
+        name=title,
+        engine="eager",
+        pairs=pairs,
+        signature=Signature(
+            output={"dict": {name: {"port": name} for name in losses}},
+            differentiable=tuple(name for name in losses if name in tied.tangents),
+            loss=losses[0] if len(losses) == 1 else "",
+        ),
+        links=links,
+        guards=tuple(tied.guards),
+        opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
+        environment=settings.read_settings(),
+        requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
+        origin=Recorded(kept, tied.constants, step.outcome(finals, losses), pairs),
+    )
+
+
+@dataclass(slots=True)
+class Known:
+    """What a recorded step gave at one Pair's ports, as far as it was kept."""
+
+    keys: frozenset[PortKey]
+    outcome: Outcome
+    partial: bool = True
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """The recorded values."""
+        keep, gave = self.keys, self.outcome
+        return Outcome(
+            {name: t for name, t in gave.outputs.items() if PortKey("output", name) in keep},
+            {name: t for name, t in gave.gradients.items() if PortKey("gradient", name) in keep},
+            {name: t for name, t in gave.mutations.items() if PortKey("mutation", name) in keep},
+        )
+
+
+class Recorded:
+    """The live side of a recorded Capture: what the step took and gave. It cannot run on other values."""
+
+    alive = True
+    partial = True
+    traced_here = True
+    asked: Mapping[str, Any] = MappingProxyType({})
+    tangents: Mapping[str, Tensor] = MappingProxyType({})
+    doubts = ()
+
+    def __init__(
+        self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
+    ) -> None:
+        taken = {port.name for pair in pairs for port in pair.forward.inputs}
+        own = {name: term for name, term in outcome.gradients.items() if name in taken}  # not what it overwrote first
+        self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
+        several = len(pairs) > 1
+        self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
+
+    @staticmethod
+    def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[PortKey]:
+        """The ports of a Pair whose values are the whole's own."""
+        ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
+        others = [
+            port.key
+            for each in pairs
+            if each is not pair
+            for port in (*each.forward.outputs, *(each.backward.outputs if each.backward else ()))
+        ]
+        return frozenset(port.key for port in ports) - frozenset(others)
+
+    def values(self) -> dict[str, Tensor]:
+        """What the step took."""
+        return {**self.kept, **self.constants}
+
+    def live(self) -> dict[str, Tensor]:
+        """The same: a replay runs on what the step took."""
+        return self.values()
+
+    def objects(self) -> Mapping[str, Sequence[Any]]:
+        """None: no call was read."""
+        return {}
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Nothing runs that had to be put back."""
+        return nullcontext()
+
+    def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
+        """The losses as the signature has them."""
+        return filled(structure, named)
+
+    def chance(self) -> dict[str, str]:
+        """None that is known."""
+        return {}
+
+    def release(self) -> None:
+        """The values stay: they are the only oracle."""
+
+    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+        """What the step gave, if these are the values it took."""
+        other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
+        other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
+        if other:
+            raise ReplayError(f"the step was recorded, and cannot run with another {other[0]!r}")
+        return self.outcome
+
+
+def same(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are equal, NaN to NaN."""
+    return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())

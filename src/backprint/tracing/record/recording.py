@@ -1,0 +1,345 @@
+"""When the steps of a running script begin and end: hooks on torch that the script does not notice.
+
+A step ends where an optimizer's step does; one that an optimizer makes during a backward, in a hook, ends with that
+backward; where a script has no optimizer, a backward ends a step. Nothing of ours raises into the script, and no number
+of the script's hangs on it: whatever cannot be followed costs the step, with its cause told.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
+`torch._C.DisableTorchFunction`, `torch.utils._python_dispatch` (the stack of modes), `nn.Module._call_impl`, and
+`torch._dynamo.eval_frame._callback_from_stance`, which runs where a compiled function is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
+
+from backprint import settings
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Capture
+from backprint.tracing.custom import opened
+
+if TYPE_CHECKING:
+    from backprint.tracing.record.recorder import LiveRecorder
+
+COMPILED = (
+    "it runs code compiled by torch.compile, which no recorder can see into: set TORCH_COMPILE_DISABLE=1 to have the "
+    "script run in eager, and its steps recorded"
+)
+
+
+class Recording:
+    """The steps of a running script, from the first asked for to before the last."""
+
+    def __init__(
+        self, steps: tuple[int, int], done: Callable[[int, Capture], None], tell: Callable[[str], None]
+    ) -> None:
+        self.first, self.last = steps
+        self.done, self.tell = done, tell
+        self.pid = os.getpid()
+        self.count = 0
+        self.settled: set[int] = set()
+        self.recorder: LiveRecorder | None = None
+        self.bodies: Any = None
+        self.worn: list[LiveRecorder] = []
+        self.depth: Counter[int] = Counter()
+        self.due = False
+        self.by_hand: bool | None = None
+        self.closed = False
+        self.undo: list[Callable[[], Any]] = []
+        self.undo_compiled: Callable[[], Any] = nothing
+
+    # -------------------------------------------------------------- hooks
+
+    def open(self) -> None:
+        """Hook on to torch."""
+        self.undo.append(register_optimizer_step_post_hook(self.after_optimizer).remove)
+        if self.first == 0:
+            self.await_module()
+        self.replace(torch.autograd, "backward", self.watched(torch.autograd.backward, self.before_backward))
+        self.replace(torch.autograd, "grad", self.watched(torch.autograd.grad, self.before_grad))
+
+    def close(self) -> None:
+        """Take off everything of ours."""
+        self.closed = True
+        for undo in reversed(self.undo):
+            undo()
+        self.undo.clear()
+        if self.recorder is not None:
+            self.recorder.lose("the script has ended")  # another thread of it may go on
+        self.take_off()
+
+    def replace(self, module: Any, name: str, new: Any) -> None:
+        """Put a function of ours in the place of one of torch's, until the end."""
+        plain = getattr(module, name)
+        setattr(module, name, new)
+        self.undo.append(lambda: setattr(module, name, plain) if getattr(module, name) is new else None)
+
+    def watched(self, plain: Callable[..., Any], before: Callable[..., None]) -> Callable[..., Any]:
+        """A function of autograd's with what we do before and after it."""
+
+        @functools.wraps(plain)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_dynamo_compiling() or self.is_off():
+                return plain(*args, **kwargs)
+            thread, raised = threading.get_ident(), None
+            self.depth[thread] += 1
+            self.guarded(before, *args, **kwargs)
+            try:
+                return plain(*args, **kwargs)
+            except BaseException as error:
+                raised = error
+                raise
+            finally:
+                self.depth[thread] -= 1
+                if not self.depth[thread]:
+                    self.guarded(self.after_autograd, plain.__name__, raised)
+
+        return call
+
+    def is_off(self) -> bool:
+        """Whether there is nothing to do: the script has ended, or this is a forked child of its process."""
+        return self.closed or os.getpid() != self.pid
+
+    def guarded(self, act: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Do our part; whatever goes wrong with it costs the step, and an interrupt is the script's."""
+        try:
+            act(*args, **kwargs)
+        except Exception as error:
+            self.give_up(f"{type(error).__name__}: {error}")
+        except BaseException:
+            self.close()
+            raise
+
+    def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer has made a step."""
+        if torch.compiler.is_dynamo_compiling() or self.is_off():
+            return
+        if torch._C._current_autograd_node() is not None or self.depth[threading.get_ident()]:
+            self.due = True
+        else:
+            self.guarded(self.end_step)
+
+    def await_module(self) -> None:
+        """The first step begins where the first module runs. A global hook on modules would make `compile` warn."""
+        plain = nn.Module._call_impl
+
+        @functools.wraps(plain)
+        def first_call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if not torch.compiler.is_dynamo_compiling() and not self.is_off() and torch.is_grad_enabled():
+                if nn.Module._call_impl is first_call:
+                    nn.Module._call_impl = plain
+                if self.count == 0 and self.recorder is None and 0 not in self.settled:
+                    self.guarded(self.begin_step)
+            return plain(module, *args, **kwargs)
+
+        self.replace(nn.Module, "_call_impl", first_call)
+
+    # -------------------------------------------------------------- autograd
+
+    def before_backward(
+        self, tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: bool = False, *rest: Any,
+        **more: Any,
+    ) -> None:  # fmt: skip
+        """A backward begins."""
+        recorder = self.recorder_here(create_graph)
+        if self.recorder is not None and recorder is None:
+            self.recorder.lose("a backward runs in another thread than the step")
+        elif recorder is not None and self.depth[recorder.thread] == 1:
+            roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+            with out_of_sight():
+                recorder.enter(roots, grad_tensors is not None)
+
+    def before_grad(
+        self, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
+        create_graph: bool = False, *rest: Any, **more: Any,
+    ) -> None:  # fmt: skip
+        """A call of `torch.autograd.grad`, which is written down as part of what is around it, begins."""
+        self.recorder_here(create_graph)
+
+    def after_autograd(self, name: str, error: BaseException | None) -> None:
+        """A backward, or a call of `torch.autograd.grad`, has ended, and it was in no other."""
+        backward, recorder = name == "backward", self.recorder_here()
+        if backward and recorder is not None:
+            if error is not None:
+                recorder.lose(f"its backward raised {type(error).__name__}: {error}")
+            else:
+                with out_of_sight():
+                    recorder.leave()
+        if self.due or (backward and self.is_by_hand()):
+            self.due = False
+            self.end_step()
+
+    def recorder_here(self, create_graph: bool = False) -> LiveRecorder | None:
+        """The recorder of a step that this thread makes; one that has lost its step is taken off where that is safe."""
+        recorder = self.recorder
+        if recorder is not None and create_graph and recorder.twice:
+            recorder.lose(f"a backward of the backward of {recorder.twice} rounds otherwise while it is watched")
+        if recorder is not None and recorder.lost:
+            self.give_up(recorder.lost)
+        self.sweep()
+        return self.recorder if self.recorder is not None and self.recorder.thread == threading.get_ident() else None
+
+    def is_by_hand(self) -> bool:
+        """Whether the script has no optimizer, so far, and changes its parameters by hand: a backward ends a step."""
+        if self.by_hand is not False and self.count < self.last:
+            self.by_hand = not any(issubclass(type(each), torch.optim.Optimizer) for each in gc.get_objects())
+        return bool(self.by_hand)
+
+    # -------------------------------------------------------------- steps
+
+    def begin_step(self) -> None:
+        """Write down from here on, below all modes of the script's: what it enters and leaves stays on top."""
+        with out_of_sight():  # what a module of ours does where it is imported is seen by no mode either
+            from backprint.tracing.record.recorder import LiveRecorder
+
+            recorder = LiveRecorder()
+            recorder.know_parameters(sys._getframe(1))
+        self.recorder = recorder
+        self.bodies = opened({})
+        self.bodies.__enter__()
+        self.notice_compiled()
+        with modes_lifted():
+            _push_mode(recorder)
+
+    def notice_compiled(self) -> None:
+        """Lose the step where compiled code is called."""
+        from torch._dynamo import eval_frame
+
+        plain = eval_frame._callback_from_stance
+
+        def noticing(callback: Any) -> Any:
+            if callback is not None and self.recorder is not None and not self.is_off():
+                self.recorder.lose(COMPILED)
+            return plain(callback)
+
+        eval_frame._callback_from_stance = noticing
+        self.undo_compiled = lambda: setattr(eval_frame, "_callback_from_stance", plain)
+
+    def take_off(self) -> LiveRecorder | None:
+        """Write down no more."""
+        recorder, self.recorder = self.recorder, None
+        if recorder is not None:
+            self.worn.append(recorder)
+        self.undo_compiled()
+        self.undo_compiled = nothing
+        self.sweep()
+        if self.bodies is not None:
+            bodies, self.bodies = self.bodies, None
+            bodies.__exit__(None, None, None)
+        return recorder
+
+    def sweep(self) -> None:
+        """Take recorders that are done off this thread's stack; in a backward that cannot last, so it is for later."""
+        if self.worn and self.depth[threading.get_ident()] < 2 and torch._C._current_autograd_node() is None:
+            done = [mode for mode in self.worn if mode.thread == threading.get_ident()]
+            with modes_lifted(done):
+                self.worn = [mode for mode in self.worn if mode not in done]
+
+    def end_step(self) -> None:
+        """A step has ended, and the next begins."""
+        if self.recorder is not None and self.recorder.thread != threading.get_ident():
+            return  # another thread's step, while one is written down here
+        recorder = self.take_off()
+        if recorder is not None and recorder.lost:
+            self.give_up(recorder.lost)
+        elif recorder is not None:
+            self.guarded(self.keep, recorder)
+        self.count += 1
+        if self.first <= self.count < self.last:
+            self.begin_step()
+
+    def keep(self, recorder: LiveRecorder) -> None:
+        """Make a Capture of a step, prove it and hand it on: in a thread, where no mode of the script's is on."""
+        if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would wait for it forever
+            raise CaptureError("the step was made inside of a capture or a proof that the script itself asked for")
+        number = self.count
+        with out_of_sight():
+            from backprint.tracing.record.names import names_in_frames
+            from backprint.tracing.record.recorded import capture_of_step
+
+            names = names_in_frames(sys._getframe(1))
+        failed: list[str] = []
+
+        def work() -> None:
+            try:
+                with torch._C.DisableTorchFunction():
+                    capture = capture_of_step(recorder, names, f"step_{number}")
+                self.done(number, capture)
+            except BaseException as error:  # all of it is ours, and none of it the script's
+                failed.append(f"{type(error).__name__}: {error}")
+
+        thread = threading.Thread(target=work, name="backprint")
+        thread.start()
+        thread.join()
+        if failed:
+            self.give_up(failed[0])
+        self.settled.add(number)
+
+    def give_up(self, why: str) -> None:
+        """This step is not kept."""
+        if self.recorder is not None:
+            self.recorder.lose(why)
+        self.take_off()
+        if self.count not in self.settled and self.first <= self.count < self.last:
+            self.settled.add(self.count)
+            self.tell(f"step {self.count} is not kept: {why}")
+
+    def missing(self, script: str) -> list[str]:
+        """Why there are fewer Captures than were asked for, as far as that was not told."""
+        said = []
+        if self.first == 0 < self.count and 0 not in self.settled:
+            said.append(f"{script} called no module in step 0, so nothing showed where that began: ask for later steps")
+        if self.count < self.last:
+            first = max(self.first, self.count)
+            steps = f"step {first} was" if first + 1 == self.last else f"steps {first} to {self.last - 1} were"
+            none = (
+                "no optimizer stepped in eager" if self.by_hand is False else "it called no optimizer and no backward"
+            )
+            there = f"ask for steps below {self.count}" if self.count else none
+            said.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
+        return said
+
+
+# ------------------------------------------------------------------ modes
+
+
+@contextlib.contextmanager
+def out_of_sight() -> Iterator[None]:
+    """What runs here no mode sees, of the script's or ours, and autograd does not either."""
+    with torch._C.DisableTorchFunction(), modes_lifted(), torch.no_grad():
+        yield
+
+
+@contextlib.contextmanager
+def modes_lifted(without: Sequence[Any] = ()) -> Iterator[None]:
+    """Dispatch modes are off in this block and come back after it, but for those `without`.
+
+    `TorchDispatchMode` says process-wide that one is on, which makes Dynamo and Inductor go other ways: so modes are
+    moved by the stack alone.
+    """
+    modes = _get_current_dispatch_mode_stack()
+    for _ in modes:
+        _pop_mode()
+    try:
+        yield
+    finally:
+        for mode in modes:
+            if not any(mode is other for other in without):
+                _push_mode(mode)
+
+
+def nothing() -> None:
+    """There is nothing to undo."""

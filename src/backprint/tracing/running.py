@@ -1,0 +1,267 @@
+"""How a program is run: with which tensors in which places, and what comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.utils import stateless
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from backprint.errors import UsageError
+from backprint.tracing.chance import same_chance
+from backprint.tracing.custom import through
+from backprint.tracing.program import CalledProgram, OwnObjects, Slot, state_of
+from backprint.tree import copy_values, ones_tangent, outputs_of
+
+
+class Substitute(TorchFunctionMode):
+    """While a program runs, puts other tensors in the place of those it takes from outside."""
+
+    def __init__(self, table: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self.table = table
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        swap = functools.partial(_swapped, self.table)
+        return through(self, func, _mapped(swap, args), _mapped(swap, kwargs or {}))
+
+
+def with_others(table: Mapping[int, Tensor], value: Any) -> Any:
+    """Nested arguments with the tensors that a table has for others."""
+    return _mapped(functools.partial(_swapped, table), value)
+
+
+def _swapped(table: Mapping[int, Tensor], value: Any) -> Any:
+    return table.get(id(value), value)
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply to the leaves of plain nested arguments."""
+    kind = type(value)
+    if kind in (tuple, list):
+        return kind([_mapped(function, item) for item in value])
+    if kind is dict:
+        return {key: _mapped(function, item) for key, item in value.items()}
+    return function(value)
+
+
+@contextlib.contextmanager
+def training_mode(module: Any, mode: str | None) -> Iterator[None]:
+    """The module in train or eval mode, and every flag back afterwards."""
+    if mode is None or not isinstance(module, nn.Module):
+        yield
+        return
+    before = [(child, child.training) for child in module.modules()]
+    module.train(mode == "train")
+    try:
+        yield
+    finally:
+        for child, flag in before:
+            child.training = flag
+
+
+@contextlib.contextmanager
+def with_values(
+    program: CalledProgram, values: Mapping[str, Tensor], table: dict[int, Tensor] | None = None
+) -> Iterator[None]:
+    """The program's state and outside tensors with these values, as long as its forward and backward run.
+
+    A backward may run parts of the forward again (checkpointing), so this spans both. With a `table`, the caller has a
+    Substitute mode on it already.
+    """
+    target = program.target()
+    swapped = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(training_mode(target, program.mode))
+        if isinstance(target, nn.Module):
+            own = state_of(target)
+            state = {name: tensor for name, tensor in values.items() if name in own}
+            stack.enter_context(stateless._reparametrize_module(target, state, tie_weights=True))
+        if table is not None:
+            table.clear()
+            table.update(swapped)
+        elif swapped:
+            stack.enter_context(Substitute(swapped))
+        yield
+
+
+@contextlib.contextmanager
+def modes_reach_backward() -> Iterator[None]:
+    """Function modes stay on while autograd runs: a backward that runs the forward again must meet them.
+
+    `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles one.
+    """
+    before, ours = torch.autograd.has_torch_function, threading.get_ident()
+    torch.autograd.has_torch_function = lambda given: threading.get_ident() != ours and before(given)
+    try:
+        yield
+    finally:
+        torch.autograd.has_torch_function = before
+
+
+def call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+    """The program's result on these values, once they are `placed`."""
+    target = program.target()
+    args, kwargs = own_arguments(program, values)
+    with same_chance(program.chance, program.target.picture):
+        return target(*args, **kwargs)
+
+
+def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+    """The call's own containers, if what is in them are these very tensors; else new ones."""
+    held = program.target
+    if isinstance(held, OwnObjects):
+        found, structure = pytree.tree_flatten(held.call)
+        wanted = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
+        if structure == program.structure and len(found) == len(wanted) and all(map(operator.is_, found, wanted)):
+            return held.call
+    return call_arguments(program, values)
+
+
+def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+    """The arguments and keyword arguments of the program's call, with these values."""
+    leaves = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
+    return pytree.tree_unflatten(leaves, program.structure)
+
+
+def shielded(
+    program: CalledProgram, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """Copies in front of the tensors that the program changes in place or that carry hooks: leaves stay leaves."""
+    ready = dict(values)
+    for name in program.shields:
+        ready[name] = mark(values[name])
+        for hook in program.hooks.get(name, ()):
+            if ready[name].requires_grad:
+                ready[name].register_hook(hook)
+    return ready
+
+
+def with_loss(program: CalledProgram, result: Any) -> Any:
+    """The loss first and the result, cut off from it, second; without a loss, the result."""
+    if program.loss is None:
+        return result
+    loss = check_loss(program.loss(result))
+    cut = pytree.tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, result)
+    return {"loss": loss, "output": cut}
+
+
+def check_loss(loss: Any) -> Tensor:
+    """A loss, which must be one number."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        raise UsageError(f"loss must give one number as a tensor, not {describe(loss)}")
+    return loss
+
+
+def describe(value: Any) -> str:
+    """A value in a few words, for messages."""
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
+    """The program's result, its loss with it, and for a second order the gradients of both too."""
+    result = with_loss(program, call(program, ready))
+    if not program.tangents:
+        return result
+    named, _ = named_outputs(replace(program, tangents=()), result)
+    given = {name: ready[f"tangent.{name}"] for name in program.tangents}
+    roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
+    wanted = [each.name for each in program.tensors if each.requires_grad and not each.name.startswith("tangent.")]
+    found = torch.autograd.grad(
+        list(roots.values()),
+        [ready[name] for name in wanted],
+        [given[name] for name in roots],
+        create_graph=True,
+        allow_unused=True,
+    )
+    gradients = dict(zip(wanted, found, strict=True))
+    if program.loss is not None:
+        return {**result, "gradient": gradients}
+    return {"output": result, "gradient": gradients}
+
+
+def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, Any]], Any]:
+    """`outputs_of` for a program's result; a loss is called `loss`, gradients `gradient.NAME`."""
+    if program.tangents:
+        named, _ = named_outputs(
+            replace(program, tangents=()), result if program.loss is not None else result["output"]
+        )
+        named += [(f"gradient.{name}", gradient) for name, gradient in result["gradient"].items()]
+        return named, pytree.tree_structure({"output": result["output"], "gradient": result["gradient"]})
+    if program.loss is None:
+        return outputs_of(result)
+    named, structure = outputs_of(result["output"])
+    return [("loss", result["loss"]), *named], structure
+
+
+def leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Fresh leaves with these values, asking for gradients as the program's tensors do.
+
+    All are copies, but for parameters that no run is known to change, and for fake tensors, which are fresh.
+    """
+    still = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
+    still |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
+    copies = copy_values({name: tensor for name, tensor in values.items() if name not in still})
+    leaves = {name: values[name].data if name in still else copies[name] for name in values}
+    for named in program.tensors:
+        if named.name in leaves and named.requires_grad:
+            leaves[named.name].requires_grad_(True)
+    return leaves
+
+
+def pull_back(
+    program: CalledProgram,
+    leaves: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor] | None,
+) -> dict[str, Tensor | None]:
+    """Autograd's own gradients of the outputs that have any, with these tangents (None: ones)."""
+    asking = [named for named in program.tensors if named.requires_grad]
+    wanted = [named for named in asking if leaves[named.name].requires_grad]  # a program may freeze its own parameters
+    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
+    if not roots or not wanted:
+        return {}
+    known = tangents or {}
+    pulls = [known[name] if name in known else ones_tangent(tensor) for name, tensor in roots.items()]
+    with modes_reach_backward(), same_chance(program.chance, program.target.picture, backward=True):
+        found = _pulled(program, list(roots.values()), [leaves[named.name] for named in wanted], pulls)
+    if found is None:
+        return {}
+    given = dict(zip((named.name for named in wanted), found, strict=True))
+    gradients = {}
+    for named in asking:
+        gradient = given.get(named.name)
+        for name in (named.name, *named.same):
+            gradients[name] = gradient.detach() if gradient is not None else None
+    return gradients
+
+
+def _pulled(
+    program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor]
+) -> Sequence[Tensor | None] | None:
+    """The leaves' gradients; None where the program has gone backward from these outputs itself."""
+    try:
+        if not program.accumulates:
+            return torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+        before = [leaf.grad for leaf in leaves]
+        for leaf in leaves:
+            leaf.grad = None
+        torch.autograd.backward(roots, tangents)
+        found = [leaf.grad for leaf in leaves]
+        for leaf, gradient in zip(leaves, before, strict=True):
+            leaf.grad = gradient
+        return found
+    except RuntimeError as error:
+        if "backward through the graph a second time" in str(error):
+            return None
+        raise

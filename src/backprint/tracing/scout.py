@@ -1,0 +1,151 @@
+"""One eager run, watched, before a program is traced: what tracing has to be told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint.errors import CaptureError
+from backprint.graph.nouns import OpaqueEdge, Source
+from backprint.settings import quiet_random
+from backprint.tracing.around import watching
+from backprint.tracing.call import free_name
+from backprint.tracing.facts import SEED
+from backprint.tracing.program import CalledProgram, NamedTensor, Outcome, ScoutedProgram, hooks_of, scouted_program
+from backprint.tracing.reach import compiled_parts, kept_gradients, module_paths, names_of_outside, roots
+from backprint.tracing.refusals import (
+    plain_own,
+    refuse_aliases,
+    refuse_effects,
+    refuse_layouts,
+    refuse_shared,
+    refuse_strangers,
+)
+from backprint.tracing.stage import staged
+from backprint.tracing.watch import Reading, Sighting, Watch
+from backprint.tracing.witness import run_forward
+from backprint.tree import alias_groups
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a watched run has shown, once it is over; `casts` are those of leaves that autocast makes."""
+
+    outcome: Outcome
+    readings: tuple[Reading, ...]
+    opaque: tuple[OpaqueEdge, ...]
+    unseen: tuple[tuple[str, Source | None], ...]
+    flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
+    casts: int
+
+
+def scout(program: CalledProgram) -> tuple[ScoutedProgram, Findings]:
+    """Run a program once: what it takes from outside and what it changes, and all else that was seen."""
+    watch, outcome = watched_step(program)
+    seen, found = watch.seen, with_outside(program, watch.seen)
+    refuse_effects(program, seen, outcome.left)
+    refuse_aliases(program, outcome)
+    refuse_layouts(program, outcome.outputs)
+    groups = [group for group in alias_groups(plain_own(found)) if set(group) & set(outcome.mutations)]
+    shared = {name for group in groups for name in group}
+    wanted = {named.name for named in found.tensors if named.requires_grad}
+    refuse_shared(program, shared, wanted)
+    changed = frozenset(name for name in outcome.mutations if name in wanted)
+    written = {name for name, tensor in found.outside.items() if id(tensor) in seen.written}
+    scouted = replace(
+        found,
+        shields=changed | outcome.tangled | frozenset(found.hooks),
+        cloned=changed | outcome.tangled,
+        accumulates=seen.reentrant,
+        changed=frozenset(outcome.mutations) | written,
+        assembled=tuple(group for group in alias_groups(program.values) if set(group) & shared),
+    )
+    called = {f"outside {index}": named.name for index, named in enumerate(found.tensors[len(program.tensors) :])}
+    return scouted, Findings(
+        outcome,
+        tuple(with_names(reading, called) for reading in seen.readings),
+        (*seen.opaque, *hooked(found)),
+        tuple(seen.unseen),
+        seen.flags,
+        seen.casts,
+    )
+
+
+def with_names(reading: Reading, called: Mapping[str, str]) -> Reading:
+    """A reading whose inputs from outside have their names."""
+    return replace(reading, inputs=tuple(called.get(name, name) for name in reading.inputs))
+
+
+def hooked(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
+    """The hooks on a program's own tensors."""
+    return tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks)
+
+
+def watched_step(program: CalledProgram) -> tuple[Watch, Outcome]:
+    """One watched run; again with copies of its arguments where the program writes to leaves that require grad."""
+    try:
+        with kept_gradients(program.target()):
+            return run_watched(program)
+    except RuntimeError as error:
+        if type(error).__module__ == "torch._dynamo.exc":
+            raise CaptureError(
+                f"{program.title} compiles a part of itself with torch.compile while it runs, which cannot be watched: "
+                f"{str(error)[:300]}"
+            ) from error
+        if "leaf Variable" not in str(error):
+            raise
+        asking = frozenset(named.name for named in program.tensors if named.requires_grad)
+        with kept_gradients(program.target()):
+            return run_watched(replace(program, shields=asking, cloned=asking))
+
+
+def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
+    """The forward run under a Watch, or one of a `kind`; no backward runs."""
+    paths = module_paths(program.target())
+    compiled = any(compiled_parts(program.target(), program.title))
+    watch = kind(paths, not compiled, program.world)
+
+    @contextlib.contextmanager
+    def modes(ready: dict[str, Tensor]) -> Iterator[None]:
+        watch.know(ready, tuple(ready))
+        with watching(program, watch.seen, paths, compiled), watch:
+            yield
+
+    values = None if program.world is None else program.current()
+    try:
+        with quiet_random():
+            torch.manual_seed(SEED)
+            with staged(program, values) as stage:
+                forward = run_forward(stage, modes)
+                effects = forward.effects()
+                mutations = forward.mutations(effects)
+                watch.judge_outputs(forward.tensors)
+                watch.note_written()
+                return watch, forward.outcome(effects, mutations, {})
+    finally:
+        watch.restore()
+
+
+def with_outside(program: CalledProgram, seen: Sighting) -> ScoutedProgram:
+    """The program with the tensors from outside among its named ones, requiring grad as they did before."""
+    outside, asking = seen.outside, seen.asking
+    tensors = list(program.tensors)
+    held: dict[str, Tensor] = {}
+    if program.defaulted and any(asking.get(id(tensor), tensor.requires_grad) for tensor in outside):
+        tensors = [replace(named, requires_grad=False) for named in tensors]
+    names = names_of_outside(program.target())
+    modules = [value for _, value in roots(program.target()) if isinstance(value, nn.Module)]
+    buffers = {id(buffer) for module in modules for buffer in module.buffers()}
+    for tensor in outside:
+        refuse_strangers(program, seen, tensor, names)
+        name = free_name(names.get(id(tensor), f"constant_{len(held)}"), tensors)
+        role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer" if id(tensor) in buffers else "constant"
+        tensors.append(NamedTensor(name, role, asking.get(id(tensor), tensor.requires_grad)))
+        held[name] = tensor
+    hooks = {**program.hooks, **{name: tuple(hooks_of(tensor)) for name, tensor in held.items() if hooks_of(tensor)}}
+    return scouted_program(program, tensors=tuple(tensors), outside=held, hooks=hooks)

@@ -1,0 +1,252 @@
+"""A program ready to run on some values: on its own module, its own Parameters and its own arguments, or on stand-ins.
+
+The values that a run is asked for are written into the caller's own tensors; afterwards everything is put back. Where a
+program has no tensors of the caller's (it runs on fake tensors, or is a graph of Dynamo's), stand-ins take the places
+of its parameters instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint.tracing.keep import kept
+from backprint.tracing.kept_tensor import LARGE, lies_as, same_bytes, untraced
+from backprint.tracing.own_values import put_values, same_content, same_memory
+from backprint.tracing.picture import Picture
+from backprint.tracing.program import CalledProgram, NamedTensor, OwnObjects, hooks_of
+from backprint.tracing.protection import as_captured, protected
+from backprint.tracing.reach import keepers, state_of_optimizer, tensors_of
+from backprint.tracing.running import leaf_values, shielded, training_mode, with_values
+from backprint.tree import alias_groups, copy_values, strided_parts
+
+
+@dataclass(slots=True)
+class TensorMark:
+    """A tensor as it was when a run began: its version, where it lay, and, unless it is large, its content."""
+
+    version: int
+    alias: Tensor
+    content: tuple[Any, ...] | None
+
+    def touched(self, tensor: Tensor) -> bool:
+        """Whether the tensor is another now."""
+        if tensor._version != self.version or not lies_as(tensor, self.alias):
+            return True
+        if self.content is None:
+            return False
+        now = (part.untyped_storage() for part in strided_parts(tensor))
+        return not all(same_bytes(left, right) for left, right in zip(now, self.content, strict=True))
+
+
+@dataclass(slots=True)
+class Staged:
+    """A program ready to run: what it is given, what gradients are taken of, and how all of it was."""
+
+    program: CalledProgram
+    ready: dict[str, Tensor]
+    leaves: dict[str, Tensor]
+    marks: dict[str, TensorMark]
+    aliases: dict[str, tuple[Tensor, TensorMark]]
+    reached: dict[str, Tensor]
+    gradients: dict[int, Tensor | None]
+    optimizers: dict[str, torch.optim.Optimizer]
+    states: frozenset[int]
+
+    def made(self) -> dict[str, Tensor]:
+        """The tensors that modules and containers hold now where they held none, or another."""
+        found: dict[str, Tensor] = {}
+        own = {id(tensor): name for name, tensor in self.program.own().items()}
+        for name, tensor in tensors_of(self.program.target()):
+            before = self.reached.get(name)
+            if before is not tensor and name not in found:
+                found[own.get(id(before), name) if before is not None else name] = tensor
+        with untraced():
+            touched = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.touched(tensor)}
+        return {**touched, **found}
+
+    def left(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """New gradients of leaves, and new state of optimizers."""
+        found = {}
+        for name, tensor in {**self.ready, **(outside or {})}.items():
+            if tensor.is_leaf and tensor.grad is not None and tensor.grad is not self.gradients.get(id(tensor)):
+                found[f"{name}.grad"] = tensor.grad
+        for name, each in self.optimizers.items():
+            for key, tensor in state_of_optimizer(each).items():
+                if id(tensor) not in self.states:
+                    found[f"{name}.state.{key}"] = tensor
+        return found
+
+    def changed(self, made: Mapping[str, Tensor]) -> set[str]:
+        """The names of tensors that the run wrote to, and of those that share memory with them."""
+        known = self.program.changed
+        with untraced():
+            found = {
+                name
+                for name, tensor in self.ready.items()
+                if name not in made and (name in known or self.marks[name].touched(tensor))
+            }
+        groups = (*self.program.assembled, *alias_groups(self.ready))
+        return found | {name for group in groups if found & set(group) for name in group if name in self.ready}
+
+
+@contextlib.contextmanager
+def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, anew: bool = False) -> Iterator[Staged]:
+    """The program ready to run on these values (None: its own as captured), and everything put back afterwards.
+
+    With `anew`, other tensors stand in the places of the arguments, also where the values are the same.
+    """
+    if isinstance(program.target, OwnObjects):
+        with protected(program), as_captured(program), on_own_objects(program, values, anew) as stage:
+            yield stage
+        return
+    leaves = leaf_values(program, program.current() if values is None else values)
+    with torch.enable_grad():
+        ready = shielded(program, leaves, lambda tensor: tensor.clone())
+    with kept(program.target(), dict(program.outside)), with_values(program, ready):
+        gradients = give_gradients(ready)
+        yield stage_of(program, ready, leaves, gradients)
+
+
+@contextlib.contextmanager
+def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
+    """The caller's own tensors, with these values in them and asking for gradients as the program's tensors do."""
+    assert isinstance(program.target, OwnObjects)
+    picture = program.target.picture
+    assert picture is not None
+    own = program.own()
+    written = program.changed
+    for name, tensor in own.items():
+        picture.add(name, tensor, whole=name in written)
+    given = values if values is not None else {**program.outside, **program.values}
+    with contextlib.ExitStack() as stack:
+        stack.callback(picture.put_back)
+        joined = {name for group in alias_groups(dict(own)) for name in group}
+        for name in program.values:
+            if name in given and is_another(own[name], given[name], name in joined, anew):
+                own[name] = in_its_place(own[name], given[name])
+        put_values(own, given, picture, stack, written)
+        own |= {name: aliased(own[name]) for name in program.values if is_only_given(program, own[name])}
+        ready, leaves = {}, {}
+        for named in program.tensors:
+            shield = named.name in program.cloned and named.name in program.values
+            leaves[named.name], ready[named.name] = asking(own[named.name], named, shield)
+        stack.enter_context(training_mode(program.target(), program.mode))
+        stack.enter_context(torch.enable_grad())
+        gradients = {id(tensor): tensor.grad for tensor in leaves.values() if tensor.is_leaf}
+        yield stage_of(program, ready, leaves, gradients)
+
+
+def is_another(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
+    """Whether another call would have another tensor in an argument's place, as one with other values does."""
+    if anew:
+        return not joined and in_memory(tensor) and tensor.is_leaf and not tensor._is_view()
+    if value.shape != tensor.shape:
+        return True
+    with untraced():
+        return not joined and in_memory(tensor) and not (same_memory(tensor, value) or same_content(tensor, value))
+
+
+def in_its_place(tensor: Tensor, value: Tensor) -> Tensor:
+    """Another tensor in the place of an argument, with its class, its attributes, its gradient and its hooks."""
+    with torch.no_grad():
+        made = copy_values({"": value.detach()})[""]
+    made = nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
+    made.requires_grad_(tensor.requires_grad)
+    made.__dict__.update(tensor.__dict__)
+    if tensor.is_leaf and tensor.grad is not None and tensor.grad.shape == made.shape:
+        made.grad = tensor.grad
+    for hook in hooks_of(tensor):
+        made.register_hook(hook)
+    if not tensor.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((made,), (tensor._version,))
+    return made
+
+
+def is_only_given(program: CalledProgram, tensor: Tensor) -> bool:
+    """Whether a tensor that requires no grad, and is to have a gradient by default, is reached as an argument alone.
+
+    Then an alias stands for it where there are other threads: they must not see it require grad.
+    """
+    assert isinstance(program.target, OwnObjects)
+    plain = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
+    return program.defaulted and plain and threading.active_count() > 1
+
+
+def aliased(tensor: Tensor) -> Tensor:
+    """Another tensor of the same memory, with the same attributes."""
+    made = tensor.detach()
+    made.__dict__.update(tensor.__dict__)
+    return made
+
+
+def stage_of(
+    program: CalledProgram, ready: dict[str, Tensor], leaves: dict[str, Tensor], gradients: dict[int, Tensor | None]
+) -> Staged:
+    """A Staged of tensors that are ready, and of what they are now."""
+    reached = dict(tensors_of(program.target()))
+    optimizers = {n: each for n, each in keepers(program.target()).items() if isinstance(each, torch.optim.Optimizer)}
+    states = frozenset(id(t) for each in optimizers.values() for t in state_of_optimizer(each).values())
+    known = {id(tensor) for tensor in (*program.own().values(), *ready.values())}
+    with untraced():
+        picture = program.target.picture if isinstance(program.target, OwnObjects) else None
+        marks = {name: tensor_mark(tensor, picture) for name, tensor in ready.items()}
+        memories = {
+            part.untyped_storage()._cdata
+            for tensor in ready.values()
+            for part in strided_parts(tensor)
+            if in_memory(tensor)
+        }
+        aliases = {
+            name: (tensor, tensor_mark(tensor, picture))
+            for name, tensor in reached.items()
+            if id(tensor) not in known
+            and in_memory(tensor)
+            and strided_parts(tensor)[-1].untyped_storage()._cdata in memories
+        }
+    return Staged(program, ready, leaves, marks, aliases, reached, gradients, optimizers, states)
+
+
+def in_memory(tensor: Tensor) -> bool:
+    """Whether a tensor has memory of its own kind: it is no fake, nor a tensor that wraps another."""
+    return tensor.device.type != "meta" and type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and not tensor.is_nested
+
+
+def tensor_mark(tensor: Tensor, picture: Picture | None) -> TensorMark:
+    """A tensor as it is. A large parameter is known by its version alone, unless a Picture has its content anyway."""
+    plain = in_memory(tensor)
+    size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
+    known = picture is not None and plain and strided_parts(tensor)[-1].untyped_storage()._cdata in picture.copied
+    whole = plain and (known or not (isinstance(tensor, nn.Parameter) and size > LARGE))
+    content = tuple(part.untyped_storage().clone() for part in strided_parts(tensor)) if whole else None
+    return TensorMark(tensor._version, tensor.detach(), content)
+
+
+def asking(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple[Tensor, Tensor]:
+    """The tensor that a gradient is taken of, and the one that the program is given, asking as it should."""
+    if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
+        cut = tensor.detach()
+        return cut, cut
+    if tensor.is_leaf and tensor.requires_grad != named.requires_grad:
+        tensor.requires_grad_(named.requires_grad)
+    if not shield:
+        return tensor, tensor
+    with torch.enable_grad():
+        return tensor, tensor.clone()
+
+
+def give_gradients(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
+    """Stand-ins take over the `.grad` that stands among the program's tensors under their name; those, by identity."""
+    given: dict[int, Tensor | None] = {}
+    for name, tensor in ready.items():
+        gradient = ready.get(f"{name}.grad")
+        if gradient is not None and tensor.is_leaf and tensor.shape == gradient.shape:
+            tensor.grad = gradient
+            given[id(tensor)] = gradient
+    return given

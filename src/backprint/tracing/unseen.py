@@ -1,0 +1,202 @@
+"""What a program does where no operator shows it: hooks, flags of tensors, values given to numpy, higher orders."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Guard, OpaqueEdge, Source
+from backprint.tracing import frames
+from backprint.tracing.custom import numbers_one_by_one, through
+from backprint.tracing.keep import given_away
+from backprint.tracing.program import CalledProgram
+from backprint.tracing.watch import Sighting
+from backprint.tree import FLAGS, plain_leaves
+
+SET_DATA = Tensor.data.__set__
+"""The function that modes see where a program assigns to a tensor's `.data`."""
+
+ASKED: dict[Any, str] = {
+    Tensor.requires_grad.__get__: "requires_grad",
+    Tensor.is_leaf.__get__: "is_leaf",
+    Tensor.grad.__get__: "has a gradient",
+    Tensor.grad_fn.__get__: "has a grad_fn",
+    Tensor._version.__get__: "version",
+    Tensor._base.__get__: "is a view",
+    Tensor._is_view: "is a view",
+    Tensor.is_conj: "is conjugated",
+    Tensor.is_neg: "is negated",
+    Tensor.storage_offset: "storage offset",
+    Tensor.untyped_storage: "bytes of storage",
+    Tensor.storage: "bytes of storage",
+}
+"""What a program asks of an argument by these functions, as FLAGS calls it."""
+
+TO_NUMPY = (Tensor.numpy, Tensor.__array__)
+"""What gives a tensor's values to numpy."""
+
+UNSEEN = (Tensor.tolist, *TO_NUMPY, Tensor.__repr__, Tensor.__reduce_ex__, Tensor.__dlpack__)
+"""What reads a tensor's values without running an operator."""
+
+ADDRESSED = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
+"""What lets the user's own code read a tensor's memory; torch's own asks for it all the time."""
+
+MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
+"""What reads the tensors in a list below all modes."""
+
+INSIDE = (
+    torch.tensor_split, Tensor.tensor_split, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu,
+    torch._pack_padded_sequence, torch._pad_packed_sequence, torch.hsplit, torch.vsplit, torch.dsplit,
+)  # fmt: skip
+"""What reads whole numbers among its tensors (lengths, places, batch sizes) inside of a kernel."""
+
+CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
+
+
+class HookWatch(TorchFunctionMode):
+    """Sees a program put hooks on its tensors, whose work is not in the plain forward, and read values unseen."""
+
+    def __init__(self, seen: Sighting, paths: Mapping[int, str], rewrite: bool = True) -> None:
+        super().__init__()
+        self.seen, self.paths, self.rewrite = seen, paths, rewrite
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == SET_DATA:
+            self.seen.assigned.append(frames.here(self.paths))
+        if func is Tensor.register_hook:
+            self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
+            asked = self.seen.given[id(args[0])], ASKED[func]
+            with torch._C.DisableTorchFunction():
+                value = self.seen.begun[asked] if asked in self.seen.begun else FLAGS[ASKED[func]](args[0])
+            self.seen.flags.setdefault(asked, (value, frames.here(self.paths)))
+        if unseen := unseen_reads(func, args, kwargs):
+            self.seen.unseen.append((func.__name__, frames.here(self.paths)))
+            for tensor in unseen:
+                given_away(tensor)
+        if func is Tensor.__deepcopy__:
+            return copied_deeply(*args)
+        if self.rewrite:
+            func, args, kwargs = rewritten(func, args, kwargs)
+        return through(self, func, args, kwargs or {})
+
+
+class Opener(HookWatch):
+    """Opens higher-order operators into the operators that they really run, above autograd."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        body = None
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            body = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if func is Tensor.tolist:
+            func = numbers_one_by_one
+        else:
+            for tensor in unseen_reads(func, args, kwargs):
+                self.hold(func, tensor)
+        if body is None:
+            return super().__torch_function__(func, types, args, kwargs)
+        self.seen.opened.append((func._name, frames.here(self.paths)))
+        with unaware(), self:
+            return body(*args, **(kwargs or {}))
+
+    def hold(self, func: Any, tensor: Tensor) -> None:
+        """What is read is taken for granted, all of it: a step of the graph compares it."""
+        if torch._C._current_autograd_node() is not None and func in TO_NUMPY:
+            raise CaptureError(
+                f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which no "
+                "graph holds: write it with torch, or as a custom operator (torch.library)"
+            )
+        with torch.no_grad():
+            with _disable_current_modes():
+                read = tensor.detach().clone()
+            torch.equal(tensor.detach(), read)
+
+
+def copied_deeply(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """`copy.deepcopy` of a tensor by operators, which a graph can hold."""
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if (
+        not tensor.is_leaf
+        or type(tensor) not in (Tensor, nn.Parameter, nn.Buffer)
+        or tensor.layout is not torch.strided
+    ):
+        return Tensor.__deepcopy__(tensor, memo)
+    made = tensor.detach().clone()
+    made = nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
+    made.requires_grad_(tensor.requires_grad)
+    made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+    if tensor.grad is not None:
+        made.grad = copied_deeply(tensor.grad, memo)
+    memo[id(tensor)] = made
+    return made
+
+
+@contextlib.contextmanager
+def unaware() -> Iterator[None]:
+    """Higher-order operators' eager forms refuse to run under a mode; here they do not see that there is one."""
+    name, ours = "_get_current_dispatch_mode", threading.get_ident()
+    heads = ("torch._higher_order_ops", "torch.utils._python_dispatch")
+    rooms = [room for key, room in list(sys.modules.items()) if key.startswith(heads)]
+    before = [(room, getattr(room, name)) for room in rooms if hasattr(room, name)]
+    for room, function in before:
+        setattr(room, name, lambda plain=function: None if threading.get_ident() == ours else plain())
+    try:
+        yield
+    finally:
+        for room, function in before:
+            setattr(room, name, function)
+
+
+def flag_guards(
+    program: CalledProgram, flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
+) -> tuple[Guard, ...]:
+    """What the user's code asked of its arguments, beside their values, shapes and strides, as guards."""
+    return tuple(
+        Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
+        for (name, key), (value, source) in flags.items()
+        if name in program.values
+    )
+
+
+def unseen_reads(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensors whose values a function reads where no operator shows it."""
+    if func in UNSEEN or (func in ADDRESSED and frames.called_by_user()):
+        return [] if frames.printing() else [args[0]]
+    if func in MAKERS:
+        nested = args[1:2] if func is Tensor.new_tensor else args[:1]
+        return [leaf for leaf in plain_leaves(*nested) if isinstance(leaf, Tensor) and leaf is not nested[0]]
+    if func in INSIDE:
+        leaves = plain_leaves(args, kwargs or {})
+        return [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_floating_point()]
+    return []
+
+
+def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """A torch function and its arguments as tracing can take them.
+
+    The lengths of `ctc_loss` are tensors, not lists, and a list is read one number after the other, as tracing does.
+    """
+    kwargs = dict(kwargs or {})
+    if func is Tensor.tolist:
+        return numbers_one_by_one, args, kwargs
+    if func not in CTC_LOSSES:
+        return func, args, kwargs
+    made = [
+        torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value
+        for index, value in enumerate(args)
+    ]
+    for name in ("input_lengths", "target_lengths"):
+        if isinstance(kwargs.get(name), (list, tuple)):
+            kwargs[name] = torch.tensor(kwargs[name])
+    return func, tuple(made), kwargs

@@ -1,0 +1,334 @@
+"""A dispatch mode that watches one run: what the program takes from outside, what it changes, which values it reads.
+
+A tensor whose memory nobody made during the run comes from outside (a closure, a global, a plain attribute); if the
+program writes to it, its bytes are put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor, UnsupportedOperatorException
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from backprint.errors import CaptureError, DataDependentError
+from backprint.graph.nouns import OpaqueEdge, Source
+from backprint.tracing import frames
+from backprint.tracing.custom import is_composite, taken_apart
+from backprint.tracing.facts import RANDOM, SIZED, count_writes, is_number_read, reads_values, writes
+from backprint.tracing.fake import UNKNOWN_VALUES, World
+from backprint.tracing.kept_tensor import put_bytes
+from backprint.tracing.program import SPARSE
+from backprint.tree import FLAGS, plain_leaves, strided_parts
+
+CHANGED = ("has a gradient", "version")
+"""What a program itself changes of an argument: a guard is about what it was before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A place where the program read values: an operator whose result's value or size is not known from shapes."""
+
+    operator: str
+    source: Source | None
+    inputs: tuple[str, ...]
+    result: Any
+
+
+@dataclass(slots=True)
+class Sighting:
+    """What a watched run showed."""
+
+    outside: list[Tensor] = field(default_factory=list)
+    asking: dict[int, bool] = field(default_factory=dict)
+    written: set[int] = field(default_factory=set)
+    threads: list[Source | None] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    opaque: list[OpaqueEdge] = field(default_factory=list)
+    unseen: list[tuple[str, Source | None]] = field(default_factory=list)
+    assigned: list[Source | None] = field(default_factory=list)
+    accumulates: bool = False
+    reentrant: bool = False
+    casts: int = 0
+    packs: list[Source | None] = field(default_factory=list)
+    raised: list[tuple[str, Source | None]] = field(default_factory=list)
+    opened: list[tuple[str, Source | None]] = field(default_factory=list)
+    given: dict[int, str] = field(default_factory=dict)
+    flags: dict[tuple[str, str], tuple[Any, Source | None]] = field(default_factory=dict)
+    begun: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+
+class Watch(TorchDispatchMode):
+    """Sees every operator of a run; a higher-order one as a whole, its body runs unseen."""
+
+    supports_higher_order_operators = True
+
+    def ignore_compile_internals(self) -> bool:
+        """Eager runs higher-order operators through Dynamo, which is let in where nothing of the user's is compiled."""
+        return self.lets_in
+
+    def __init__(self, paths: Mapping[int, str], lets_in: bool = True, world: World | None = None) -> None:
+        self.lets_in = lets_in
+        super().__init__()
+        self.seen = Sighting()
+        self.world = world
+        self.stand_ins: dict[int, Tensor] = {}
+        self.met: set[int] = set()
+        self.paths = paths
+        self.taint: dict[int, frozenset[str]] = {}
+        self.alive: list[StorageWeakRef] = []
+        self.callers: dict[int, Any] = {}
+        self.undo: dict[int, Any] = {}
+        self.versions: list[tuple[Tensor, int]] = []
+        self.grads: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
+        self.spans: dict[int, tuple[int, int]] = {}
+
+    def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
+        """These are the program's own tensors; those in `callers` lie in the caller's own memory."""
+        self.seen.given = {id(tensor): name for name, tensor in named.items()}
+        for name, tensor in named.items():
+            self.learn(tensor, frozenset((name,)))
+            if not tensor.is_inference():
+                self.seen.begun |= {(name, key): FLAGS[key](tensor) for key in CHANGED}
+            if name in callers:
+                self.callers |= {storage._cdata: storage for storage in storages(tensor)}
+                self.widen(tensor)
+        return self
+
+    def widen(self, tensor: Tensor) -> None:
+        """This part of the caller's memory is known to be the program's."""
+        if tensor.layout is torch.strided and (key := tensor.untyped_storage()._cdata) in self.callers:
+            low, high = span(tensor)
+            known = self.spans.get(key, (low, high))
+            self.spans[key] = min(low, known[0]), max(high, known[1])
+
+    def beyond(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in the caller's memory and reaches further than what is known of it.
+
+        An argument may be a view of a tensor that the program takes from outside.
+        """
+        if tensor.layout is not torch.strided or (key := tensor.untyped_storage()._cdata) not in self.spans:
+            return False
+        low, high = span(tensor)
+        return low < high and (low < self.spans[key][0] or high > self.spans[key][1])
+
+    def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
+        """Remember a tensor's memory, and the inputs it hangs on."""
+        storage = tensor.untyped_storage()
+        self.alive.append(StorageWeakRef(storage))
+        self.taint[storage._cdata] = self.taint.get(storage._cdata, frozenset()) | names
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if is_number_read(func, args):
+            return args[0]
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
+        given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
+        if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
+            return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
+        names = self.met_with(func, given)
+        if isinstance(func, HigherOrderOperator):
+            return self.follow(func(*args, **kwargs), names)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            names |= {RANDOM}
+        self.note_call(func, given)
+        if self.world is not None and any(id(tensor) in self.met for tensor in given):
+            args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
+        result = self.run_explained(func, args, kwargs, names)
+        count_writes(func, args)
+        self.note_result(func, result, names)
+        if reads_values(func):
+            self.note_reading(func, args, result, names)
+        return result
+
+    def met_with(self, func: Any, given: list[Tensor]) -> frozenset[str]:
+        """The inputs that an operator's tensors depend on; those of unknown memory come from outside."""
+        for tensor in given:
+            if tensor.layout in SPARSE:
+                raise CaptureError(self.sparse(func, tensor, "takes"))
+            if not _dense(tensor):
+                continue  # a jagged one is refused where it is made: to raise while torch asks its size would abort
+            self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
+        return frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
+
+    def note_call(self, func: Any, given: list[Tensor]) -> None:
+        """Note edges that are opaque, casts of leaves, and gradients that autograd adds up on leaves."""
+        self.judge(func, given)
+        self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
+        node = torch._C._current_autograd_node()
+        adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
+        self.seen.accumulates |= adds and func.namespace != "prim"  # autograd asks a fake tensor for its device there
+
+    def run_explained(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
+        """The operator's result; where it has none because there are no values, an error says so."""
+        try:
+            return func(*args, **kwargs)
+        except UNKNOWN_VALUES as error:
+            where = frames.here(self.paths)
+            raise DataDependentError(unknown(Reading(str(func), where, tuple(sorted(names)), None))) from error
+        except UnsupportedOperatorException as error:
+            place = frames.place(frames.here(self.paths))
+            raise CaptureError(
+                f"{func} has no fake kernel{place}, so it cannot run without values: "
+                "register one with torch.library.register_fake, or capture without fake=True"
+            ) from error
+        except RuntimeError:
+            self.seen.raised.append((str(func), frames.here(self.paths)))
+            raise
+
+    def note_result(self, func: Any, result: Any, names: frozenset[str]) -> None:
+        """What an operator gives depends on what it was given."""
+        for leaf in plain_leaves(result):
+            refuse_nested(func, leaf, self.paths)
+            if isinstance(leaf, Tensor) and _dense(leaf):
+                self.learn(leaf, names)
+                self.widen(leaf)
+            elif isinstance(leaf, Tensor):
+                raise CaptureError(self.sparse(func, leaf, "gives"))
+
+    def note_reading(self, func: Any, args: Any, result: Any, names: frozenset[str]) -> None:
+        """The program reads values; of a size, those count that alone decide it."""
+        if func in SIZED:
+            sizing = [leaf for leaf in plain_leaves(args[SIZED[func]]) if isinstance(leaf, Tensor)]
+            names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in sizing))
+        self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
+
+    def follow(self, result: Any, names: frozenset[str]) -> Any:
+        """The result of an operator, whose tensors hang on these names."""
+        for leaf in pytree.tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self.learn(leaf, names)
+        return result
+
+    def stand_in(self, tensor: Tensor) -> Tensor:
+        """In a world, what runs in the place of a tensor from outside; any other tensor itself."""
+        key = id(tensor)
+        if key not in self.stand_ins and key in self.met:
+            assert self.world is not None
+            self.stand_ins[key] = self.world.stand_in(tensor)
+            self.learn(self.stand_ins[key], self.taint[tensor.untyped_storage()._cdata])
+        return self.stand_ins.get(key, tensor)
+
+    def sparse(self, func: Any, tensor: Tensor, verb: str) -> str:
+        """Why a program with sparse tensors is refused, and where it makes one."""
+        where = frames.here(self.paths)
+        place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
+        kind = str(tensor.layout)[6:]
+        return (
+            f"{func} {verb} a {kind} tensor{place}: tracing would lose its gradients; "
+            "engine='eager' takes sparse tensors, or keep that part outside, or dense"
+        )
+
+    def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
+        """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
+        if self.world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
+            place = frames.place(frames.here(self.paths))
+            raise CaptureError(f"the program works on a {type(tensor).__name__}{place}, which tracing cannot watch")
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
+            self.learn(tensor, frozenset())  # what torch.tensor([...]) made just now
+        if key not in self.taint or self.beyond(tensor):
+            self.callers[key] = storage
+            self.widen(tensor)
+            self.seen.outside.append(tensor)
+            self.seen.asking[id(tensor)] = asks(tensor)
+            self.met.add(id(tensor))
+            self.versions.append((tensor, tensor._version))
+            if tensor.is_leaf:
+                unread = tensor.grad is None or self.world is not None
+                self.grads.append((tensor, tensor.grad, None if unread else tensor.grad.clone()))
+            self.learn(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
+        if written and key in self.callers and key not in self.undo and self.world is None:
+            self.undo[key] = storage.clone()
+
+    def judge(self, func: Any, given: list[Tensor]) -> None:
+        """Note edges that autograd of the plain forward would not have."""
+        if torch.is_grad_enabled() or func._schema.name == "aten::detach" or func._schema.is_mutable:
+            return
+        if not self.seen.opaque and any(asks(tensor) for tensor in given):
+            where = frames.here(self.paths)
+            self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
+
+    def judge_outputs(self, outputs: Mapping[str, Tensor]) -> None:
+        """Custom autograd Functions among the nodes behind the outputs are opaque edges."""
+        queue = [tensor.grad_fn for tensor in outputs.values() if tensor.grad_fn is not None]
+        visited = set()
+        while queue:
+            node = queue.pop()
+            if node in visited:
+                continue
+            visited.add(node)
+            queue += [following for following, _ in node.next_functions if following is not None]
+            self.seen.reentrant |= node.name() == "CheckpointFunctionBackward"
+            if isinstance(node, torch.autograd.function.BackwardCFunction):
+                self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
+
+    def note_written(self) -> None:
+        """Which tensors from outside the run has written to."""
+        self.seen.written = {id(tensor) for tensor, version in self.versions if tensor._version != version}
+
+    def restore(self) -> None:
+        """Put back the bytes of the caller's memory that the run wrote to, and the gradients of outside tensors."""
+        for key, before in self.undo.items():
+            put_bytes(self.callers[key], before)
+        for tensor, version in self.versions:
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+        for tensor in self.seen.outside:
+            if not self.seen.asking.get(id(tensor), True) and asks(tensor):  # an update has tied it to the run
+                (tensor._base if tensor._is_view() else tensor).detach_()
+        for tensor, gradient, content in self.grads:
+            tensor.grad = gradient
+            if gradient is not None and content is not None and _dense(gradient):
+                gradient.data.copy_(content)
+            elif gradient is not None and content is not None:
+                gradient.data = content
+
+
+def unknown(reading: Reading) -> str:
+    """Why a program that reads values is not captured without values, where it does, and what to do."""
+    hangs = f" (it hangs on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
+    return (
+        f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{hangs}. "
+        "Pass small real inputs and specialise=True to take their values and keep them as guards, "
+        "or capture without fake=True"
+    )
+
+
+def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
+    """Refuse an operator that gives a nested tensor, where it does so."""
+    if isinstance(result, Tensor) and result.is_nested and result.layout is torch.strided:
+        raise CaptureError(
+            f"{func} gives a nested tensor{frames.place(frames.here(paths))}, which no engine takes: pad it, or keep "
+            "that part outside"
+        )
+
+
+def asks(tensor: Tensor) -> bool:
+    """Whether a tensor, or what it is a view of, asks for a gradient: to ask a changed view makes it a new node."""
+    return bool((tensor._base if tensor._is_view() else tensor).requires_grad)
+
+
+def storages(tensor: Tensor) -> list[Any]:
+    """The storages that a tensor's elements lie in: a sparse one has several, that of its values last."""
+    return [part.untyped_storage() for part in strided_parts(tensor)]
+
+
+def span(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of its storage that a tensor lies in: the first, and one past the last."""
+    size = tensor.element_size()
+    reach = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
+    first = tensor.storage_offset() * size
+    return first, first + (reach + 1) * size if tensor.numel() else first
+
+
+def _dense(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided

@@ -1,0 +1,142 @@
+"""The witness: one run of the untouched program, which is the oracle of every proof."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import CaptureError
+from backprint.settings import quiet_random
+from backprint.tracing.program import CalledProgram, NamedTensor, Outcome
+from backprint.tracing.running import call, named_outputs, pull_back, result_of, with_loss
+from backprint.tracing.stage import Staged, staged
+from backprint.tree import strided_parts
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a forward did beside giving its result.
+
+    `made` are tensors that modules and containers hold now, `left` new gradients and state of optimizers, `new` both in
+    the order in which they are reached; `changed` are the names of the program's tensors that were written to.
+    """
+
+    made: dict[str, Tensor]
+    left: dict[str, Tensor]
+    new: dict[str, Tensor]
+    changed: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardRun:
+    """A forward that has run: its result's leaves by name, with their structure, and the tensors among them."""
+
+    stage: Staged
+    named: tuple[tuple[str, Any], ...]
+    tree: Any
+    tensors: dict[str, Tensor]
+
+    @property
+    def leaves(self) -> tuple[Any, ...]:
+        """The result's leaves, with `Tensor` in the place of each tensor."""
+        return tuple(Tensor if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
+
+    def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
+        """What it did, also to tensors that it met `outside`; those in `had` have the gradients that they had."""
+        names = {id(tensor): name for name, tensor in (outside or {}).items()}
+        left = self.stage.left({name: tensor for name, tensor in (outside or {}).items() if name not in had})
+        found = {names.get(id(self.stage.reached.get(name)), name): each for name, each in self.stage.made().items()}
+        made = {name: tensor for name, tensor in found.items() if name not in left}
+        return Effects(made, left, {**found, **left}, frozenset(self.stage.changed(made)))
+
+    def mutations(self, effects: Effects) -> dict[str, Tensor]:
+        """Copies of what it wrote to, made and left."""
+        written = {name: tensor for name, tensor in self.stage.ready.items() if name in effects.changed}
+        every = {**written, **effects.made, **effects.left}
+        return {name: tensor.detach().clone() for name, tensor in every.items()}
+
+    def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
+        """All that the step gave."""
+        ready = self.stage.ready
+        return Outcome(
+            outputs={name: result_alone(tensor, self.stage) for name, tensor in self.tensors.items()},
+            gradients=gradients,
+            mutations=mutations,
+            tangled=frozenset(
+                name for name in effects.changed if ready[name].requires_grad and name not in effects.made
+            ),
+            made=frozenset(effects.made) - set(ready),
+            left=frozenset(effects.left),
+            leaves=self.leaves,
+        )
+
+
+def run_forward(
+    stage: Staged, modes: Callable[[dict[str, Tensor]], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+) -> ForwardRun:
+    """One eager forward of a staged program; its backward may run after it, while the program is still staged.
+
+    `modes` is given the program's tensors, and what it gives is in force while the forward runs.
+    """
+    with torch.enable_grad(), modes(stage.ready):
+        result = result_of(stage.program, stage.ready)
+    named, tree = named_outputs(stage.program, result)
+    tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+    return ForwardRun(stage, tuple(named), tree, tensors)
+
+
+def step(
+    program: CalledProgram,
+    values: Mapping[str, Tensor] | None = None,
+    tangents: Mapping[str, Tensor] | None = None,
+    anew: bool = False,
+) -> Outcome:
+    """One eager step on these values (None: as captured): the oracle of every proof. Everything is put back."""
+    with quiet_random(), staged(program, values, anew) as stage:
+        forward = run_forward(stage)
+        effects = forward.effects()
+        mutations = forward.mutations(effects)
+        with torch.enable_grad():
+            gradients = pull_back(program, stage.leaves, forward.tensors, tangents)
+        return forward.outcome(effects, mutations, gradients)
+
+
+def result_alone(tensor: Tensor, stage: Staged) -> Tensor:
+    """A result without its history; a copy where it lies in the caller's memory, which is put back after the run."""
+    memories = {part.untyped_storage()._cdata for each in stage.ready.values() for part in strided_parts(each)}
+    if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in memories:
+        return tensor.detach()
+    return tensor.detach().clone()
+
+
+def second_order(program: CalledProgram) -> CalledProgram:
+    """The program that gives its gradients too: its outputs' tangents are inputs of its own."""
+    inside: Any = contextlib.nullcontext() if program.world is None else program.world.running()
+    with quiet_random(), staged(program) as stage, torch.enable_grad(), inside:
+        named, _ = named_outputs(program, with_loss(program, call(program, stage.ready)))
+        roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
+        values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}
+    if not roots:
+        raise CaptureError(f"order=2 needs gradients, and no output of {program.title} asks for one")
+    return replace(
+        program,
+        tensors=(*program.tensors, *(NamedTensor(name, "input", True) for name in values)),
+        values=program.values | values,
+        tangents=tuple(roots),
+        defaulted=False,
+    )
+
+
+def drawn_like(tensor: Tensor, seed: int) -> Tensor:
+    """A tangent away from 0, where a product with it is no quotient by it; ones where there are no values."""
+    found = torch.ones_like(tensor).detach()
+    if hasattr(tensor, "fake_mode") or tensor.layout is not torch.strided:
+        return found
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    drawn = torch.randn(tensor.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=wide)
+    return found.copy_(drawn + 0.5 * drawn.sgn())
