@@ -31,7 +31,14 @@ class PlaceError(BackprintError):
 
 
 class CaptureError(BackprintError):
-    """The program cannot be captured; the message names the construct and what to do."""
+    """The program cannot be captured; the message names the construct and what to do.
+
+    `every_engine` says that no other engine would do better.
+    """
+
+    def __init__(self, message: str = "", *, every_engine: bool = False) -> None:
+        super().__init__(message)
+        self.every_engine = every_engine
 
 
 class DataDependentError(CaptureError):

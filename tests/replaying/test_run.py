@@ -106,8 +106,8 @@ def test_a_seed_gives_the_programs_own_draws() -> None:
     ("call", "text"),
     [
         (lambda c: bp.replay(c, torch.ones(2), 1), "takes x; 2 were given"),
-        (lambda c: bp.replay(c, torch.ones(3)), r"input 'x' is f32\[2\]; given is a float32\[3\]"),
-        (lambda c: bp.replay(c, torch.ones(2).double()), r"given is a float64\[2\]"),
+        (lambda c: bp.replay(c, torch.ones(3)), r"input 'x' was f32\[2\] at capture and is float32\[3\] now"),
+        (lambda c: bp.replay(c, torch.ones(2).double()), r"and is float64\[2\] now"),
         (lambda c: bp.replay(c, torch.ones(2), tangents=[]), r"0 tangents for 1 differentiable outputs \(output\)"),
         (lambda c: bp.replay(c, torch.ones(2), tangents=[torch.ones(5)]), "tangent of 'output'"),
         (lambda c: bp.run(c.pairs[0].forward, {}), "input 'x' .* is missing"),

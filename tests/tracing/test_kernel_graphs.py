@@ -89,7 +89,7 @@ def test_random_state_and_tensors_are_untouched() -> None:
         ),
         (lambda: bp.forward_backward_graphs(lambda x: 3, (torch.ones(2),)), "returns no tensor"),
         (lambda: bp.forward_backward_graphs(lambda x: x > 0, (torch.ones(2),)), "no differentiable output"),
-        (lambda: bp.forward_backward_graphs(lif, (torch.ones(2), torch.ones(2)), (False, False)), "no input asks"),
+        (lambda: bp.forward_backward_graphs(lif, (torch.ones(2), torch.ones(2)), (False, False)), "requires grad"),
         (lambda: bp.inference_graph(lambda x: None, (torch.ones(2),)), "returns no tensor"),
         (lambda: bp.inference_graph(lambda x: x, torch.ones(2)), "tuple of arguments"),
     ],

@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from backprint.errors import UsageError
-from backprint.formats import BACKPRINT, CAPTURE, GRAPHNET
+from backprint.formats import BACKPRINT, CAPTURE, GRAPHNET, is_direction
 from backprint.plain import escape_character
 
 THEIRS = (GRAPHNET.main, *GRAPHNET.required)
@@ -233,7 +233,7 @@ def samples_in(places: Collection[Path]) -> Iterator[Path]:
     """The samples that these paths name: themselves, or all below them; what is no folder, and has none, as it is."""
     for place in places:
         paths = [place / path for path in searched(place, "")] if place.is_dir() else []
-        yield from paths or [place]
+        yield from [path for path in paths if not is_direction(path)] or [place]
 
 
 def absent(places: Collection[Path]) -> str:

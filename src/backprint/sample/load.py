@@ -94,7 +94,7 @@ def plain_file(path: Path) -> Path:
     except OSError as error:
         raise SampleError(f"{path}: {error.strerror}") from None
     if not stat.S_ISREG(mode):
-        kind = "a symbolic link" if stat.S_ISLNK(mode) else "no regular file"
+        kind = "a symbolic link" if stat.S_ISLNK(mode) else "not a regular file"
         raise SampleError(f"{path}: is {kind}; a sample's files are its own")
     return path
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from backprint.errors import CaptureError, UsageError
+from backprint.errors import CaptureError, DataDependentError, UsageError
 from backprint.graph.nouns import Capture, Guard
 from backprint.graph.verdicts import REFUTED
 from backprint.tracing.engines import ENGINES
@@ -42,9 +42,11 @@ def by_auto(
             if not made.plainer:
                 return capture
             errors[name] = KeepsLess(made.plainer[0], capture)
-        except (UsageError, KnownByIdentity):
+        except UsageError:
             raise
         except Exception as error:  # a refusal, the program's own error, or a defect of that engine
+            if isinstance(error, CaptureError) and error.every_engine:
+                raise
             errors[name] = error
     tried = {name: error for name, error in errors.items() if not isinstance(error, NotTaken)}
     for found in tried.values():
@@ -74,7 +76,7 @@ def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
     """What to raise where no engine captures a program: a line for each engine, then what to do."""
     kind = type(next(iter(errors.values())))
     reasons = {name: str(error) for name, error in errors.items()}
-    if len(set(reasons.values())) == 1:
+    if len(set(reasons.values())) == 1 or all(isinstance(error, DataDependentError) for error in errors.values()):
         return kind(f"no engine captures {title}: {next(iter(reasons.values()))}")
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
     return kind(f"no engine captures {title}:{lines}\nCapture a part of it that leaves out what is named above.")
@@ -105,10 +107,6 @@ class DiffersOnOthers(SecondBest):
     """A capture for the captured inputs alone, proven on these: the program reads them as its engine does not see."""
 
 
-class KnownByIdentity(CaptureError):
-    """A program that tells one tensor from another with the same values: no engine can do better."""
-
-
 def proved(made: Capture, check: Check) -> Capture:
     """A Capture with its doubts; raise where it does not compute what the program computes."""
     program = made.origin
@@ -118,10 +116,11 @@ def proved(made: Capture, check: Check) -> Capture:
     if proof is None:
         return made
     if proof.identity:
-        raise KnownByIdentity(
+        raise CaptureError(
             f"{made.name} knows its arguments by identity (id(), `is`, a table of tensors), which no graph holds. With "
             f"other tensors of the same values it gives something else ({proof.identity}): tell arguments apart by "
-            "their values"
+            "their values",
+            every_engine=True,
         )
     if proof.captured:
         raise CaptureError(f"what it traced is not what the program does: {proof.captured}")

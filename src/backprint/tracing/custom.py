@@ -95,7 +95,7 @@ class Book:
                 self.found[name] = str(leaving)
             except Exception as error:
                 if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
-                    said = (str(error).splitlines() or [""])[0].partition(" (it hangs on")[0][:300]
+                    said = (str(error).splitlines() or [""])[0].partition(" (it depends on")[0][:300]
                     self.found[name] = f"its body does not run without values: {said}"
                 elif isinstance(error, DataDependentError) and ALLOW not in str(error):
                     raise DataDependentError(f"{error}, or {ALLOW}({name!r},) to keep that operator whole") from error

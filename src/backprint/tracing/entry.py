@@ -77,8 +77,9 @@ def capture_of(
     program = made.program
     if not any(pair.forward.outputs for pair in made.pairs):
         raise CaptureError(
-            f"{program.title} gives no tensor and changes none, so there is nothing to capture: return its tensors in "
-            "containers that torch.utils._pytree knows"
+            f"{program.title} returns no tensor and changes none, so there is nothing to capture: return its tensors "
+            "in tuples, lists, dicts or containers that are registered with torch.utils._pytree",
+            every_engine=True,
         )
     same = tuple((named.name, other) for named in program.tensors for other in named.same)
     signature = Signature(
@@ -134,7 +135,10 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
     if isinstance(partition, str) and partition not in PARTITIONS:
         raise UsageError(f"partition={partition!r} is not one of {', '.join(map(repr, PARTITIONS))}, nor a callable")
     if not callable(target):
-        raise UsageError(f"{describe_target(target)} cannot be called")
+        raise UsageError(
+            f"a target must be a module, a function or the path of a sample, and {describe_target(target)} is not "
+            "callable"
+        )
     if isinstance(target, torch.jit.ScriptModule | torch.jit.ScriptFunction):
         raise CaptureError(
             f"{describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from"

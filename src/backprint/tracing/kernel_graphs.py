@@ -42,7 +42,7 @@ def forward_backward_graphs(
     program, traced = traced_call(fn, inputs, requires_grad)
     if traced.backward is None:
         asking = [named.name for named in program.tensors if named.requires_grad]
-        why = f"none of them hangs on {', '.join(asking)}" if asking else "no input asks for a gradient"
+        why = f"none of them depends on {', '.join(asking)}" if asking else "no input requires grad"
         raise UsageError(f"{program.title} has no differentiable output ({why}): there is no backward to give")
     called = read_fx(program, traced)
     order_outputs(traced.forward.graph, traced.outputs)

@@ -295,7 +295,7 @@ class Watch(TorchDispatchMode):
 
 def unknown(reading: Reading) -> str:
     """Why a program that reads values is not captured without values, where it does, and what to do."""
-    hangs = f" (it hangs on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
+    hangs = f" (it depends on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
     return (
         f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{hangs}. "
         "Pass small real inputs and specialise=True to take their values and keep them as guards, "

@@ -189,7 +189,7 @@ def refused_reading(reading: Reading) -> str:
     """Why a program that reads values is not traced, where it does, and what to do."""
     where = reading.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
-    hangs = f" (it hangs on {', '.join(reading.inputs[:6])})"
+    hangs = f" (it depends on {', '.join(reading.inputs[:6])})"
     return (
         f"{reading.operator} reads values that tracing does not have{place}{hangs}. "
         "Pass specialise=True to take this run's value and keep it as a guard"

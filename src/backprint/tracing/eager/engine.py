@@ -74,8 +74,8 @@ def refused_guard(guard: Guard) -> str:
     where = guard.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     return (
-        f"the run hangs on a value that it read{place} ({guard.text}, from {', '.join(guard.inputs[:6])}). "
-        "Leave specialise=False out to take this run's value and keep it as a guard"
+        f"the program reads a value{place} ({guard.text}, which depends on {', '.join(guard.inputs[:6])}), and "
+        "specialise=False refuses that: leave it out to keep the value as a guard"
     )
 
 
