@@ -236,7 +236,7 @@ def test_a_fake_capture_has_no_power() -> None:
 
 
 def test_an_unknown_choice_of_inputs_is_refused() -> None:
-    with pytest.raises(bp.UsageError, match="none of quick, own, all"):
+    with pytest.raises(bp.UsageError, match="not one of quick, own, all"):
         bp.power(captured(net(), IMAGE), "some")
 
 

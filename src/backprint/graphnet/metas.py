@@ -243,7 +243,7 @@ def read_sample_text(path: Path) -> str:
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
-            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
             raise SampleError(f"{path}: is {kind}; a sample's files are its own: copy what it leads to (cp -RL)")
         if found.st_size > MAX_BYTES:
             raise SampleError(f"{path}: {found.st_size:,} bytes; at most {MAX_BYTES:,} are read")

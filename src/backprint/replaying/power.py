@@ -111,7 +111,7 @@ def power_of(
     would draw the next time; `only` names what is drawn again alone. `base` is a run that is there already.
     """
     if inputs not in CHOICES:
-        raise UsageError(f"inputs={inputs!r} is not one of {', '.join(CHOICES)}")
+        raise UsageError(f"power={inputs!r} is not one of {', '.join(CHOICES)}")
     made = capture.recipes if recipes is None else recipes
     if capture.fake or not made.complete:
         raise ReplayError(f"{capture.name} has inputs without values, so nothing can be drawn again")
