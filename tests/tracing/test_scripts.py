@@ -94,8 +94,6 @@ def started(place: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 LEAKED = re.compile(r".*UserWarning: resource_tracker: .*\n(?:  warnings\.warn\(.*\n)?")
-    r".*resource_tracker: There appear to be \d+ leaked semaphore objects.*\n(?:  warnings\.warn\(.*\n)?"
-)
 """What Python itself says now and then where workers are spawned: of 24 plain runs on a busy machine, in one."""
 
 
