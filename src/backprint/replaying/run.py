@@ -165,11 +165,11 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
         if not fits(spec, value, sizes):
             shape = ", ".join(map(str, value.shape))
             layout = "" if value.layout is torch.strided else f" {str(value.layout)[6:]}"
-            where = f", where {said(sizes)}" if sizes else ""
+            where = f" (where {said(sizes)})" if sizes else ""
             now = f"{str(value.dtype)[6:]}[{shape}]{layout}"
             raise (GuardError if sizes else ReplayError)(
                 f"input {port.name!r} was {show_spec(spec)} at capture{where} and is {now} now: pass one like it, or "
-                "capture again; dynamic=True keeps sizes open"
+                f"capture again{'' if sizes else '; dynamic=True keeps sizes open'}"
             )
     if (symbol := outside(graph.symbols, sizes)) is not None:
         raise GuardError(
