@@ -122,7 +122,7 @@ def type_in(text: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_a_checker_sees_the_types_of_the_face_and_its_misuse(checker: str, tmp_path: Path) -> None:
-    pytest.importorskip(checker)
+    pytest.importorskip(checker, reason=f"{checker} is not installed: pip install -e .[dev] brings it")
     place, rows, wrong = user_file(tmp_path)
     told = CHECKERS[checker](place)
     wanted = {name: kind.replace("Tensor", "Any") if checker == "mypy" else kind for name, kind in TYPES.items()}

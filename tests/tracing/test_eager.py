@@ -283,3 +283,30 @@ def test_a_size_hangs_on_the_mask_that_decides_it_alone(engine: str, tmp_path: P
     assert loaded.recipes.recipes["x"].kind != "exact"
     assert loaded.recipes.recipes["mask"].kind == "exact"
     assert bp.verify(loaded)[-1].verdict == "bitwise"
+
+
+def detached_inside(x: Tensor) -> Tensor:
+    h = x.sin()
+    return torch.cat([h, h.detach(), h[1:].detach()]).cumsum(0) * torch.where(h.detach() > 0, h, h.detach()).sum()
+
+
+def test_a_saved_forward_is_differentiated_as_the_program_is(tmp_path: Path) -> None:
+    x = torch.randn(4, 3, requires_grad=True)
+    capture = bp.capture(detached_inside, x, engine="eager")
+    assert "aten.detach.default" in {step.target for step in capture.pairs[0].forward.steps}
+    assert capture.opaque == ()
+    again = bp.capture(capture.save(tmp_path / "sample"))
+    (wanted,) = torch.autograd.grad(detached_inside(x).sum(), x)
+    found = bp.replay(again, x, tangents=[torch.ones(11, 3)]).gradients["x"]
+    assert torch.equal(found, wanted)
+
+
+def test_an_update_of_a_detached_tensor_is_an_opaque_edge() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        y.detach().mul_(3)
+        return y.sin().sum()
+
+    capture = bp.capture(f, torch.randn(3, requires_grad=True), engine="eager")
+    assert [edge.kind for edge in capture.opaque] == ["detach"]
+    assert proved(capture) == "bitwise"

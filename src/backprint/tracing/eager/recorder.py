@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.errors import CaptureError
+from backprint.graph.nouns import OpaqueEdge
 from backprint.tracing import frames
 from backprint.tracing.custom import is_composite, taken_apart
 from backprint.tracing.eager.placement import Placement, flat, placements
@@ -155,6 +156,9 @@ class Recorder(Watch):
         given = {place.memory for place in placements(about.args, about.kwargs) if place.detached}
         if given:
             shared = given if placed is None else {place.memory for place in placements(placed)}
+            if facts_of(about.func).writes and given & shared:
+                text = f"{about.func} updates a detached tensor, which autograd does not see"
+                self.seen.opaque.append(OpaqueEdge("detach", text, about.source))
             taken, named = attached((about.args, about.kwargs), shared)
             about = about._replace(args=taken, kwargs=named)
         self.tape.calls.append(about._replace(result=placed, after=state))
