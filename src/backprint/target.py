@@ -142,6 +142,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
 
 def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
     """Make a Target of a Backprint sample, to be captured again from its saved forward."""
+    from backprint.graph.devices import moves, on_device
     from backprint.replaying.again import module_of
     from backprint.sample.inputs import Inputs
     from backprint.sample.load import load
@@ -161,8 +162,12 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
             f"{place}: it was saved without data, so there is no {capture.recipes.missing[0]!r} to run on"
         )
     check_torch_device(device)
-    model, inputs, with_grad, without_grad = module_of(capture, device, frames.at)
-    recipes = capture.recipes if device in (None, "cpu") else None
+    recipes = Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
+    [pair] = capture.pairs
+    places = moves(pair.forward, device) if device else {}
+    recipes = recipes.moved(places)
+    capture = replace(capture, recipes=recipes)
+    model, inputs, with_grad, without_grad = module_of(capture, on_device(pair.forward, places), frames.at)
     size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     return Target(
         title=capture.name,
@@ -170,7 +175,7 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
         args=(),
         kwargs=inputs,
         kind="backprint",
-        recipes=recipes and Inputs(recipes.recipes, recipes.exact, recipes.seed),
+        recipes=recipes,
         with_grad=with_grad,
         without_grad=without_grad,
         notes=capture.notes,

@@ -47,13 +47,12 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def module_of(
-    capture: Capture, device: str | None = None, at: At = lambda source: nullcontext()
+    capture: Capture, forward: Graph, at: At = lambda source: nullcontext()
 ) -> tuple[nn.Module, dict[str, Any], tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """The module of a Capture's only forward, its inputs by name, and (name, why) of who asks and who does not."""
-    pair = capture.pairs[0]
-    graph = at_hints(pair.forward)
+    graph = at_hints(forward)
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
-    asks, rests = asking(ports, pair.backward)
+    asks, rests = asking(ports, capture.pairs[0].backward)
     made = capture.recipes.make(names=[port.name for port in ports])
     module: Again = type(capture.name, (Again,), {"forward": _named(Again.forward, ports)})()
     module.graph, module.at = graph, at
@@ -62,7 +61,7 @@ def module_of(
     inputs: dict[str, Any] = {}
     asked = {name for name, _ in asks}
     for port in ports:
-        tensor = made[port.name].to(device) if device else made[port.name]
+        tensor = made[port.name]
         if port.role == "input":
             put_nested(inputs, port.name, tensor.requires_grad_(port.name in asked))
         else:

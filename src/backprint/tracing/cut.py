@@ -3,7 +3,8 @@
 An engine that writes down what ran keeps what autograd kept. `cut` asks a partition function of PyTorch instead, or one
 of the user's: it sees the whole step as one torch.fx graph, whichever engine made it.
 
-Private torch APIs of this module, tried on torch 2.13: `torch._functorch.partitioners`.
+Private torch APIs of this module, tried on torch 2.13: `torch._functorch.partitioners`,
+`torch._functorch.config`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch import fx
+from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
 from backprint.errors import CaptureError
@@ -37,7 +39,8 @@ def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outp
     for node in joint.graph.nodes:
         if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint, which the partition orders by number
             node.meta["ac_graph_id"] = 0
-    forward, backward = function(joint, [], num_fwd_outputs=outputs)
+    with functorch_config.patch(graphsafe_rng_functionalization=False):  # which keeps random states as generators
+        forward, backward = function(joint, [], num_fwd_outputs=outputs)
     return forward, backward
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.errors import DataDependentError
+from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.settings import quiet_random, uncollected
@@ -36,7 +36,7 @@ from backprint.tracing.scout import hooked, with_outside
 from backprint.tracing.stage import staged
 from backprint.tracing.unseen import Opener, flag_guards
 from backprint.tracing.watch import Sighting
-from backprint.tracing.witness import ForwardRun, run_forward
+from backprint.tracing.witness import ForwardRun, run_forward, step
 from backprint.tree import alias_groups, ones_tangent
 
 
@@ -63,7 +63,7 @@ class RecordedStep:
 def by_eager(program: CalledProgram, options: Options) -> Made:
     """Engine `eager`: what one real step ran."""
     with uncollected():
-        found = made_of(record_step(program), options)
+        found = made_of(recorded(program), options)
     if options.specialise is False and found.guards:
         raise DataDependentError(refused_guard(found.guards[0]))
     return found
@@ -80,6 +80,28 @@ def refused_guard(guard: Guard) -> str:
 
 
 # ------------------------------------------------------------------ the run
+
+
+def recorded(program: CalledProgram) -> RecordedStep:
+    """One live step, written down. An error of the program is raised as it is, one that recording makes is not."""
+    try:
+        return record_step(program)
+    except (BackprintError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if not runs(program):
+            raise
+        text = f"{program.title} runs, but not while a dispatch mode records it: {type(error).__name__}: {error}"
+        raise CaptureError(text) from error
+
+
+def runs(program: CalledProgram) -> bool:
+    """Whether one eager step of the untouched program ends without an error."""
+    try:
+        step(program)
+    except Exception:
+        return False
+    return True
 
 
 def record_step(program: CalledProgram) -> RecordedStep:

@@ -252,7 +252,8 @@ class Storages:
         storage = self.by_number.get(after.memory)
         if storage is not None and after in storage.names:
             return
-        known = () if storage is None else (storage.base, *(each for each in [before] if each.memory == after.memory))
+        known = [] if storage is None else [storage.base, *storage.roots]
+        known += [before] if before.memory == after.memory else []
         if spanned(after) > max(map(spanned, known), default=-1):
             self.begin_unwritten(after, 0 if storage is None else storage.tick + 1)
 

@@ -119,7 +119,7 @@ class Updates:
         """An update as the operator that gives the new value, or on copies where there is none."""
         for place in written:
             self.storages.prepare(place)
-        begun, stream = len(self.page.steps), self.calls.stream
+        begun, stream = len(self.page.steps), dict(self.calls.stream)
         try:
             if call.func is not aten.copy_.default or not self.write_clone(call):
                 self.write_new_values(call, plain_form(call), written)

@@ -44,7 +44,12 @@ class Writer:
     """
 
     def __init__(
-        self, tape: Tape, ports: Mapping[str, str], taken: Sequence[str], start: bytes, as_ran: bool = False
+        self,
+        tape: Tape,
+        ports: Mapping[str, str],
+        taken: Sequence[str],
+        start: Mapping[str, bytes],
+        as_ran: bool = False,
     ) -> None:
         self.as_ran = as_ran
         names = Names()

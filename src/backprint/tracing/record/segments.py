@@ -55,7 +55,7 @@ class StepWriter:
         tape = recorder.tape
         self.fresh = {key: f"constant_{index}" for index, key in enumerate(tape.constants)}
         # draws go on from where the script stood, which no seed gives: no state is one that a replay begins from
-        self.writer = Writer(tape, self.names | self.fresh, list(self.names), start=b"")
+        self.writer = Writer(tape, self.names | self.fresh, list(self.names), start={})
         self.segments: list[Segment] = []
         self.late: list[TapedCall] = []
         self.leaving: set[Placement] = set()
