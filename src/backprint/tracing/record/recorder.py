@@ -166,7 +166,7 @@ class LiveRecorder(Recorder):
     def meet_sparse(self, tensor: Tensor) -> None:
         raise CaptureError(f"the step takes a {str(tensor.layout)[6:]} tensor from outside{place_of_script()}")
 
-    def judge(self, func: Any, given: list[Tensor]) -> None:
+    def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
         """What is opaque is found from the nodes behind each loss."""
 
     def know_parameters(self, frame: FrameType) -> None:
