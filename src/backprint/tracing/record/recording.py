@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_
 from backprint import settings
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture
+from backprint.tracing import frames
 from backprint.tracing.custom import opened
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Recording:
     def watched(self, plain: Callable[..., Any], before: Callable[..., None]) -> Callable[..., Any]:
         """A function of autograd's with what we do before and after it."""
 
+        @frames.calls_program
         @functools.wraps(plain)
         def call(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_dynamo_compiling() or self.is_off():
