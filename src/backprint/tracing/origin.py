@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from backprint.graph.verdicts import PortVerdict
 from backprint.settings import outside_modes
 from backprint.tracing.made import Made
-from backprint.tracing.program import Held, Outcome, ScoutedProgram
+from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.protection import protected
 from backprint.tracing.refusals import plain_own
 from backprint.tracing.stage import is_only_given
@@ -48,10 +48,7 @@ class LiveProgram:
 
     def release(self) -> None:
         """Let go of the program and of its arguments."""
-        if isinstance(self.program.target, Held):
-            self.program.target.release()
-        else:
-            self.program.target = _nothing
+        self.program.target.release()
         self.program.outside.clear()
         self.program.chance.objects.clear()
         self.parts = ()
@@ -150,10 +147,6 @@ def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
 
 PLAIN = (bool, int, float, complex, str, type(None))
 """Kinds of leaves that are compared by what they are."""
-
-
-def _nothing() -> None:
-    """The target of a program that is gone."""
 
 
 def joint(program: ScoutedProgram) -> dict[str, Tensor]:
