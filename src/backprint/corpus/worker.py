@@ -140,8 +140,8 @@ class SampleWatch:
             self.watch(pid, handle, told, printed)
         finally:
             left, statuses = processes.end_descendants()
-            self.read(told, self.hear)
-            self.read(printed, self.keep)
+            self.drain(told, self.hear)
+            self.drain(printed, self.keep)
             for descriptor in (handle, told, printed):
                 os.close(descriptor)
         return self.answer(self.status if self.status is not None else statuses.get(pid), left)
@@ -155,7 +155,7 @@ class SampleWatch:
         look = beat = time.monotonic()
         while self.status is None:
             for descriptor, _ in poller.poll(max(0.0, look - time.monotonic()) * 1000):
-                if descriptor in readers and not self.read(descriptor, readers[descriptor]):
+                if descriptor in readers and not self.drain(descriptor, readers[descriptor]):
                     poller.unregister(descriptor)
             self.status = processes.reap().get(pid)
             now = time.monotonic()
@@ -168,7 +168,7 @@ class SampleWatch:
                 beat = now + BEAT
                 send(self.sink, {"beat": now - self.started})
 
-    def read(self, descriptor: int, into: Callable[[bytes], None]) -> bool:
+    def drain(self, descriptor: int, into: Callable[[bytes], None]) -> bool:
         """What there is to read, not too much at a time, as we have to look too; False at its end."""
         for _ in range(16):
             try:
@@ -192,19 +192,19 @@ class SampleWatch:
                 continue  # a sample that writes where it should not: it says nothing so
             match said:
                 case {"stage": str(name)}:
-                    self.enter(name)
+                    self.begin_stage(name)
                 case {"row": dict(row)}:
                     self.row = kept(row)
         if len(self.heard) > MESSAGE:
             self.heard.clear()
 
-    def enter(self, name: str) -> None:
+    def begin_stage(self, name: str) -> None:
         """A stage begins."""
-        self.leave()
+        self.end_stage()
         self.stage = name
         send(self.sink, {"stage": name})
 
-    def leave(self) -> None:
+    def end_stage(self) -> None:
         """The stage so far goes into the account."""
         now = time.monotonic()
         self.stages[self.stage] = self.stages.get(self.stage, 0.0) + now - self.entered
@@ -253,7 +253,7 @@ class SampleWatch:
             cause, detail = self.blame if self.blame[0] else ended(status)
             if not self.blame[0]:
                 detail = "; ".join(filter(None, (detail, last_words(log))))
-            self.leave()
+            self.end_stage()
             row = failure(cause, detail, self.stage, stages=self.stages)
             # Killed, and not by us: the machine was short of memory, and may have chosen a bystander.
             self.again = self.again or (cause == "killed by SIGKILL")

@@ -40,7 +40,7 @@ class Oracle(Protocol):
     @property
     def partial(self) -> bool: ...
 
-    def step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
+    def run_step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
         """One eager step; without tangents, from ones."""
 
 
@@ -84,7 +84,7 @@ class Origin(Oracle, Protocol):
     def objects(self) -> Mapping[str, Sequence[Any]]:
         """By parameter, the values of the call that can be compared with themselves alone."""
 
-    def step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
         """One eager step of the program; `anew`, in other tensors than its own arguments."""
 
     def restoring(self) -> AbstractContextManager[None]:
@@ -161,7 +161,7 @@ class Gone(FixedOrigin):
     def values(self) -> dict[str, Tensor]:
         raise ReplayError("the program is gone, and its values with it")
 
-    def step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
         raise ReplayError("the program is gone, so it cannot run")
 
 

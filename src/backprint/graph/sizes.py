@@ -280,11 +280,11 @@ def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], S
 def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
     """The graph with a function applied to every spec but those of its subgraphs."""
 
-    def port(was: Port) -> Port:
+    def new_port(was: Port) -> Port:
         return replace(was, spec=function(was.spec))
 
-    def step(was: Step) -> Step:
+    def new_step(was: Step) -> Step:
         return was if was.spec is None else replace(was, spec=function(was.spec))
 
-    inputs, outputs = tuple(map(port, graph.inputs)), tuple(map(port, graph.outputs))
-    return replace(graph, inputs=inputs, steps=tuple(map(step, graph.steps)), outputs=outputs)
+    inputs, outputs = tuple(map(new_port, graph.inputs)), tuple(map(new_port, graph.outputs))
+    return replace(graph, inputs=inputs, steps=tuple(map(new_step, graph.steps)), outputs=outputs)

@@ -32,7 +32,9 @@ class PartOrigin(FixedOrigin):
         """The values that the part had in the whole."""
         return dict(self.kept)
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
         """One eager step of the part's forward, and its gradients."""
         backward = self.pair.backward
         asking = [port.name for port in backward.outputs] if backward is not None else []

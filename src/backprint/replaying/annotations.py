@@ -53,7 +53,7 @@ class Sheet:
         for port, value in zip(ports, values, strict=True):
             self.note(port.role, port.name, port.spec, value)
 
-    def step(self, step: Step, value: Any) -> None:
+    def check_step(self, step: Step, value: Any) -> None:
         """Hold what a step gave against its annotation."""
         if step.spec is not None and not step.is_guard:
             self.note("step", step.name, step.spec, value)

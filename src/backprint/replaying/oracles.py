@@ -39,7 +39,7 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 def eager(capture: Capture, draw: Draw) -> Results:
     """The original program's results. What the graph writes and the program left alone stands as it was given."""
     torch.manual_seed(draw.seed)
-    gave = capture.origin.step(draw.values, draw.tangents, draw.anew)
+    gave = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
     written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
     return results_by_port(gave.outputs, {**written, **gave.mutations}, gave.gradients)
 
@@ -179,7 +179,7 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
     oracle = capture.origin.parts[index]
     with quiet_generator(played.random):
         try:
-            gave = oracle.step(played.values, played.tangents)
+            gave = oracle.run_step(played.values, played.tangents)
         except BackprintError:
             raise
         except Exception as error:  # whatever the graph raises on these inputs, its Pair did not

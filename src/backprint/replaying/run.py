@@ -43,7 +43,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
 
     def settle(index: int, step: Step) -> None:
         if sheet is not None:
-            sheet.step(step, env.get(step.name))
+            sheet.check_step(step, env.get(step.name))
         for name in last.get(index, ()):
             del env[name]
 

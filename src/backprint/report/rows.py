@@ -130,7 +130,7 @@ class RunView:
         """Some columns of all samples, one row at a time."""
         with Ledger.reading(self.place) as ledger, named(ledger.path):
             for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
-                yield tuple(map(read, columns, row))
+                yield tuple(map(read_column, columns, row))
 
 
 def fact_text(name: str, value: Any) -> str:
@@ -156,7 +156,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def read(column: str, value: Any) -> Any:
+def read_column(column: str, value: Any) -> Any:
     """A column's value as what it stands for; raises, by the column's name, where the ledger is damaged."""
     kind = COLUMNS[column]
     if value is None or value == "":

@@ -36,7 +36,7 @@ def read_call(
     names = tuple(leaf_name(path, bound) for path, _ in paths)
     state = state_of(target) if isinstance(target, nn.Module) else {}
     reader = ArgumentReader(state_tensors(target, state, fake), {id(each): name for name, each in state.items()}, fake)
-    leaves = tuple(reader.read(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
+    leaves = tuple(reader.read_leaf(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
     values = reader.values
     every = {**state, **values}
     refuse_inference(every)
@@ -83,7 +83,7 @@ class ArgumentReader:
     called: dict[str, Tensor] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
 
-    def read(self, name: str, leaf: Any) -> Any:
+    def read_leaf(self, name: str, leaf: Any) -> Any:
         """A leaf as the program has it: a Slot in the place of a tensor."""
         if not isinstance(leaf, Tensor):
             return leaf

@@ -18,7 +18,7 @@ from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.protection import protected
 from backprint.tracing.refusals import plain_own
 from backprint.tracing.stage import is_only_given
-from backprint.tracing.witness import step
+from backprint.tracing.witness import run_step
 from backprint.tree import alias_groups, copy_values
 
 
@@ -57,7 +57,7 @@ class LiveProgram:
         """One eager step in the caller's very tensors, or in others; none is asked for a gradient by default."""
         before, self.program = self.program, undefaulted(self.program)
         try:
-            return self.step(values, None, anew)
+            return self.run_step(values, None, anew)
         finally:
             self.program = before
 
@@ -98,11 +98,13 @@ class LiveProgram:
                 found |= dict.fromkeys(named.same, found[named.name])
         return found
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
         """One eager step of the original program on these values; `anew`, in other tensors than its own arguments."""
         names = {named.name for named in self.program.tensors}
         given = {name: tensor for name, tensor in values.items() if name in names}
-        outcome = step(self.program, given, tangents, anew=anew)
+        outcome = run_step(self.program, given, tangents, anew=anew)
         self.gave = outcome.leaves
         return outcome
 

@@ -253,10 +253,10 @@ def written_forward(
         writer.copy_ports(tape)
     writer.write_into(steps, tape.calls[: tape.boundary])
     results: list[Result] = [
-        (Port(name, "output", placement_spec(place)), writer.read(place)) for name, place in run.outputs.items()
+        (Port(name, "output", placement_spec(place)), writer.value_at(place)) for name, place in run.outputs.items()
     ]
     for name, place in run.mutations.items():
-        value = writer.read(place)
+        value = writer.value_at(place)
         if name in run.changed or value.name != local.get(name, value.name):
             results.append((Port(name, "mutation", placement_spec(place)), value))
     return steps, results
@@ -272,6 +272,6 @@ def written_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], lis
     gradients: list[Result] = []
     for name in sorted(run.gradients.keys() & set(order), key=order.index):
         found = run.gradients[name]
-        value = None if found is None else writer.read(found)
+        value = None if found is None else writer.value_at(found)
         gradients.append((Port(name, "gradient", placement_spec(found)), value))
     return steps, gradients

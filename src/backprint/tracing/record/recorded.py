@@ -59,7 +59,7 @@ class Known:
     outcome: Outcome
     partial: bool = True
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+    def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
         """The recorded values."""
         keep, gave = self.keys, self.outcome
         return Outcome(
@@ -99,7 +99,9 @@ class Recorded(FixedOrigin):
         """What the step took."""
         return {**self.kept, **self.constants}
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
         """What the step gave, if these are the values it took."""
         other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
         other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]

@@ -162,7 +162,7 @@ class Recording:
         elif recorder is not None and self.depth[recorder.thread] == 1:
             roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
             with out_of_sight():
-                recorder.enter(roots, grad_tensors is not None)
+                recorder.enter_backward(roots, grad_tensors is not None)
 
     def before_grad(
         self, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
@@ -179,7 +179,7 @@ class Recording:
                 recorder.lose(f"its backward raised {type(error).__name__}: {error}")
             else:
                 with out_of_sight():
-                    recorder.leave()
+                    recorder.leave_backward()
         if self.due or (backward and self.is_by_hand()):
             self.due = False
             self.end_step()
