@@ -198,12 +198,12 @@ def test_what_the_proof_of_a_sample_refutes_is_tried_with_another_engine(
     _, options = kept_options("backward", {})
     row = backward(task, options, tmp_path / "out")
     assert (row["verdict"], row["engine"]) == ("bitwise", "aot")
-    assert row["notes"][0].startswith("not by eager: wrong, ")
+    assert any(note.startswith("not by eager: wrong, ") for note in row["notes"])
     assert bp.load(tmp_path / "out").verdict["verdict"] == "bitwise"
     monkeypatch.setitem(ENGINES, "aot", replace(ENGINES["aot"], make=refuses))
     row = backward(task, options, tmp_path / "out")
     assert (row["verdict"], row["engine"]) == ("wrong", "eager")
-    assert row["notes"][0] == "not by aot: it cannot be traced"
+    assert "not by aot: it cannot be traced" in row["notes"]
     assert bp.load(tmp_path / "out").verdict["verdict"] == "wrong"
 
 

@@ -81,17 +81,7 @@ def capture_of(
             "in tuples, lists, dicts or containers that are registered with torch.utils._pytree",
             every_engine=True,
         )
-    same = tuple((named.name, other) for named in program.tensors for other in named.same)
-    signature = Signature(
-        arguments=program.arguments,
-        leaves=constant_leaves(program),
-        output=output_tree(made.tree, made.leaves, made.outputs, bool(program.loss)),
-        differentiable=made.differentiable,
-        same=same,
-        loss="loss" if program.loss else "",
-        call=program.given.arguments if program.given is not None else None,
-        aliases=aliases_of(program, same),
-    )
+    signature = signature_of(made)
     return Capture(
         name=name or program.title,
         engine=engine,
@@ -102,7 +92,7 @@ def capture_of(
         why=why,
         guards=(
             *made.guards,
-            *(Guard("same", f"{left} is {right}", (left, right)) for left, right in same),
+            *(Guard("same", f"{left} is {right}", (left, right)) for left, right in signature.same),
             *(Guard("pinned", f"{name} is pinned: {DRAWS}") for name in program.chance.pins()),
         ),
         pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.chance.pins().items()),
@@ -112,6 +102,22 @@ def capture_of(
         seed=SEED,
         fake=program.world is not None,
         origin=LiveProgram(made, asked),
+    )
+
+
+def signature_of(made: Made) -> Signature:
+    """How the program was called, and what it returned."""
+    program = made.program
+    same = tuple((named.name, other) for named in program.tensors for other in named.same)
+    return Signature(
+        arguments=program.arguments,
+        leaves=constant_leaves(program),
+        output=output_tree(made.tree, made.leaves, made.outputs, bool(program.loss)),
+        differentiable=made.differentiable,
+        same=same,
+        loss="loss" if program.loss else "",
+        call=program.given.arguments if program.given is not None else None,
+        aliases=aliases_of(program, same),
     )
 
 
