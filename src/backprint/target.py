@@ -113,14 +113,18 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
     from backprint.api import fake as world
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.build import build_sample
-    from backprint.graphnet.isolation import isolated_calls
+    from backprint.graphnet.isolation import calls_to_isolate
+    from backprint.replaying.again import function_of
+    from backprint.tracing import frames
 
     sample = read_graphnet(place, trust)
-    if sample.program is not None and not trust and not fake:
-        check_here(isolation_request(place, isolated_calls(sample.program), f"bp.capture({str(place)!r}, trust=True)"))
+    if not trust and not fake:
+        check_here(isolation_request(place, calls_to_isolate(sample), f"bp.capture({str(place)!r}, trust=True)"))
     with unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
         check_torch_device(device)
-    built = build_sample(sample, device=device or "cpu", mode=mode, fake=world if fake else None)
+    built = build_sample(
+        sample, device=device or "cpu", mode=mode, fake=world if fake else None, run=function_of(frames.at)
+    )
     return Target(
         title=sample.name,
         model=built.module,

@@ -41,6 +41,20 @@ class Again(nn.Module):
         return self.fills(named)
 
 
+def function_of(at: At) -> Callable[[Graph], Callable[..., tuple[Any, ...]]]:
+    """What makes a function of a Graph: it takes the inputs by local name and returns the results."""
+
+    def made(graph: Graph) -> Callable[..., tuple[Any, ...]]:
+        def run_on(**inputs: Any) -> tuple[Any, ...]:
+            env = feed(graph, {port.key: inputs[port.local] for port in graph.inputs}, True, graded=True)
+            make = perform_steps(graph.steps, env, subgraphs(graph), at=at)
+            return tuple(make(result) for result in graph.results)
+
+        return run_on
+
+    return made
+
+
 def state_of(module: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
