@@ -16,7 +16,7 @@ from backprint.errors import ReplayError
 from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.nouns import Capture, Pair, Signature
 from backprint.graph.origin import FixedOrigin
-from backprint.tracing.entry import requirements
+from backprint.tracing.captured import requirements
 from backprint.tracing.program import Outcome
 from backprint.tracing.record.linked import Tied
 from backprint.tracing.record.names import Named, own_names
