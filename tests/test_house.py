@@ -22,8 +22,9 @@ LINES = 450
 STATEMENTS = 40
 """The lines that the body of a function may have, without its signature and its docstring."""
 
-TABLES = {"command"}
-"""Names that tables want: each verb of the command line is a `command`."""
+TABLES = {"command", "factory", "verify"}
+"""Names that tables want: each verb of the command line is a `command`, each example has a `factory`, and `verify` is a
+verb of the face, of the command line and of corpora."""
 
 VAGUE = {"step", "read", "enter"}
 """Names that functions and methods had for several ideas."""
@@ -49,7 +50,7 @@ def test_the_name_of_a_function_is_in_few_rooms() -> None:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 found[node.name].add(str(path.relative_to(SOURCE)))
-    assert {name: sorted(paths) for name, paths in found.items() if len(paths) > 3 and name not in TABLES} == {}
+    assert {name: sorted(paths) for name, paths in found.items() if len(paths) > 2 and name not in TABLES} == {}
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

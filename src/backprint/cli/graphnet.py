@@ -62,10 +62,10 @@ def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
     """How many lines a sample's program has, and how often each function is called."""
     if sample.graph is not None:
         return len(sample.graph.steps), Counter(step.target for step in sample.graph.steps if not step.is_guard)
-    return len(sample.program.lines), called(sample.program)  # without trust, what is not parsed has been refused
+    return len(sample.program.lines), count_calls(sample.program)  # without trust, what is not parsed has been refused
 
 
-def called(program: Any) -> Counter[str]:
+def count_calls(program: Any) -> Counter[str]:
     """How often each function and method is called."""
     from backprint.graphnet.code import FunctionCall, MethodCall, located_expressions
 

@@ -77,10 +77,10 @@ def code(title: str, text: str) -> None:
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Everything that `tell` says, as data."""
-    from backprint.graph.summary import whole
+    from backprint.graph.summary import summarise_all
 
     pairs = []
-    for pair, summary in zip(capture.pairs, whole(capture), strict=True):
+    for pair, summary in zip(capture.pairs, summarise_all(capture), strict=True):
         row = asdict(summary) | {"name": pair.name, "saved_bytes": summary.saved_bytes}
         row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
         pairs.append(row)

@@ -32,7 +32,7 @@ from backprint.corpus.parts import all_parts
 from backprint.corpus.places import RESULT, WORK
 from backprint.corpus.pool import remove
 from backprint.corpus.task import one_line
-from backprint.corpus.verbs import nbytes, together
+from backprint.corpus.verbs import joined_hash, nbytes
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.formats import CAPTURE
 from backprint.graph.verdicts import PROVED, rank, standing, without_power
@@ -279,7 +279,7 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
     sizes = by == "exact"
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
-    hashes = [together([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
+    hashes = [joined_hash([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
     inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
     said = capture.verdict or {}
     return Member(name, ("graphs", *hashes), str(said.get("verdict", "")), powerless(said), inputs)

@@ -380,10 +380,10 @@ def described(capture: Any) -> Row:
     gradients = {port.name for graph in backwards for port in graph.outputs if port.role == "gradient"}
     return dict(
         engine=capture.engine,
-        forward_hash=together([graph.hash() for graph in forwards]),
-        forward_shape=together([graph.hash(sizes=False) for graph in forwards]),
-        backward_hash=together([graph.hash() for graph in backwards]),
-        backward_shape=together([graph.hash(sizes=False) for graph in backwards]),
+        forward_hash=joined_hash([graph.hash() for graph in forwards]),
+        forward_shape=joined_hash([graph.hash(sizes=False) for graph in forwards]),
+        backward_hash=joined_hash([graph.hash() for graph in backwards]),
+        backward_shape=joined_hash([graph.hash(sizes=False) for graph in backwards]),
         forward_steps=sum(len(graph.steps) for graph in forwards),
         backward_steps=sum(len(graph.steps) for graph in backwards),
         saved_bytes=sum(nbytes(port) for port in outputs if port.role == "saved"),
@@ -405,7 +405,7 @@ def nbytes(port: Any) -> int:
     return port.spec.nbytes if hasattr(port.spec, "nbytes") and all(isinstance(size, int) for size in shape) else 0
 
 
-def together(hashes: Sequence[str]) -> str | None:
+def joined_hash(hashes: Sequence[str]) -> str | None:
     """One hash for the graphs of a direction."""
     if len(hashes) <= 1:
         return hashes[0] if hashes else None

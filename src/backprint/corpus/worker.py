@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 from backprint import room
 from backprint.corpus import clock, processes
 from backprint.corpus.limits import FREE, GIB, Limits
-from backprint.corpus.rows import kept
+from backprint.corpus.rows import row_to_keep
 from backprint.corpus.task import Task, failed, failure, one_line
 from backprint.corpus.verbs import Verb, verb_of
 from backprint.graph import isolation
@@ -52,14 +52,14 @@ def main(arguments: list[str]) -> None:
     source, sink = map(int, arguments)
     processes.adopt_orphans()
     parent = os.fdopen(source, "rb", buffering=0)
-    setup = json.loads(line_of(parent))
+    setup = json.loads(next_line(parent))
     processes.die_with(setup["parent"])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # these are for the parent, which closes the pipe
     verb = verb_of(setup["verb"])
     send(sink, {"ready": warmed(verb, setup["options"])})
     limits = Limits(**setup["limits"])
-    while line := line_of(parent):
+    while line := next_line(parent):
         said = json.loads(line)
         given = limits.undivided() if said["alone"] else limits
         task = replace(Task(**said["task"]), memory=given.memory, most=limits.undivided().memory)
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
         send(sink, answer)
 
 
-def line_of(file: Any) -> bytes:
+def next_line(file: Any) -> bytes:
     """One line; empty at the end."""
     parts = []
     while part := file.read(1):
@@ -130,7 +130,7 @@ class SampleWatch:
         tmp.mkdir()
         pid = os.fork()
         if not pid:
-            cell(verb, self.task, options, self.staging, self.limits, tell, prints)
+            run_enclosed(verb, self.task, options, self.staging, self.limits, tell, prints)
         os.close(tell)
         os.close(prints)
         handle = os.pidfd_open(pid)
@@ -194,7 +194,7 @@ class SampleWatch:
                 case {"stage": str(name)}:
                     self.begin_stage(name)
                 case {"row": dict(row)}:
-                    self.row = kept(row)
+                    self.row = row_to_keep(row)
         if len(self.heard) > MESSAGE:
             self.heard.clear()
 
@@ -294,7 +294,7 @@ def last_words(log: str) -> str:
 # ------------------------------------------------------------------ in the sample's own process
 
 
-def cell(
+def run_enclosed(
     verb: Verb, task: Task, options: Mapping[str, Any], staging: Path, limits: Limits, tell: int, prints: int
 ) -> NoReturn:
     """The sample's own process: enclosed, then the verb, then its row. It never returns into the worker's code."""
@@ -351,7 +351,7 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
         torch.set_num_threads(threads)
     try:
         given = verb.run(task, options, place)
-        row = {"stage": "done", **kept(given)}
+        row = {"stage": "done", **row_to_keep(given)}
     except BaseException as error:
         traceback.print_exc()
         row = failed(error, watch.stage)

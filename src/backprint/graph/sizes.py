@@ -122,10 +122,12 @@ def evaluate(size: Size, sizes: Sizes) -> Number:
     except GraphError as error:
         raise type(error)(f"{size!r:.80}: {error}") from None
     except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
-        raise GraphError(f"{size!r:.80} has no value for {said(sizes)}: {type(error).__name__}: {error}") from None
+        raise GraphError(
+            f"{size!r:.80} has no value for {sizes_in_words(sizes)}: {type(error).__name__}: {error}"
+        ) from None
 
 
-def said(sizes: Sizes) -> str:
+def sizes_in_words(sizes: Sizes) -> str:
     """Sizes in words: `s0 = 4, s1 = 6`."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items()) or "no sizes"
 

@@ -69,7 +69,7 @@ def module_of(
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     asks, rests = asking(ports, pair.backward)
     made = capture.recipes.make(names=[port.name for port in ports])
-    module: Again = type(capture.name, (Again,), {"forward": _named(Again.forward, ports)})()
+    module: Again = type(capture.name, (Again,), {"forward": with_named_inputs(Again.forward, ports)})()
     module.graph, module.at = graph, at
     module.fills = filler(capture)
     module.numbers = {port.name: number_at_capture(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
@@ -142,7 +142,7 @@ def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
         module._buffers[last] = tensor
 
 
-def _named(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
+def with_named_inputs(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
     """A forward whose signature has the inputs by name."""
 
     def named(self: Again, **inputs: Any) -> Any:

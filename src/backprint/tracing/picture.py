@@ -34,7 +34,7 @@ from backprint.tracing.kinds import (
     is_skipped,
     is_users,
     left_alone,
-    names_in,
+    names_in_code,
     slots_of,
 )
 
@@ -261,7 +261,7 @@ class Picture:
         if is_skipped(str(function.__globals__.get("__name__", ""))) or is_library(function):
             return
         scope = function.__globals__
-        for key in names_in(function.__code__):
+        for key in names_in_code(function.__code__):
             if (id(scope), key) not in self.scopes:
                 self.scopes.add((id(scope), key))
                 self.visit_global(scope, key)
