@@ -12,7 +12,7 @@ import torch
 import backprint as bp
 from backprint import room
 from backprint.checks.asserting import check_on_gpu, would_assert
-from backprint.checks.schema import bound
+from backprint.checks.schema import bound_by_schema
 from backprint.checks.table import check_by_name
 from backprint.errors import RefusedError, ReplayError
 from backprint.fx.operators import check_call, resolve
@@ -489,8 +489,8 @@ def test_what_a_gpu_would_assert_is_what_the_cpu_raises(name: str) -> None:
     check = check_on_gpu(function)
     assert check is not None
     function(*good)
-    assert check(bound(function, good, {})[0]) == ""
+    assert check(bound_by_schema(function, good, {})[0]) == ""
     with pytest.raises((RuntimeError, IndexError)):
         function(*bad)
-    assert check(bound(function, bad, {})[0])
+    assert check(bound_by_schema(function, bad, {})[0])
     assert would_assert(function, bad, {}) == ""  # on the CPU the kernel itself says so

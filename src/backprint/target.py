@@ -113,14 +113,18 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
     from backprint.api import fake as world
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.build import build_sample
-    from backprint.graphnet.isolation import isolated_calls
+    from backprint.graphnet.isolation import calls_to_isolate
+    from backprint.replaying.again import function_of
+    from backprint.tracing import frames
 
     sample = read_graphnet(place, trust)
-    if sample.program is not None and not trust and not fake:
-        check_here(isolation_request(place, isolated_calls(sample.program), f"bp.capture({str(place)!r}, trust=True)"))
+    if not trust and not fake:
+        check_here(isolation_request(place, calls_to_isolate(sample), f"bp.capture({str(place)!r}, trust=True)"))
     with unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
         check_torch_device(device)
-    built = build_sample(sample, device=device or "cpu", mode=mode, fake=world if fake else None)
+    built = build_sample(
+        sample, device=device or "cpu", mode=mode, fake=world if fake else None, run=function_of(frames.at)
+    )
     return Target(
         title=sample.name,
         model=built.module,
@@ -142,7 +146,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
 
 def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
     """Make a Target of a Backprint sample, to be captured again from its saved forward."""
-    from backprint.graph.devices import moves, on_device
+    from backprint.graph.devices import new_devices, on_device
     from backprint.replaying.again import module_of
     from backprint.sample.inputs import Inputs
     from backprint.sample.load import load
@@ -164,7 +168,7 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
     check_torch_device(device)
     recipes = Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
     [pair] = capture.pairs
-    places = moves(pair.forward, device) if device else {}
+    places = new_devices(pair.forward, device) if device else {}
     recipes = recipes.moved(places)
     capture = replace(capture, recipes=recipes)
     model, inputs, with_grad, without_grad = module_of(capture, on_device(pair.forward, places), frames.at)

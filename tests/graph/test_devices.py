@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import RefusedError
-from backprint.graph.devices import in_general_form, moves, on_device, without_saved
+from backprint.graph.devices import in_general_form, new_devices, on_device, without_saved
 from backprint.graph.text import parse
 
 
@@ -31,7 +31,7 @@ def forward() -> bp.Graph:
 
 def test_there_and_back() -> None:
     graph = forward()
-    there = on_device(graph, moves(graph, "cuda:0"))
+    there = on_device(graph, new_devices(graph, "cuda:0"))
     assert there.code.count("@cuda:0") > 5
     assert "device('cuda:0')" in there.code
     assert "device('cpu')" not in there.code
@@ -41,15 +41,15 @@ def test_there_and_back() -> None:
     )
     assert "flash_attention_for_cpu.default" not in there.code
     assert parse(there.code) == there
-    back = on_device(there, moves(there, "cpu"))
+    back = on_device(there, new_devices(there, "cpu"))
     assert back == in_general_form(without_saved(graph))
 
 
 def test_tensors_on_the_cpu_stay_where_others_are_on_a_gpu() -> None:
     graph = parse(forward().code.replace('"f32[24, 8] parameter', '"f32[24, 8] @cuda:0 parameter'))
-    moved = on_device(graph, moves(graph, "cuda:1"))
+    moved = on_device(graph, new_devices(graph, "cuda:1"))
     assert [port.spec.device for port in moved.inputs] == ["cuda:1", "cpu", "cpu"]
-    assert moves(graph, "cuda:0") == {}
+    assert new_devices(graph, "cuda:0") == {}
 
 
 def test_what_one_kernel_alone_gives_cannot_move() -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from backprint.checks.looking import Bound, Check, beyond, first, readable, reading_values
-from backprint.checks.schema import bound
+from backprint.checks.schema import bound_by_schema
 
 
 def would_assert(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -22,7 +22,7 @@ def would_assert(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     check = check_on_gpu(function)
     if check is None or not any(isinstance(value, Tensor) and value.is_cuda for value in (*args, *kwargs.values())):
         return ""
-    given, complaint = bound(function, args, kwargs)
+    given, complaint = bound_by_schema(function, args, kwargs)
     try:
         return complaint or check(given)
     except (TypeError, ValueError, AttributeError, LookupError):  # arguments that the operator itself refuses
@@ -38,17 +38,17 @@ def check_on_gpu(function: Any) -> Check | None:
 
 def along(given: Bound) -> str:
     """Indices along one dimension."""
-    size = size_of(given["self"], int(given["dim"]))
+    size = length_along(given["self"], int(given["dim"]))
     return beyond("index", given["index"], 0, size)
 
 
-def filled(given: Bound) -> str:
+def along_from_either_end(given: Bound) -> str:
     """Indices along one dimension, which may count from its end."""
-    size = size_of(given["self"], int(given["dim"]))
+    size = length_along(given["self"], int(given["dim"]))
     return beyond("index", given["index"], -size, size)
 
 
-def size_of(tensor: Tensor, dim: int) -> int:
+def length_along(tensor: Tensor, dim: int) -> int:
     """The size of a dimension; a number has one element."""
     return int(tensor.shape[dim]) if tensor.dim() else 1
 
@@ -135,7 +135,7 @@ def every(check: Check, names: str) -> dict[str, Check]:
 ASSERTING: Mapping[str, Check] = {
     **every(along, "index_select index_add index_add_ index_copy index_copy_ index_reduce index_reduce_ gather"),
     **every(along, "scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_"),
-    **every(filled, "index_fill index_fill_"),
+    **every(along_from_either_end, "index_fill index_fill_"),
     **every(anywhere, "take put put_"),
     **every(indexed, "index _unsafe_index index_put index_put_ _index_put_impl_ _unsafe_index_put"),
     **every(rows, "embedding"),

@@ -17,7 +17,7 @@ from backprint.checks.table import check_of
 
 def wrong(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Why an operator may not be called so: by its schema's types, then by its own check."""
-    given, complaint = bound(function, args, kwargs)
+    given, complaint = bound_by_schema(function, args, kwargs)
     if complaint:
         return complaint
     check = check_of(function)
@@ -27,7 +27,7 @@ def wrong(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         return f"arguments that do not belong together ({type(error).__name__}: {str(error)[:120]})"
 
 
-def bound(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """A call's arguments by the schema's names, and what does not fit its types."""
     rows = rows_of(function)
     if len(args) > len(rows):

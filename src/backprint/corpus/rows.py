@@ -71,7 +71,7 @@ LARGEST = 1 << 22
 """Characters of a list or an object, as JSON."""
 
 
-def kept(given: Any) -> dict[str, Any]:
+def row_to_keep(given: Any) -> dict[str, Any]:
     """The row that a verb gave, or the one that says why it cannot be kept."""
     try:
         return checked_row(given)
@@ -120,7 +120,7 @@ def seen(value: Any) -> str:
 # ------------------------------------------------------------------ what a column keeps
 
 
-def text(value: Any) -> str:
+def encodable_text(value: Any) -> str:
     """A text; halves of characters are spelled out."""
     if not isinstance(value, str):
         raise TypeError
@@ -154,23 +154,26 @@ def number_or_infinity(value: Any) -> float:
 
 def texts(value: Any) -> list[str]:
     """A list of texts."""
-    return small([text(item) for item in list_of(value)])
+    return small([encodable_text(item) for item in list_of(value)])
 
 
 def pairs(value: Any) -> list[list[str]]:
     """A list of pairs of texts."""
-    return small([[text(left), text(right)] for left, right in map(list_of, list_of(value))])
+    return small([[encodable_text(left), encodable_text(right)] for left, right in map(list_of, list_of(value))])
 
 
 def numbers_by_name(value: Any) -> dict[str, float]:
     """Numbers by name."""
-    return small({text(key): finite_number(item) for key, item in value.items()})
+    return small({encodable_text(key): finite_number(item) for key, item in value.items()})
 
 
 def words(value: Any) -> dict[str, Any]:
     """Texts, or numbers, by name."""
     return small(
-        {text(key): text(item) if isinstance(item, str) else finite_number(item) for key, item in value.items()}
+        {
+            encodable_text(key): encodable_text(item) if isinstance(item, str) else finite_number(item)
+            for key, item in value.items()
+        }
     )
 
 
@@ -191,7 +194,7 @@ def small(value: Any) -> Any:
 Keeper = tuple[str, Callable[[Any], Any]]
 
 KINDS: Mapping[str, Keeper] = {
-    "text": ("a text", text),
+    "text": ("a text", encodable_text),
     "integer": ("a whole number of 64 bits", whole_number),
     "real": ("a finite number", finite_number),
 }

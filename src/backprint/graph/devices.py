@@ -18,8 +18,8 @@ def without_saved(graph: Graph) -> Graph:
     return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
 
 
-def moves(graph: Graph, device: str) -> dict[str, str]:
-    """Where each device's tensors go if a graph moves to a device.
+def new_devices(graph: Graph, device: str) -> dict[str, str]:
+    """Where each device's tensors go if a graph new_devices to a device.
 
     Of a graph with tensors on a GPU only these move; its tensors on the CPU are there for a reason.
     """

@@ -22,7 +22,7 @@ class PortKey(NamedTuple):
         return f"{self.role} {self.name}" if self.name else self.role
 
     @classmethod
-    def read(cls, text: str) -> PortKey:
+    def from_text(cls, text: str) -> PortKey:
         """The key that a text spells; without a name where it spells none."""
         role, _, name = text.partition(" ")
         return cls(role, name)

@@ -40,7 +40,7 @@ class Oracle(Protocol):
     @property
     def partial(self) -> bool: ...
 
-    def step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
+    def run_step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
         """One eager step; without tangents, from ones."""
 
 
@@ -84,7 +84,7 @@ class Origin(Oracle, Protocol):
     def objects(self) -> Mapping[str, Sequence[Any]]:
         """By parameter, the values of the call that can be compared with themselves alone."""
 
-    def step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
         """One eager step of the program; `anew`, in other tensors than its own arguments."""
 
     def restoring(self) -> AbstractContextManager[None]:
@@ -121,29 +121,23 @@ class TracedOrigin(Origin, Protocol):
         """The generators of its own that the program draws from, beside torch's; '' where there are none."""
 
 
-class Gone:
-    """A program that is gone: what a Capture from disk has."""
+class FixedOrigin(Origin):
+    """The answers of an Origin that has no Python program: nothing changes, and nothing has to be put back."""
 
-    alive = False
+    alive = True
     partial = False
-    traced_here = False
+    traced_here = True
     asked: Mapping[str, Any] = MappingProxyType({})
     constants: Tensors = MappingProxyType({})
     tangents: Tensors = MappingProxyType({})
-    parts: tuple[Oracle, ...] = ()
+    parts: Sequence[Oracle] = ()
     doubts: tuple[PortVerdict, ...] = ()
-
-    def values(self) -> dict[str, Tensor]:
-        raise ReplayError("the program is gone, and its values with it")
 
     def live(self) -> dict[str, Tensor]:
         return self.values()
 
     def objects(self) -> Mapping[str, Sequence[Any]]:
         return {}
-
-    def step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
-        raise ReplayError("the program is gone, so it cannot run")
 
     def restoring(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -155,7 +149,20 @@ class Gone:
         return {}
 
     def release(self) -> None:
-        """There is nothing to let go of."""
+        """The values stay: there is no other oracle."""
+
+
+class Gone(FixedOrigin):
+    """A program that is gone: what a Capture from disk has."""
+
+    alive = False
+    traced_here = False
+
+    def values(self) -> dict[str, Tensor]:
+        raise ReplayError("the program is gone, and its values with it")
+
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+        raise ReplayError("the program is gone, so it cannot run")
 
 
 GONE: Origin = Gone()

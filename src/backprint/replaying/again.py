@@ -41,6 +41,20 @@ class Again(nn.Module):
         return self.fills(named)
 
 
+def function_of(at: At) -> Callable[[Graph], Callable[..., tuple[Any, ...]]]:
+    """What makes a function of a Graph: it takes the inputs by local name and returns the results."""
+
+    def made(graph: Graph) -> Callable[..., tuple[Any, ...]]:
+        def run_on(**inputs: Any) -> tuple[Any, ...]:
+            env = feed(graph, {port.key: inputs[port.local] for port in graph.inputs}, True, graded=True)
+            make = perform_steps(graph.steps, env, subgraphs(graph), at=at)
+            return tuple(make(result) for result in graph.results)
+
+        return run_on
+
+    return made
+
+
 def state_of(module: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -54,7 +68,7 @@ def module_of(
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     asks, rests = asking(ports, capture.pairs[0].backward)
     made = capture.recipes.make(names=[port.name for port in ports])
-    module: Again = type(capture.name, (Again,), {"forward": _named(Again.forward, ports)})()
+    module: Again = type(capture.name, (Again,), {"forward": with_named_inputs(Again.forward, ports)})()
     module.graph, module.at = graph, at
     module.fills = filler(capture)
     module.numbers = {port.name: number_at_capture(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
@@ -127,7 +141,7 @@ def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
         module._buffers[last] = tensor
 
 
-def _named(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
+def with_named_inputs(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
     """A forward whose signature has the inputs by name."""
 
     def named(self: Again, **inputs: Any) -> Any:

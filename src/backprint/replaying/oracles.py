@@ -42,7 +42,7 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 def eager(capture: Capture, draw: Draw) -> Results:
     """The original program's results. What the graph writes and the program left alone stands as it was given."""
     torch.manual_seed(draw.seed)
-    gave = capture.origin.step(draw.values, draw.tangents, draw.anew)
+    gave = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
     written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
     return results_by_port(gave.outputs, {**written, **gave.mutations}, gave.gradients)
 
@@ -75,14 +75,14 @@ def against_results(capture: Capture, draw: Draw, results: Results, wanted: Resu
 
 def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVerdict]:
     """Every port against the numbers that the sample kept of the original program."""
-    rows = {PortKey.read(text): row for text, row in (capture.witness or {}).items()}
+    rows = {PortKey.from_text(text): row for text, row in (capture.witness or {}).items()}
     sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
 
-    def step(other: Draw) -> Results:
+    def replay_on(other: Draw) -> Results:
         torch.manual_seed(other.seed)
         return replay_values(capture, other.values, other.tangents).results
 
-    return rounding_forgiven(against_witness(capture, results), results, sizes, draw, step)
+    return rounding_forgiven(against_witness(capture, results), results, sizes, draw, replay_on)
 
 
 def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
@@ -200,7 +200,7 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
     oracle = capture.origin.parts[index]
     with quiet_generators(played.random):
         try:
-            gave = oracle.step(played.values, played.tangents)
+            gave = oracle.run_step(played.values, played.tangents)
         except BackprintError:
             raise
         except Exception as error:  # whatever the graph raises on these inputs, its Pair did not

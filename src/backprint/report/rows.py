@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.ledger import COLUMNS as SCHEMA
-from backprint.corpus.ledger import Ledger, named
+from backprint.corpus.ledger import Ledger, naming_ledger
 from backprint.errors import SampleError
 from backprint.graph.verdicts import GOOD, has_proof, rank
 
@@ -92,7 +92,9 @@ class Sample:
         """Why it is what it is, in one line."""
         said = one_line(self.detail)
         if self.powerless:
-            still = f"redrawn inputs do not move {some(self.still)}" if self.still else "its power was not measured"
+            still = (
+                f"redrawn inputs do not move {first_names(self.still)}" if self.still else "its power was not measured"
+            )
             said = f"{still}; {said}" if said else still
         return said or (f"{self.cause} at stage {self.stage}" if self.cause else "nothing was said")
 
@@ -128,9 +130,9 @@ class RunView:
 
     def select(self, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
         """Some columns of all samples, one row at a time."""
-        with Ledger.reading(self.place) as ledger, named(ledger.path):
+        with Ledger.reading(self.place) as ledger, naming_ledger(ledger.path):
             for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
-                yield tuple(map(read, columns, row))
+                yield tuple(map(read_column, columns, row))
 
 
 def fact_text(name: str, value: Any) -> str:
@@ -156,7 +158,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def read(column: str, value: Any) -> Any:
+def read_column(column: str, value: Any) -> Any:
     """A column's value as what it stands for; raises, by the column's name, where the ledger is damaged."""
     kind = COLUMNS[column]
     if value is None or value == "":
@@ -189,7 +191,7 @@ NAMED = 3
 """How many of several names are written out."""
 
 
-def some(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first names, and how many more."""
     more = len(names) - NAMED
     return ", ".join(map(one_line, names[:NAMED])) + (f" and {more} more" if more > 0 else "")

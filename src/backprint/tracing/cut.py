@@ -92,7 +92,7 @@ def updates_as_values(joint: Joint) -> Joint:
     called: dict[str, str] = {}
     waiting: dict[str, tuple[str, ...]] = {}
 
-    def read(steps: Iterable[Step]) -> list[Step]:
+    def in_order(steps: Iterable[Step]) -> list[Step]:
         found = []
         for step in steps:
             written = joint.notes.get(step.name, PLAIN).writes
@@ -113,9 +113,9 @@ def updates_as_values(joint: Joint) -> Joint:
     def last(results: Iterable[Result]) -> tuple[Result, ...]:
         return tuple((port, with_names(value, lambda name: Ref(called.get(name, name)))) for port, value in results)
 
-    forward = tuple(read(joint.forward))
+    forward = tuple(in_order(joint.forward))
     results = last(joint.results)
-    backward = tuple(read(joint.backward))
+    backward = tuple(in_order(joint.backward))
     return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
 
 
@@ -203,18 +203,18 @@ class PartitionReader:
             if node.op == "get_attr":
                 self.side.attribute(node)
             elif node.op == "call_function":
-                found.append(self.step(node))
+                found.append(self.step_of_node(node))
         return found
 
-    def step(self, node: fx.Node) -> Step:
+    def step_of_node(self, node: fx.Node) -> Step:
         was: Step | None = node.meta.get("step")
         if was is None:
-            return self.side.step(node, None, None)
+            return self.side.step_of_node(node, None, None)
         again = was.name in self.made
         local = self.side.names.free(was.name) if again else was.name
         self.side.locals[node.name] = local
         echo = Echo("recomputes", (was.name,)) if again else was.echo
-        return replace(self.side.step(node, was.source, echo), spec=was.spec)
+        return replace(self.side.step_of_node(node, was.source, echo), spec=was.spec)
 
     def returned(self, results: Sequence[Result], held: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
         """The results, each with the value that now stands there, and the same of the held values by their names."""

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.tree import plain_leaves
+
 RANDOM = "the random seed"
 """What a value hangs on when it comes from a random draw."""
 
@@ -46,6 +48,21 @@ def reads_values(func: Any) -> bool:
 def writes(func: Any) -> bool:
     """Whether an operator changes an argument."""
     return bool(func._schema.is_mutable or func._schema.name in SILENT_WRITERS)
+
+
+@functools.cache
+def changed_places(func: Any) -> tuple[tuple[int, str], ...]:
+    """The positions and names of the arguments that an operator changes, as its schema says."""
+    every = enumerate(func._schema.arguments)
+    return tuple(
+        (place, each.name) for place, each in every if each.alias_info is not None and each.alias_info.is_write
+    )
+
+
+def changed_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensors among a call's arguments that it changes."""
+    given = [args[place] if place < len(args) else kwargs.get(name) for place, name in changed_places(func)]
+    return [leaf for leaf in plain_leaves(given) if isinstance(leaf, Tensor)]
 
 
 def is_number_read(func: Any, args: Any) -> bool:

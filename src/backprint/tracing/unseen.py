@@ -23,6 +23,9 @@ from backprint.tracing.program import CalledProgram
 from backprint.tracing.watch import Sighting
 from backprint.tree import FLAGS, plain_leaves
 
+DETACHING = (Tensor.detach_, torch.detach_)
+"""What cuts a tensor off from its history in place: no operator shows it."""
+
 SET_DATA = Tensor.data.__set__
 """The function that modes see where a program assigns to a tensor's `.data`."""
 
@@ -75,6 +78,8 @@ class HookWatch(TorchFunctionMode):
             self.seen.assigned.append(frames.here(self.paths))
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        if func in DETACHING and args[0].requires_grad:
+            self.seen.opaque.append(OpaqueEdge("detach", "a tensor is detached in place", frames.here(self.paths)))
         if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
             asked = self.seen.given[id(args[0])], ASKED[func]
             with torch._C.DisableTorchFunction():

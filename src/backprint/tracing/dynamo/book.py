@@ -68,7 +68,7 @@ class TensorBook:
             raise CaptureError(f"{user} takes {holder.name}: {holder.refused}")
         return holder
 
-    def enter(self, ran: GraphRun) -> None:
+    def enter_run(self, ran: GraphRun) -> None:
         """One graph's run: links from what it takes, holders for what it gives."""
         index = len(self.entries)
         user = f"graph {index} of {self.program.title}"
@@ -143,7 +143,7 @@ class TensorBook:
                 self.holders[id(tensor)] = Holder(index, PortKey("output", name), name)
                 self.tensors.append(tensor)
 
-    def read(self, reads: Sequence[ValueRead]) -> None:
+    def enter_reads(self, reads: Sequence[ValueRead]) -> None:
         """Values read now become guards on the Pair that gives them; the program's own are read by the first Pair."""
         for read in reads:
             holder = self.at(read.tensor, "a read of a value")

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.errors import CaptureError
-from backprint.graph.nouns import OpaqueEdge
 from backprint.settings import random_states
 from backprint.tracing import frames
 from backprint.tracing.custom import is_composite, taken_apart
@@ -44,7 +43,6 @@ class Recorder(Watch):
         self.memories: dict[int, int] = {}
         self.last_node: Any = None
         self.shells: list[tuple[Tensor, Tensor]] = []
-        self.differentiable: set[int] = set()
 
     # -------------------------------------------------------------- where tensors lie
 
@@ -131,7 +129,9 @@ class Recorder(Watch):
         if state is not None and generator is None:
             self.tape.start.setdefault(state.device, state.state)  # this draw is the device's first
         if self.tape.boundary is None and not torch.is_grad_enabled():
-            self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+            self.judge(func, args, kwargs, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+        if followed and facts.writes:
+            self.judge_update(func, args, kwargs)
         source = frames.here(self.paths)
         return TapedCall(
             func,
@@ -161,9 +161,6 @@ class Recorder(Watch):
         given = {place.memory for place in placements(about.args, about.kwargs) if place.detached}
         if given:
             shared = given if placed is None else {place.memory for place in placements(placed)}
-            if facts_of(about.func).writes and given & shared:
-                text = f"{about.func} updates a detached tensor, which autograd does not see"
-                self.seen.opaque.append(OpaqueEdge("detach", text, about.source))
             taken, named = attached((about.args, about.kwargs), shared)
             about = about._replace(args=taken, kwargs=named)
         self.tape.calls.append(about._replace(result=placed, after=state))
@@ -189,10 +186,7 @@ class Recorder(Watch):
         place = self.place(tensor)
         if not followed or place.layout is not STRIDED:
             return place
-        if tensor.requires_grad:
-            self.differentiable.add(place.memory)
-            return place
-        return place._replace(detached=place.memory in self.differentiable)
+        return place._replace(detached=True) if self.is_detached(func, tensor) else place
 
     def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
         """A tensor of unknown memory: what `torch.tensor` made just now is a constant, all else comes from outside.

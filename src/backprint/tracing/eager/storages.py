@@ -71,7 +71,9 @@ class Storages:
             storage.names[place] = (name, 0)
             storage.roots.append(place)
 
-    def enter(self, name: str, place: Placement, given: Sequence[Placement], view: Callable[[], ViewOrigin]) -> None:
+    def enter_value(
+        self, name: str, place: Placement, given: Sequence[Placement], view: Callable[[], ViewOrigin]
+    ) -> None:
         """A call has given a value: it begins a storage, or is a view of what lies in one already."""
         storage = self.by_number.get(place.memory)
         if storage is None:
@@ -114,7 +116,7 @@ class Storages:
 
     # -------------------------------------------------------------- reading
 
-    def read(self, place: Placement) -> Ref:
+    def value_at(self, place: Placement) -> Ref:
         """The current value of a tensor."""
         if place.memory not in self.by_number:
             self.elsewhere(place)
@@ -124,7 +126,7 @@ class Storages:
             return Ref(found[0])
         view = storage.made.get(place)
         view = view if view is not None and view.func is not None else self.place_view(place)
-        parent = self.read(view.parent)
+        parent = self.value_at(view.parent)
         name = self.page.emit(view.func, (parent, *view.args), place=place)
         storage.names[place] = (name, storage.tick)
         return Ref(name)
@@ -182,7 +184,7 @@ class Storages:
         options = (("dtype", wanted.dtype), ("device", wanted.device))
         name = self.page.emit(aten.zeros.default, ([extent],), options, place=wanted)
         for place in roots:
-            value = self.read(place)
+            value = self.value_at(place)
             args = (Ref(name), value, place.shape, place.stride, place.offset)
             name = self.page.emit(aten.as_strided_scatter.default, args, place=wanted)
             storage.made[place] = strided_view(wanted, place)
@@ -226,7 +228,7 @@ class Storages:
 
     def scattered(self, view: ViewOrigin, name: str) -> str:
         """The parent of a view, with this value in the view's place."""
-        parent = self.read(view.parent)
+        parent = self.value_at(view.parent)
         if view.func in SCATTER:
             func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
         else:

@@ -7,10 +7,7 @@ too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any
 
 from torch import Tensor
 
@@ -18,8 +15,8 @@ from backprint import settings
 from backprint.errors import ReplayError
 from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.nouns import Capture, Pair, Signature
-from backprint.graph.structure import filled
-from backprint.tracing.entry import requirements
+from backprint.graph.origin import FixedOrigin
+from backprint.tracing.captured import requirements
 from backprint.tracing.program import Outcome
 from backprint.tracing.record.linked import Tied
 from backprint.tracing.record.names import Named, own_names
@@ -62,7 +59,7 @@ class Known:
     outcome: Outcome
     partial: bool = True
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+    def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
         """The recorded values."""
         keep, gave = self.keys, self.outcome
         return Outcome(
@@ -72,15 +69,10 @@ class Known:
         )
 
 
-class Recorded:
+class Recorded(FixedOrigin):
     """The live side of a recorded Capture: what the step took and gave. It cannot run on other values."""
 
-    alive = True
     partial = True
-    traced_here = True
-    asked: Mapping[str, Any] = MappingProxyType({})
-    tangents: Mapping[str, Tensor] = MappingProxyType({})
-    doubts = ()
 
     def __init__(
         self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
@@ -107,30 +99,9 @@ class Recorded:
         """What the step took."""
         return {**self.kept, **self.constants}
 
-    def live(self) -> dict[str, Tensor]:
-        """The same: a replay runs on what the step took."""
-        return self.values()
-
-    def objects(self) -> Mapping[str, Sequence[Any]]:
-        """None: no call was read."""
-        return {}
-
-    def restoring(self) -> AbstractContextManager[None]:
-        """Nothing runs that had to be put back."""
-        return nullcontext()
-
-    def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
-        """The losses as the signature has them."""
-        return filled(structure, named)
-
-    def chance(self) -> dict[str, str]:
-        """None that is known."""
-        return {}
-
-    def release(self) -> None:
-        """The values stay: they are the only oracle."""
-
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
         """What the step gave, if these are the values it took."""
         other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
         other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]

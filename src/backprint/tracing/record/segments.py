@@ -83,7 +83,7 @@ class StepWriter:
         """One backward: its roots take tangents, and each leaf's own gradient is what it gives."""
         segment = Segment([], mark)
         for index, place in enumerate(mark.roots):
-            segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.read(place).name
+            segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
         self.writer.write_into(segment.steps)
         added: dict[Placement, str] = {}
         calls = self.recorder.tape.calls[mark.begin : mark.end]
@@ -101,7 +101,7 @@ class StepWriter:
         self.writer.end_calls()
         self.leaving |= set(mark.after.values())
         for key in mark.given:
-            value = added.get(mark.after[key]) or self.writer.read(mark.after[key]).name
+            value = added.get(mark.after[key]) or self.writer.value_at(mark.after[key]).name
             segment.gradients[self.names[f"outside {key}"]] = value
         self.segments.append(segment)
 
@@ -121,7 +121,7 @@ class StepWriter:
         """The tensors from outside that the step changed: name -> their last value's name, and the value."""
         found = {}
         for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
-            value = self.writer.read(self.recorder.place(tensor)).name
+            value = self.writer.value_at(self.recorder.place(tensor)).name
             if value != self.writer.locals[key]:
                 found[self.names[key]] = (value, tensor.detach().clone())
         return found
