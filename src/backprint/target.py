@@ -182,9 +182,22 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
         recipes=recipes,
         with_grad=with_grad,
         without_grad=without_grad,
-        notes=capture.notes,
+        notes=(*capture.notes, *notes_on_opaque_edges(capture)),
         requires_grad=tuple(name for name, _ in with_grad) or False,
         bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
+    )
+
+
+def notes_on_opaque_edges(capture: Capture) -> tuple[str, ...]:
+    """What a Capture of a saved forward lacks where autograd of that is not the program's backward."""
+    if not capture.opaque or capture.pairs[0].backward is None:
+        return ()
+    edge = capture.opaque[0]
+    place = f" at {edge.source.file}:{edge.source.line}" if edge.source is not None else ""
+    more = f", and {len(capture.opaque) - 1} more such edges" if len(capture.opaque) > 1 else ""
+    return (
+        f"autograd of the saved forward may differ from the program's backward: {edge.text}{place}{more}. The "
+        "sample has the program's own backward",
     )
 
 

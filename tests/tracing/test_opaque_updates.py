@@ -142,6 +142,7 @@ def test_an_opaque_edge_is_where_the_saved_forward_has_another_gradient(engine: 
     x = torch.tensor([0.3, -0.7, 1.1], requires_grad=True)
     capture = bp.capture(updates_without_gradients, x, engine=engine)
     assert gradient_of_forward_alone(capture.save(tmp_path / "sample"), x) != gradient(capture, x)
+    assert "updates a tensor that requires grad, with gradients off" in bp.capture(tmp_path / "sample").notes[0]
     (edge,) = capture.opaque
     assert edge.source is not None
     assert edge.source.code == "h.mul_(3)"
