@@ -617,7 +617,7 @@ def test_a_program_that_knows_its_argument_by_identity_is_refused(engine: str, t
     if threads:  # then an alias stands for an argument that gets a gradient by default
         other.start()
     try:
-        with pytest.raises(bp.CaptureError, match=r"knows its arguments by identity.*by their values"):
+        with pytest.raises(bp.CaptureError, match=r"tells arguments apart by identity.*by their values"):
             bp.capture(lambda x: x * table.get(id(x), 3.0), x, engine=engine)
         assert bp.capture(lambda x: x * (2 if id(x) else 3), x, engine=engine).verify()[0].verdict == "bitwise"
     finally:

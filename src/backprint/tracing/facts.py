@@ -1,7 +1,4 @@
-"""What capturing has to know of operators: which read values, which write, and which say nothing of it.
-
-Private torch APIs of this module, tried on torch 2.13: `torch._ops` (schemas), `torch.Tag`.
-"""
+"""Facts about operators that capturing needs: which read values, which write, and whose schema does not say so."""
 
 from __future__ import annotations
 
@@ -12,51 +9,51 @@ import torch
 from torch import Tensor
 
 RANDOM = "the random seed"
-"""What a value hangs on when it comes from a random draw."""
+"""The name under which a guard depends on a random draw."""
 
 SEED = 0
-"""The seed that a program draws from when it is captured and proved: its guards on random values hold under it."""
+"""The seed of every run while a program is captured and proved: guards on random values hold under it."""
 
 SILENT_WRITERS = tuple(
     f"aten::{name}_batch_norm{rest}"
     for name, rest in (("native", ""), ("cudnn", ""), ("miopen", ""), ("_native", "_legit"), ("", "_with_update"))
 )
-"""Kernels that change running statistics although their schema, or the tensors' version, does not say so."""
+"""Kernels that change running statistics, although neither their schema nor the tensors' version says so."""
 
 CHECK = torch.ops.aten._linalg_check_errors.default
-"""The operator that raises where a decomposition has not come through."""
+"""The operator that raises if a decomposition failed."""
 
 CHECKS = frozenset({CHECK, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})
-"""Operators that give nothing, and raise where a value is not as it should be."""
+"""Operators without a result that raise if a value is not as expected."""
 
 SIZED = {
     torch.ops.aten.index.Tensor: 1,
     torch.ops.aten.masked_select.default: 1,
     torch.ops.aten._ctc_loss.Tensor: 3,
 }
-"""Operators whose result has a size that one argument alone decides: a mask, not what it is laid on; lengths."""
+"""Operators whose result has a size that depends on one argument only: a mask, or lengths."""
 
 
 @functools.cache
 def reads_values(func: Any) -> bool:
-    """Whether an operator's result, or whether it raises, is not known from its arguments' shapes."""
+    """Whether an operator's result, or its error, depends on more than its arguments' shapes."""
     return func in CHECKS or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
 
 
 def writes(func: Any) -> bool:
-    """Whether an operator changes an argument."""
+    """Whether an operator changes an argument in place."""
     return bool(func._schema.is_mutable or func._schema.name in SILENT_WRITERS)
 
 
 def is_number_read(func: Any, args: Any) -> bool:
-    """Whether an operator reads a number that TorchScript keeps in a tensor: modes are handed the number itself."""
+    """Whether an operator reads a number that TorchScript keeps in a tensor: modes see the number itself."""
     return func is torch.ops.aten._local_scalar_dense.default and not isinstance(args[0], Tensor)
 
 
 def count_writes(func: Any, args: Any) -> None:
-    """Note the writes of an operator on lists in its tensors' versions, which torch leaves out below a mode.
+    """Increment the versions of tensors that a `_foreach_` operator writes; torch does not below a mode.
 
-    Views of what was written are new autograd nodes from then on, so gradients hang on it.
+    Views of these tensors are new autograd nodes from then on, so gradients depend on it.
     """
     if func._schema.is_mutable and func._schema.name.startswith("aten::_foreach_"):
         torch.autograd.graph.increment_version(args[0])

@@ -1,4 +1,4 @@
-"""AOTAutograd's joint graph without our copies, cut in two; and what each of its inputs and outputs is.
+"""Remove our copies from AOTAutograd's joint graph, partition it, and identify its inputs and outputs.
 
 Private torch APIs of this module, tried on torch 2.13: AOTAutograd's descriptors.
 """
@@ -22,7 +22,7 @@ from backprint.tracing.watch import Reading
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A traced program: fx graphs, and what each of their outputs, gradients and tangents is."""
+    """A traced program: fx graphs, with the names of their outputs, gradients and tangents."""
 
     forward: torch.fx.GraphModule
     backward: torch.fx.GraphModule | None
@@ -65,7 +65,7 @@ def take_out_copies(joint: torch.fx.GraphModule) -> None:
 
 
 def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None) -> Traced:
-    """Split the joint graph, and say what every input and output is."""
+    """Partition the joint graph, and identify every input and output."""
     output = joint.graph.output_node()
     descs = output.meta["desc"]
     outputs, gradients = [], []
@@ -82,7 +82,7 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
             case descriptors.ForwardTokenAOTOutput() | descriptors.BackwardTokenAOTOutput():
                 raise CaptureError(ORDERED.format(run.program.title))
             case _:
-                raise CaptureError(f"the joint graph gives {desc.expr()}, which engine 'aot' does not know how to keep")
+                raise CaptureError(f"the joint graph returns {desc.expr()}, which engine 'aot' does not support")
     tangents = []
     for node in joint.graph.find_nodes(op="placeholder"):
         match node.meta["desc"]:
@@ -91,7 +91,7 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
             case descriptors.PlainAOTInput():
                 pass
             case desc:
-                raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not know how to feed")
+                raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not support")
     forward, backward = joint, None
     if tangents:
         forward, backward = partitioned(joint, partition or "min-cut", len(outputs))
