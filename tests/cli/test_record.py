@@ -384,7 +384,7 @@ def test_a_place_that_is_taken_is_refused_before_the_script_runs(steps: str, pla
     good(SMALL, "-o", "out", "--steps", steps)
     result = call(SMALL, "-o", "out", "--steps", steps)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "is there already" in " ".join(result.stderr.split())
+    assert "exists already" in " ".join(result.stderr.split())
     good(SMALL, "-o", "out", "--steps", steps, "--overwrite")
 
 

@@ -118,7 +118,7 @@ LIES: dict[str, tuple[Callable[[Links], object], str]] = {
     "a source that is not there": (other(0, 0, 7), "there is no pair 7"),
     "a pair before": (other(0, 0, -1), "links[0][0]: expected a whole number"),
     "a link backwards": (other(0, 2, 0), "a link goes to a later pair"),
-    "a port that is not there": (other(0, 1, "output gone"), "names 'gone', which is no such port"),
+    "a port that is not there": (other(0, 1, "output gone"), "names 'gone', which is not such a port"),
     "a mutation that is not there": (other(0, 1, "mutation pair_0.y"), "links (mutation) names 'pair_0.y'"),
     "a gradient that is not there": (other(0, 1, "gradient gone"), "the gradient of 'gone', which the backward"),
     "an input that is not there": (other(0, 3, "gone"), "links (input) names 'gone'"),

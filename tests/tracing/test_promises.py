@@ -454,7 +454,7 @@ def test_a_replay_is_refused_where_numbers_of_the_process_would_be_other_ones(
     wanted = f(2 * x)
     assert all(torch.equal(each.outputs, wanted) for each in replayed)
     for each, given in ((capture, None), (sample, state)):
-        with pytest.raises(bp.GuardError, match=f"draws from {name}, which stands elsewhere now.*draw from torch"):
+        with pytest.raises(bp.GuardError, match=f"draws from {name}, whose state is not as at capture.*use torch"):
             bp.replay(each, x, state=given)
     assert torch.equal(bp.replay(sample, x, state="recipe").outputs, bp.replay(sample, x, state="recipe").outputs)
     bp.replay(sample)
@@ -472,7 +472,7 @@ def test_numbers_of_a_generator_that_the_program_reaches_pin_it_and_the_inputs(s
     sample = bp.load(tmp_path / "sample")
     got = bp.replay(capture, x).outputs
     assert torch.equal(got, g(x))
-    with pytest.raises(bp.GuardError, match=r"draws from generator 0 \(\w+ source\), which stands elsewhere now"):
+    with pytest.raises(bp.GuardError, match=r"draws from generator 0 \(\w+ source\), whose state is not as at capture"):
         bp.replay(capture, x)
     assert torch.equal(bp.replay(sample, x).outputs, got)
     with pytest.raises(bp.GuardError, match=r"'x' is pinned .*the program draws from generator 0"):

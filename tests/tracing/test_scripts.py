@@ -57,7 +57,7 @@ CASES = (
     Case("thread_backward", lost="a backward runs in another thread than the step"),
     Case("thread_training", lost="a backward runs in another thread than the step"),
     Case("odd_rounding", lost="the backward of prod rounds differently while it is recorded at odd_rounding.py:11"),
-    Case("odd_rounding_twice", lost="a backward of the backward of cumprod rounds otherwise"),
+    Case("odd_rounding_twice", lost="a backward of the backward of cumprod rounds differently"),
     Case("numpy_inside", lost="its replay is not what the script computed"),
     # the script at home
     *map(Case, ("workers", "spawned", "pool", "modes", "lifetimes", "identity", "subclass", "home")),

@@ -59,7 +59,7 @@ from backprint.sample.place import check_place, settle
 @TRUST
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW
-@click.option("--overwrite", is_flag=True, help="Replace a sample that is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
 @LAYOUT
 @limits
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
@@ -143,7 +143,7 @@ def put_in_place(report: CaptureReport, folder: Path, output: Path, overwrite: b
             shutil.rmtree(output / old / place, ignore_errors=True)
     for tree, place in report.trees.items():
         if (output / tree / place).exists():
-            raise UsageError(f"{output / tree / place} is there already: pass --overwrite, or choose another place")
+            raise UsageError(f"{output / tree / place} exists already: pass --overwrite, or choose another place")
         (output / tree / place).parent.mkdir(parents=True, exist_ok=True)
         os.replace(folder / MADE / tree / place, output / tree / place)
 
