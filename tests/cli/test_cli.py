@@ -484,7 +484,7 @@ def test_show_answers_in_json(sample: Path) -> None:
 def test_show_without_a_backward(forward_only: Path) -> None:
     result = call("show", "--backward", forward_only)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "no backward: no output of this program asks for a gradient" in result.stderr
+    assert "no backward: no output of this program requires grad" in result.stderr
     assert json.loads(good("show", "--json", forward_only).stdout)["pairs"][0]["backward_hash"] is None
 
 

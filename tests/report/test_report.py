@@ -141,7 +141,7 @@ def test_times_and_sizes_have_their_median_tail_and_largest(tmp_path: Path) -> N
 
 
 def test_which_inputs_ask_is_summed_up_by_reason(out: Path) -> None:
-    rows = table(report(RunView(out)), "Which inputs ask for a gradient")
+    rows = table(report(RunView(out)), "Which inputs require grad")
     assert [(row["because"], row["inputs"], row["samples"]) for row in rows] == [
         ("a parameter", 2, 2),
         ("an input", 1, 1),

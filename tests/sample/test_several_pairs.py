@@ -129,7 +129,7 @@ LIES: dict[str, tuple[Callable[[Links], object], str]] = {
     "too short": (lambda links: links[0].pop(), "links[0]: expected source, port, target, name"),
     "too long": (lambda links: links[0].append(1), "links[0]: 5 items"),
     "fed twice": (lambda links: links.append([1, "output pair_1.a", 2, "pair_0.y"]), "is fed from two places"),
-    "handed to a pair": (lambda links: links.append([None, "input x", 1, "x"]), "only a result is handed through"),
+    "handed to a pair": (lambda links: links.append([None, "input x", 1, "x"]), "only a result is passed through"),
     "a result that is not linked": (lambda links: links.pop(), "signature.differentiable names 'output'"),
     "none": (lambda links: links.clear(), "has 3 pairs and no links"),
     "not a list": (lambda links: links.__setitem__(0, 3), "links[0]: expected list"),

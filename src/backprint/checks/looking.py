@@ -1,6 +1,6 @@
-"""What a check may look at: the values of a tensor, its shape, its memory; and how it complains.
+"""What a check may read: the values of a tensor, its shape, its memory; and how it complains.
 
-A tensor without values (fake, meta) reaches no kernel, so its values are not looked at.
+A tensor without values (fake, meta) reaches no kernel, so its values are not read.
 
 Private torch APIs of this module, tried on torch 2.13: `torch.utils._python_dispatch._disable_current_modes`,
 `torch._C._functorch.is_functorch_wrapped_tensor`.
@@ -28,7 +28,7 @@ MOST_ROUNDS = 2**16
 
 @contextlib.contextmanager
 def reading_values() -> Iterator[None]:
-    """While a check reads values, no mode sees it and autograd records nothing."""
+    """Read values without any mode seeing it, and without autograd."""
     with torch.no_grad(), _disable_current_modes():
         yield
 

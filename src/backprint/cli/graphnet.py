@@ -1,4 +1,4 @@
-"""What `backprint show` says of a GraphNet sample: nothing of it is run, and torch is not needed."""
+"""`backprint show` of a GraphNet sample: none of it is run, and torch is not needed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
 
 
 def sample_numbers(place: Path) -> dict[str, Any]:
-    """Everything that is said of the sample, as data."""
+    """Return the facts about the sample as data."""
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.plan import plan_of
 
     sample = read_graphnet(place)
-    assert sample.program is not None  # without trust, what is not parsed has been refused
+    assert sample.program is not None  # without trust, code that cannot be parsed was refused
     plan = plan_of(sample)
     why = {name: (True, said) for name, said in plan.with_grad} | {
         name: (False, said) for name, said in plan.without_grad
@@ -59,7 +59,7 @@ def sample_numbers(place: Path) -> dict[str, Any]:
 
 
 def called(program: Any) -> Counter[str]:
-    """How often each function and method is called."""
+    """Count the calls of each function and method."""
     from backprint.graphnet.code import FunctionCall, MethodCall, located_expressions
 
     found: Counter[str] = Counter()
@@ -72,7 +72,7 @@ def called(program: Any) -> Counter[str]:
 
 
 def print_sample(row: dict[str, Any]) -> None:
-    """The numbers for people."""
+    """Print the numbers."""
     from rich.table import Table
 
     from backprint.cli.show import amount

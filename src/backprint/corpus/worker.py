@@ -258,7 +258,7 @@ class SampleWatch:
             # Killed, and not by us: the machine was short of memory, and may have chosen a bystander.
             self.again = self.again or (cause == "killed by SIGKILL")
         elif left:
-            row["notes"] = [*(row.get("notes") or []), f"left {left} processes running, which were ended"]
+            row["notes"] = [*(row.get("notes") or []), f"left {left} processes behind, which were ended"]
         row["seconds"] = time.monotonic() - self.started
         row["peak_bytes"] = max(self.peak, row.get("peak_bytes") or 0)
         return {"row": row, "again": self.again, "log": log}

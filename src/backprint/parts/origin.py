@@ -17,10 +17,10 @@ from backprint.tracing.program import Outcome
 
 
 class PartOrigin:
-    """The program behind a part, for whoever asks a Capture's origin.
+    """The program behind a part, as the Origin of its Capture.
 
-    Where an opaque edge lies in the part, autograd of its forward is not an oracle. The part, which was proven on the
-    whole's own values, then stands for itself on other values.
+    If the part has an opaque edge, autograd of its forward is not an oracle. Then the part, which was proven on the
+    whole's own values, is its own oracle on other values.
     """
 
     alive = True
@@ -38,34 +38,34 @@ class PartOrigin:
         self.asked: dict[str, Any] = {}
 
     def values(self) -> dict[str, Any]:
-        """The values that the part had in the whole."""
+        """Return the values that the part had in the whole."""
         return dict(self.kept)
 
     def live(self) -> dict[str, Any]:
-        """The same: nothing of a part changes."""
+        """Return the same: nothing of a part changes."""
         return self.values()
 
     def objects(self) -> Mapping[str, Sequence[Any]]:
-        """None: a part's inputs are tensors."""
+        """Return nothing: a part's inputs are tensors."""
         return {}
 
     def restoring(self) -> AbstractContextManager[None]:
-        """A graph reaches nothing that had to be put back."""
+        """Do nothing: a graph changes nothing that must be restored."""
         return nullcontext()
 
     def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
-        """The outputs as the signature has them."""
+        """Return the outputs in the signature's structure."""
         return filled(structure, named)
 
     def chance(self) -> dict[str, str]:
-        """None: a graph draws from torch alone."""
+        """Return nothing: a graph draws only from torch."""
         return {}
 
     def release(self) -> None:
-        """The values stay: they are the part's own inputs."""
+        """Do nothing: the values are the part's own inputs."""
 
     def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
-        """One eager step of the part's forward, and its gradients."""
+        """Run one eager step of the part's forward, and compute its gradients."""
         backward = self.pair.backward
         asking = [port.name for port in backward.outputs] if backward is not None else []
         leaf = {
@@ -89,7 +89,7 @@ class PartOrigin:
         return Outcome(of_role("output", plain), gradients, of_role("mutation", plain))
 
     def eager_forward(self, leaves: Mapping[str, Any]) -> dict[PortKey, Any]:
-        """The forward's results under autograd."""
+        """Return the forward's results under autograd."""
         forward = self.pair.forward
         scope = {port.local: leaves[port.name] for port in forward.inputs}
         with torch.enable_grad():
