@@ -245,7 +245,7 @@ HOSTILE = {
     "a loop": (
         "aten.special_laguerre_polynomial_l.n_scalar",
         arguments(IMAGE, 1e12),
-        "a graph may ask for 65,536",
+        "a graph may have 65,536",
     ),
     "a power": ("operator.pow", arguments(3, 10**8), "a power of 200,000,000 bits"),
     "a shift": ("operator.lshift", arguments(True, 10**11), "bits; a graph's numbers have at most 4,096"),

@@ -1,4 +1,4 @@
-"""What a replay depends on besides its inputs: recorded at capture, put back for a proof, named when it differs."""
+"""What a replay depends on besides its inputs: recorded at capture, restored for a proof, named when it differs."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a loss that is not a number": (
         lambda: bp.capture(nn.Linear(2, 2), torch.ones(1, 2), loss=lambda y: y),
         bp.UsageError,
-        "one number",
+        "one element",
     ),
     "values that are read": (
         lambda: bp.capture(lambda x: x * x.sum().item(), torch.ones(2), engine="aot"),

@@ -46,15 +46,15 @@ class Corpus(click.Group):
 def command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 
-    What becomes of each is in OUT/ledger.sqlite. Ended at any moment, the same command goes on where it was.
+    The result of each is in OUT/ledger.sqlite. If the command is ended at any moment, the same command continues.
     """
 
 
 def options(function: F) -> F:
-    """What every run takes."""
+    """Add the options of every run."""
     for option in reversed(
         (
-            click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory goes."),
+            click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows."),
             click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take."),
             click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free."),
             click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16."),
@@ -82,7 +82,7 @@ OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=c
 
 
 def capturing(function: F) -> F:
-    """The options of a verb that captures, besides `--mode`."""
+    """Add the options of a verb that captures, except `--mode`."""
     for option in (power_option("quick"), LAYOUT, TRUST, DEVICE, DATA, ENGINE, OUT, SOURCE):
         function = option(function)
     return function

@@ -30,7 +30,7 @@ class PortKey(NamedTuple):
 
 
 PortValues: TypeAlias = Mapping[PortKey, Any]
-"""What stands on the ports of a Pair."""
+"""The values at the ports of a Pair."""
 
 
 def keyed(role: str, values: Mapping[str, T]) -> dict[PortKey, T]:

@@ -13,7 +13,7 @@ from backprint.graph.nouns import OUT_ROLES, Capture, Link, Port, Spec
 from backprint.graph.sizes import at_hints
 
 FREE = ("parameter", "buffer", "constant", "input")
-"""The roles of inputs that a caller gives; those of an input that a link feeds do not count."""
+"""The roles of inputs that a caller passes; those of an input that a link feeds do not count."""
 
 
 def feeds(capture: Capture, pair: int) -> tuple[Link, ...]:

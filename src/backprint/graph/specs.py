@@ -104,4 +104,4 @@ class ScalarSpec:
 SCALARS = ("SymInt", "SymFloat", "SymBool", "int", "float", "bool", "complex", "None", "str", "object")
 
 Spec: TypeAlias = "TensorSpec | ScalarSpec | tuple[Spec, ...] | None"
-"""What a step gives: None where nothing is known."""
+"""The type of a step's result: None if it is not known."""

@@ -57,7 +57,7 @@ from torch import inf, nan
 
 aten, prims = torch.ops.aten, torch.ops.prims
 """
-"""What stands above the class in every text; the reader knows it by heart."""
+"""The lines above the class in every text; the reader knows it by heart."""
 
 MAX_CHARACTERS = 24 * 2**20
 MAX_MARKS = 1_500_000

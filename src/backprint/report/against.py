@@ -14,7 +14,7 @@ from backprint.report.rows import RunView, Sample
 from backprint.report.tables import columns, filled
 
 CHANGES = ("worse", "better", "new", "gone", "other graphs", "other cause", "same")
-"""What can have become of a sample, in the order in which it is told."""
+"""How a sample can have changed, in the order of the table."""
 
 
 def against(report: Report, before: RunView, after: RunView) -> Report:

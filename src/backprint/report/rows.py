@@ -16,7 +16,7 @@ from backprint.errors import SampleError
 from backprint.graph.verdicts import GOOD, has_proof, rank
 
 JSON = {"stages": "numbers", "vacuous": "texts", "asks": "pairs", "notes": "texts", "versions": "words"}
-"""What stands in the ledger's JSON columns."""
+"""The types of the ledger's JSON columns."""
 
 KINDS = {"text": "text", "integer": "count", "real": "number"}
 
@@ -24,7 +24,7 @@ COLUMNS = {name: JSON.get(name) or KINDS[kind.split()[0]] for name, kind in SCHE
 """The ledger's columns and the kind of what each holds."""
 
 VACUOUS, UNMEASURED = "vacuous", "power not measured"
-"""What is said after a verdict that is good and no proof."""
+"""What is added to a verdict that is good and not a proof."""
 
 
 @dataclass(frozen=True, slots=True)
