@@ -23,7 +23,7 @@ PLACES = torch.tensor([[0, 1, 1, 3], [2, 0, 2, 1]])
 
 
 def dense(*shape: int) -> Tensor:
-    """Normals that ask for a gradient."""
+    """Normals that require grad."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_()
 
 
