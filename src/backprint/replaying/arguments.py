@@ -194,7 +194,7 @@ def hold_flags(capture: Capture, given: Mapping[str, Tensor]) -> None:
         if found != wanted:
             where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
             raise GuardError(
-                f"the program reads of its argument {name!r}: {key}{where}: {wanted} at capture, {found} here. "
+                f"the program checks {key!r} of its argument {name!r}{where}: {wanted} at capture, {found} here. "
                 "Capture again on arguments like these"
             )
 
