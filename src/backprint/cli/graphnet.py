@@ -85,7 +85,7 @@ def print_sample(row: dict[str, Any]) -> None:
         shown.add_column(heading, overflow="fold")
     for each in row["inputs"]:
         spec = f"{each['dtype']}{each['shape'] or ''}"
-        cells = (each["name"], each["role"], spec, "requires grad" if each["asks"] else "", each["why"])
+        cells = (each["name"], each["role"], spec, "yes" if each["asks"] else "", each["why"])
         shown.add_row(*map(table_text, cells))
     console().print(shown)
     calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])
