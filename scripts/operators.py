@@ -21,7 +21,7 @@ import torch
 
 from backprint.checks.table import check_by_name
 from backprint.errors import ReplayError
-from backprint.graph.table import OperatorRow, read, written
+from backprint.graph.table import OperatorRow, read_rows, written
 from backprint.graphnet.emit import torch_callable
 from backprint.graphnet.isolation import callable_standings
 from backprint.graphnet.unsafe import guarded_function, guarded_method
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--fuzz", type=Path, nargs="*", default=[], help="what tests/fuzz/operators.py wrote")
     parser.add_argument("--forget", default=r"(?!)", help="operators whose marks of earlier fuzzes go away, a pattern")
     asked = parser.parse_args()
-    old = read(TABLE.read_text())
+    old = read_rows(TABLE.read_text())
     known = {name: row.flags for name, row in old.items()} | admitted()
     fuzzed = killers(asked.fuzz)
     rows = {

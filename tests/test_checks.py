@@ -11,6 +11,8 @@ import torch
 
 import backprint as bp
 from backprint import room
+from backprint.checks.asserting import check_on_gpu, would_assert
+from backprint.checks.schema import bound_by_schema
 from backprint.checks.table import check_by_name
 from backprint.errors import RefusedError, ReplayError
 from backprint.fx.operators import check_call, resolve
@@ -452,3 +454,43 @@ def test_what_is_known_of_a_result_without_making_it() -> None:
         "aten.linspace.default": (0, 1, 2**40),
     }.items():
         assert "and there is room for" in refused(name, *args), name
+
+
+# ------------------------------------------------------------------ kernels that assert on a GPU
+
+aten = torch.ops.aten
+x, i = torch.rand(3, 4), torch.tensor
+ASSERTED = {
+    "index_select": (aten.index_select.default, (x, 1, i([0, 3])), (x, 1, i([0, 4]))),
+    "index_fill from the end": (aten.index_fill.int_Scalar, (x, 1, i([-4]), 1), (x, 1, i([-5]), 1)),
+    "gather": (aten.gather.default, (x, 0, i([[2]])), (x, 0, i([[3]]))),
+    "scatter": (aten.scatter.src, (x, 0, i([[2]]), x), (x, 0, i([[3]]), x)),
+    "take": (aten.take.default, (x, i([11, -12])), (x, i([12]))),
+    "index": (aten.index.Tensor, (x, [None, i([3, -4])]), (x, [None, i([4])])),
+    "index behind a mask": (
+        aten.index.Tensor,
+        (x[None], [i([[True, False, False]]), i([3])]),
+        (x[None], [i([[True, False, False]]), i([4])]),
+    ),
+    "index_put": (aten.index_put.default, (x, [i([2])], x[0]), (x, [i([3])], x[0])),
+    "embedding": (aten.embedding.default, (x, i([2])), (x, i([3]))),
+    "nll_loss": (aten.nll_loss_forward.default, (x, i([0, -100, 3]), None, 1, -100), (x, i([0, 1, 4]), None, 1, -100)),
+    "bernoulli": (aten.bernoulli.default, (x,), (x + 1,)),
+    "bernoulli_": (aten.bernoulli_.Tensor, (x * 9, x), (x, x - 1)),
+    "binary_cross_entropy": (aten.binary_cross_entropy.default, (x, x), (x - 1, x)),
+    "multinomial": (aten.multinomial.default, (x, 2), (x - 2, 2)),
+    "_assert_async": (aten._assert_async.default, (i(1),), (i(0),)),
+}
+
+
+@pytest.mark.parametrize("name", ASSERTED)
+def test_what_a_gpu_would_assert_is_what_the_cpu_raises(name: str) -> None:
+    function, good, bad = ASSERTED[name]
+    check = check_on_gpu(function)
+    assert check is not None
+    function(*good)
+    assert check(bound_by_schema(function, good, {})[0]) == ""
+    with pytest.raises((RuntimeError, IndexError)):
+        function(*bad)
+    assert check(bound_by_schema(function, bad, {})[0])
+    assert would_assert(function, bad, {}) == ""  # on the CPU the kernel itself says so

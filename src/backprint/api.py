@@ -110,7 +110,7 @@ def capture_made(
     from backprint.replaying.at_capture import held_against_program
     from backprint.tracing.entry import capture_call
 
-    return finished(capture_call(target, args, kwargs, check=held_against_program, **options), made_by)
+    return with_recipes(capture_call(target, args, kwargs, check=held_against_program, **options), made_by)
 
 
 def release(capture: Capture) -> None:
@@ -118,7 +118,7 @@ def release(capture: Capture) -> None:
     capture.origin.release()
 
 
-def finished(made: Capture, made_by: Inputs | None = None) -> Capture:
+def with_recipes(made: Capture, made_by: Inputs | None = None) -> Capture:
     """Return an engine's Capture with recipes for its inputs: those that made them, or fitted ones."""
     from dataclasses import replace
 
@@ -157,7 +157,7 @@ def record(
     telling = tell or said.append
 
     def keep(number: int, capture: Capture) -> None:
-        whole = recorded_right(finished(capture))
+        whole = recorded_right(with_recipes(capture))
         if done is None:
             made.append(whole)
         else:

@@ -53,6 +53,10 @@ class RefusedError(GraphError):
     """A name, operator or construct that the format does not know; nothing of it was run."""
 
 
+class DeviceAssertError(RefusedError):
+    """A call that a GPU's kernel would assert against, which ends the process's use of the GPU; it was not made."""
+
+
 class SampleError(BackprintError):
     """A folder is not a readable sample: missing, truncated, forged or of a newer format."""
 

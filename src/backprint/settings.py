@@ -10,9 +10,10 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from backprint.version import __version__
 
@@ -110,18 +111,39 @@ def settings_differences(recorded: Mapping[str, str]) -> list[str]:
 # ------------------------------------------------------------------ random states
 
 
+class RandomStates(NamedTuple):
+    """The states of torch's generators: the CPU's, and that of each GPU once CUDA is in use."""
+
+    cpu: Tensor
+    cuda: tuple[Tensor, ...] = ()
+
+
+def random_states() -> RandomStates:
+    """The states of torch's generators now."""
+    return RandomStates(torch.get_rng_state(), tuple(torch.cuda.get_rng_state_all()) if cuda_in_use() else ())
+
+
+def put_random_states(states: RandomStates) -> None:
+    """Set the states of torch's generators."""
+    torch.set_rng_state(states.cpu)
+    for index, state in enumerate(states.cuda):
+        torch.cuda.set_rng_state(state, index)
+
+
+def cuda_in_use() -> bool:
+    """Whether this process has used a GPU; asking does not begin to."""
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
 @contextlib.contextmanager
 def quiet_random() -> Iterator[None]:
     """Restore every random state afterwards: torch's on every device, numpy's and Python's."""
-    cpu = torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    states = random_states()
     foreign = foreign_states()
     try:
         yield
     finally:
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
+        put_random_states(states)
         put_foreign(foreign)
 
 

@@ -113,14 +113,18 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
     from backprint.api import fake as world
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.build import build_sample
-    from backprint.graphnet.isolation import isolated_calls
+    from backprint.graphnet.isolation import calls_to_isolate
+    from backprint.replaying.again import function_of
+    from backprint.tracing import frames
 
     sample = read_graphnet(place, trust)
-    if sample.program is not None and not trust and not fake:
-        check_here(isolation_request(place, isolated_calls(sample.program), f"bp.capture({str(place)!r}, trust=True)"))
+    if not trust and not fake:
+        check_here(isolation_request(place, calls_to_isolate(sample), f"bp.capture({str(place)!r}, trust=True)"))
     with unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
         check_torch_device(device)
-    built = build_sample(sample, device=device or "cpu", mode=mode, fake=world if fake else None)
+    built = build_sample(
+        sample, device=device or "cpu", mode=mode, fake=world if fake else None, run=function_of(frames.at)
+    )
     return Target(
         title=sample.name,
         model=built.module,
@@ -142,6 +146,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
 
 def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
     """Make a Target of a Backprint sample, to be captured again from its saved forward."""
+    from backprint.graph.devices import new_devices, on_device
     from backprint.replaying.again import module_of
     from backprint.sample.inputs import Inputs
     from backprint.sample.load import load
@@ -161,8 +166,12 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
             f"{place}: it was saved without data, so there is no {capture.recipes.missing[0]!r} to run on"
         )
     check_torch_device(device)
-    model, inputs, with_grad, without_grad = module_of(capture, device, frames.at)
-    recipes = capture.recipes if device in (None, "cpu") else None
+    recipes = Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
+    [pair] = capture.pairs
+    places = new_devices(pair.forward, device) if device else {}
+    recipes = recipes.moved(places)
+    capture = replace(capture, recipes=recipes)
+    model, inputs, with_grad, without_grad = module_of(capture, on_device(pair.forward, places), frames.at)
     size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     return Target(
         title=capture.name,
@@ -170,7 +179,7 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
         args=(),
         kwargs=inputs,
         kind="backprint",
-        recipes=recipes and Inputs(recipes.recipes, recipes.exact, recipes.seed),
+        recipes=recipes,
         with_grad=with_grad,
         without_grad=without_grad,
         notes=capture.notes,

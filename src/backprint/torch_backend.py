@@ -67,7 +67,7 @@ def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, A
 
 def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
     """Capture one graph and save it in a folder of its own."""
-    from backprint.api import finished, save
+    from backprint.api import save, with_recipes
     from backprint.tracing.dynamo.backend import capture_graph, compile_name, outside_tracing
 
     name = compile_name(module)
@@ -76,7 +76,7 @@ def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, A
     # Processes share the folder: the number makes names unique, and a sample gets its name when it is complete.
     place = Path(settings["dir"]) / f"{name}-{os.getpid()}-{secrets.token_hex(4)}"
     with outside_tracing():
-        return Path(save(finished(made), place, settings["data"], allow=settings["allow"]))
+        return Path(save(with_recipes(made), place, settings["data"], allow=settings["allow"]))
 
 
 def warn(text: str) -> None:

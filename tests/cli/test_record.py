@@ -319,7 +319,7 @@ def test_a_scripts_own_exit_code_goes_before_ours(capfd: pytest.CaptureFixture[s
     assert "so step 7 was not reached" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("where", [(recorded, "capture_of_step"), (bp, "save"), (LiveRecorder, "leave")])
+@pytest.mark.parametrize("where", [(recorded, "capture_of_step"), (bp, "save"), (LiveRecorder, "leave_backward")])
 def test_a_defect_of_ours_does_not_stop_the_script(
     where: tuple[Any, str], place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import json
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -178,7 +179,7 @@ def stepped(target: Any, given: Copies, parameters: list[Tensor], seed: int) -> 
     outputs = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
     roots = [output for output in outputs if output.requires_grad]
     other = torch.Generator().manual_seed(seed)  # the backward goes on with the program's own random numbers
-    tangents = [torch.randn(root.shape, dtype=root.dtype, generator=other) for root in roots]
+    tangents = [torch.randn(root.shape, dtype=root.dtype, generator=other).to(root.device) for root in roots]
     tangents = [PULL[-1](root) for root in roots] if PULL else tangents
     leaves = [*parameters, *given.leaves]
     gradients = pulled(roots, leaves, tangents) if roots and leaves else ()
@@ -248,12 +249,17 @@ def unseeded() -> None:
             module.wrapper_set_seed = plain
 
 
+def device() -> str:
+    """Where the databases' inputs are made: the CPU, or what BACKPRINT_TEST_DEVICE names."""
+    return os.environ.get("BACKPRINT_TEST_DEVICE", "cpu")
+
+
 def differentiable_ops(dtype: torch.dtype) -> list[Any]:
     """PyTorch's operators that have gradients in this dtype, by full name."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     unseeded()
-    return [op for op in op_db if op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")]
+    return [op for op in op_db if op.supports_autograd and dtype in op.supported_backward_dtypes(device())]
 
 
 def full_name(op: Any) -> str:
@@ -264,7 +270,7 @@ def full_name(op: Any) -> str:
 def samples(op: Any, dtype: torch.dtype, most: int | None = None) -> Iterator[Any]:
     """An operator's sample inputs, the same in every run."""
     torch.manual_seed(0)
-    for index, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=True)):
+    for index, sample in enumerate(op.sample_inputs(device(), dtype, requires_grad=True)):
         if most is not None and index >= most:
             return
         yield sample
@@ -371,7 +377,7 @@ def check_module(info: Any, training: bool, most: int | None = None) -> tuple[st
     """`check_op` for a module; masks that it reads values of are specialised on."""
     letters, details = "", {}
     torch.manual_seed(0)
-    inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
+    inputs = info.module_inputs_func(info, device=device(), dtype=torch.float32, requires_grad=True, training=training)
     for sample in list(inputs)[:most]:
         if sample.forward_input is None:
             continue
@@ -389,7 +395,7 @@ def made(info: Any, sample: Any, training: bool) -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         args, kwargs = sample.constructor_input.args, sample.constructor_input.kwargs
-        module: nn.Module = info.module_cls(*args, **kwargs).to(torch.float32).train(training)
+        module: nn.Module = info.module_cls(*args, **kwargs).to(device(), torch.float32).train(training)
         if isinstance(module, nn.modules.lazy.LazyModuleMixin):
             module(*sample.forward_input.args, **sample.forward_input.kwargs)  # it has no parameters before
         return module

@@ -17,6 +17,7 @@ from backprint.corpus.places import WORK, log_of
 from backprint.corpus.run import RunPlan, run_plan
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import backward, kept_options
+from backprint.errors import CaptureError
 from backprint.graph.nouns import Pair, Ref, Step
 from backprint.tracing.engines import ENGINES
 
@@ -160,7 +161,10 @@ def test_trees_of_graphnets_layout_stand_beside_the_samples(tmp_path: Path) -> N
     assert {name: row["verdict"] for name, row in rows(again).items()} == {"a/one": "bitwise", r"two\nlines": "bitwise"}
 
 
-def test_what_one_engine_has_wrong_another_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def doubling(engine: str) -> Any:
+    """An engine whose first gradient is twice what it should be."""
+    traced = ENGINES[engine].make
+
     def doubled(*args: Any, **kwargs: Any) -> Any:
         made = traced(*args, **kwargs)
         pair = made.pairs[0]
@@ -171,8 +175,11 @@ def test_what_one_engine_has_wrong_another_captures(tmp_path: Path, monkeypatch:
         )
         return replace(made, pairs=(Pair(pair.name, pair.forward, spoiled),))
 
-    traced = ENGINES["eager"].make
-    monkeypatch.setitem(ENGINES, "eager", replace(ENGINES["eager"], make=doubled))
+    return replace(ENGINES[engine], make=doubled)
+
+
+def test_what_one_engine_has_wrong_another_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENGINES, "eager", doubling("eager"))
     place = graphnet(tmp_path / "sample")
     _, options = kept_options("backward", {})
     row = backward(Task("sample", str(place), kind="graphnet"), options, tmp_path / "out")
@@ -181,3 +188,25 @@ def test_what_one_engine_has_wrong_another_captures(tmp_path: Path, monkeypatch:
     reason = "eager: the captured graph does not compute what the program computes: gradient"
     assert any(reason in note for note in row["notes"])
     assert bp.load(tmp_path / "out").verdict["verdict"] == "bitwise"
+
+
+def test_what_the_proof_of_a_sample_refutes_is_tried_with_another_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backprint.replaying.at_capture.held_against_program", lambda capture, program: None)
+    monkeypatch.setitem(ENGINES, "eager", doubling("eager"))
+    task = Task("sample", str(graphnet(tmp_path / "sample")), kind="graphnet")
+    _, options = kept_options("backward", {})
+    row = backward(task, options, tmp_path / "out")
+    assert (row["verdict"], row["engine"]) == ("bitwise", "aot")
+    assert any(note.startswith("not by eager: wrong, ") for note in row["notes"])
+    assert bp.load(tmp_path / "out").verdict["verdict"] == "bitwise"
+    monkeypatch.setitem(ENGINES, "aot", replace(ENGINES["aot"], make=refuses))
+    row = backward(task, options, tmp_path / "out")
+    assert (row["verdict"], row["engine"]) == ("wrong", "eager")
+    assert "not by aot: it cannot be traced" in row["notes"]
+    assert bp.load(tmp_path / "out").verdict["verdict"] == "wrong"
+
+
+def refuses(*args: Any) -> Any:
+    raise CaptureError("it cannot be traced")

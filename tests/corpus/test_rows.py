@@ -21,7 +21,7 @@ from backprint.corpus import places
 from backprint.corpus.find import find, source_hash
 from backprint.corpus.ledger import Ledger
 from backprint.corpus.places import RESULT, WORK
-from backprint.corpus.rows import LARGEST, LONGEST, checked_row, kept
+from backprint.corpus.rows import LARGEST, LONGEST, checked_row, row_to_keep
 from backprint.corpus.run import RunPlan, run_plan
 from backprint.corpus.task import TREE_FILES, TREE_NAMES, TREES
 from backprint.corpus.worker import MESSAGE
@@ -37,7 +37,7 @@ def test_a_row_that_cannot_be_kept_says_why(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         checked_row({"verdict": "bitwise"} | odd)
     assert said in str(caught.value)
-    row = kept({"verdict": "bitwise"} | odd)
+    row = row_to_keep({"verdict": "bitwise"} | odd)
     assert (row["verdict"], row["cause"]) == ("failed", "no row")
 
 

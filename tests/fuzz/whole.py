@@ -129,7 +129,7 @@ def ours(folder: Path, at: At, number: int) -> None:
     assert recipes.exact is not None
     at.stage = "row"
     if number % 2 or number == 0:
-        json.dumps(rows.kept({"verdict": "unproven", **described(capture)})).encode()
+        json.dumps(rows.row_to_keep({"verdict": "unproven", **described(capture)})).encode()
     at.stage = "function"
     if number % 16 == 0:
         read_back(graphs)

@@ -14,12 +14,12 @@ from backprint.graph.origin import GONE, Origin
 def test_a_key_is_spelled_and_read_back(role: str, name: str) -> None:
     key = Port(name, role).key
     assert (key.role, key.name, str(key)) == (role, name, f"{role} {name}")
-    assert PortKey.read(str(key)) == key
+    assert PortKey.from_text(str(key)) == key
 
 
 def test_a_text_without_a_name_is_a_key_without_one() -> None:
-    assert PortKey.read("gone") == PortKey("gone", "")
-    assert str(PortKey.read("gone")) == "gone"
+    assert PortKey.from_text("gone") == PortKey("gone", "")
+    assert str(PortKey.from_text("gone")) == "gone"
 
 
 def test_tangents_are_told_from_inputs_of_the_same_name() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
+from backprint.corpus.dedup import dedup
 from backprint.corpus.find import Job
 from backprint.corpus.ledger import NAME, Ledger
 from backprint.corpus.parts import all_parts, unify
@@ -175,6 +176,20 @@ def test_equal_parts_are_counted_once(tmp_path: Path) -> None:
     assert rows[2]["of"] == rows[1]["part"]
     assert len(list((tmp_path / "parts" / "net").glob("part_*"))) == 5
     assert CliRunner().invoke(main, ["verify", str(tmp_path / "parts")]).exit_code == 0
+
+
+def test_dedup_of_a_split_groups_its_parts_and_names_what_has_none(tmp_path: Path) -> None:
+    bp.save(net(), tmp_path / "in" / "a" / "net")
+    bp.save(bp.capture(torch.sin, torch.randn(3)), tmp_path / "in" / "b")
+    CliRunner().invoke(main, ["corpus", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "module:1"])
+    found = dedup(tmp_path / "out", tmp_path / "kept", files="copy")
+    assert [[member.id for member in group] for group in found.groups if len(group) > 1] == [
+        ["a/net/part_001", "a/net/part_002"]
+    ]
+    assert {member.id for member in found.kept} == {f"a/net/part_00{index}" for index in (0, 1, 3, 4, 5)}
+    assert [member.id for member in found.left_out] == ["b"]
+    assert "cut it by range or saved" in found.left_out[0].why
+    assert bp.load(tmp_path / "kept" / "a" / "net" / "part_001").verdict["verdict"] == "bitwise"
 
 
 def test_a_folder_of_samples_is_cut_and_what_cannot_be_is_a_row(tmp_path: Path) -> None:

@@ -191,14 +191,14 @@ def test_a_save_of_what_is_not_bitwise_asks_the_program_twice(tmp_path: Path, mo
     from backprint.tracing.origin import LiveProgram
 
     calls = []
-    step = LiveProgram.step
+    step = LiveProgram.run_step
 
     def counted(self: Any, *args: Any) -> Any:
         calls.append(1)
         return step(self, *args)
 
     capture = two_layers()
-    monkeypatch.setattr(LiveProgram, "step", counted)
+    monkeypatch.setattr(LiveProgram, "run_step", counted)
     forward, backward = capture.pairs[0].forward, capture.pairs[0].backward
     last = backward.results[0]
     nudge = Step("nudged", "aten.mul.Tensor", (last, 1.000001))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
+from backprint.fx.operators import checked_function
 
 
 class Gated(nn.Module):
@@ -135,3 +136,24 @@ def test_what_a_checkpoint_computes_again_says_so_where_it_ran(reentrant: bool) 
     assert {echo.names[0] for echo in echoes} <= names
     assert sum(step.target == "aten.tanh_backward.default" for step in pair.backward.steps) == 3
     assert not [s for s in pair.backward.steps if s.target == "aten.tanh_backward.default" and s.echo not in echoes]
+
+
+sine = checked_function(torch.ops.aten.sin.default)
+
+
+def calls_a_function_of_ours(x: Tensor) -> Tensor:
+    return sine(x) * 2
+
+
+@pytest.mark.parametrize("engine", ["eager", "aot"])
+def test_a_function_of_ours_that_is_named_call_does_not_hide_the_users_line(engine: str) -> None:
+    capture = bp.capture(calls_a_function_of_ours, torch.randn(3, requires_grad=True), engine=engine)
+    codes = {step.source.code for step in capture.pairs[0].forward.steps if step.source is not None}
+    assert [step.source is None for step in capture.pairs[0].forward.steps] == [False, False]
+    assert codes == {"return sine(x) * 2"}
+
+
+def test_no_line_outside_of_the_program_is_one_of_its_own() -> None:
+    x = torch.randn(3, requires_grad=True)
+    capture = bp.capture(torch.sin, x, engine="eager")
+    assert [step.source for step in capture.pairs[0].forward.steps] == [None]

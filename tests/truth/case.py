@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from picture import roots_of, tensors
 from torch import Tensor, nn
 
 
@@ -64,10 +65,39 @@ class Program:
     builder: Callable[[], Case]
 
     def build(self) -> Case:
-        """A fresh case, the same each time; torch's random state ends where it began."""
-        with torch.random.fork_rng(devices=[]):
+        """A fresh case, the same each time; torch's random states end where they began."""
+        here = torch.device("cpu") in DEVICE
+        with torch.random.fork_rng(devices=[] if here else DEVICE, device_type="cuda" if here else DEVICE[0].type):
             torch.manual_seed(0)
-            return self.builder()
+            case = self.builder()
+        if not here:
+            put_on(DEVICE[0], case)
+        return case
+
+
+DEVICE = [torch.device("cpu")]
+"""Where every program's tensors are."""
+
+
+def put_on(device: torch.device, case: Case) -> None:
+    """Move every tensor that a case's calls reach to a device, in place; tensors that share memory still do."""
+    memory: dict[int, Tensor] = {}
+    for call in (case.call, *case.others):
+        for tensor in tensors(roots_of(case.fn, call.args, call.kwargs)).values():
+            if tensor.device.type == "cpu" and not isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+                with torch.no_grad():
+                    tensor.data = there(tensor.detach(), device, memory)
+
+
+def there(tensor: Tensor, device: torch.device, memory: dict[int, Tensor]) -> Tensor:
+    """The tensor on another device, in the copy of its storage."""
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        return tensor.to(device)
+    key = tensor.untyped_storage()._cdata
+    if key not in memory:
+        memory[key] = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).to(device)
+    lies = (tensor.storage_offset(), tensor.shape, tensor.stride())
+    return torch.empty(0, dtype=tensor.dtype, device=device).set_(memory[key].untyped_storage(), *lies)
 
 
 PROGRAMS: dict[str, Program] = {}
@@ -122,12 +152,14 @@ def bare(init: Callable[[Any], Any] | None, forward: Callable[..., Any], **metho
 
 def randn(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
     """Normal numbers of their own seed."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    drawn = torch.randn(*shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=dtype, device="cpu")
+    return drawn.to(DEVICE[0])
 
 
 def rand(*shape: int, seed: int = 1) -> Tensor:
     """Numbers between 0.1 and 1.1 of their own seed: all positive."""
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) + 0.1
+    drawn = torch.rand(*shape, generator=torch.Generator("cpu").manual_seed(seed), device="cpu")
+    return drawn.to(DEVICE[0]) + 0.1
 
 
 def leaf(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -137,7 +169,8 @@ def leaf(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tens
 
 def ints(*shape: int, high: int = 4, seed: int = 1) -> Tensor:
     """Whole numbers from 0 to high - 1."""
-    return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed))
+    drawn = torch.randint(high, shape, generator=torch.Generator("cpu").manual_seed(seed), device="cpu")
+    return drawn.to(DEVICE[0])
 
 
 def attributes(target: Any, values: Mapping[str, Any] | None = None, **more: Any) -> Any:

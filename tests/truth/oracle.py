@@ -85,6 +85,8 @@ def different(truth: Tensor, other: Any, exact: bool = False) -> str | None:
         return f"dtype {other.dtype}, true {truth.dtype}"
     if truth.shape != other.shape:
         return f"shape {tuple(other.shape)}, true {tuple(truth.shape)}"
+    if truth.device != other.device:
+        return f"device {other.device}, true {truth.device}"
     if truth.layout != other.layout:
         return f"layout {other.layout}, true {truth.layout}"
     if truth.is_meta or truth.numel() == 0:
@@ -259,13 +261,14 @@ def set_state(case: Case, call: Call, state: dict[str, Tensor]) -> list[str]:
 def tangents_for(outputs: Any, scale: float | None) -> tuple[list[Tensor], list[Tensor]]:
     """The differentiable outputs and random gradients for them, the same every time; ones without a scale."""
     outs = [t for t in flat_tensors(outputs) if t.requires_grad]
-    generator = torch.Generator().manual_seed(7)
+    generator = torch.Generator("cpu").manual_seed(7)
     made = []
     for out in outs:
-        base = torch.randn(out.shape, generator=generator, dtype=torch.float64)
+        base = torch.randn(out.shape, generator=generator, dtype=torch.float64, device="cpu")
         if out.is_complex():
-            base = torch.complex(base, torch.randn(out.shape, generator=generator, dtype=torch.float64))
-        made.append(torch.ones_like(out.detach()) if scale is None else (base * scale).to(out.dtype))
+            more = torch.randn(out.shape, generator=generator, dtype=torch.float64, device="cpu")
+            base = torch.complex(base, more)
+        made.append(torch.ones_like(out.detach()) if scale is None else (base * scale).to(out.device, out.dtype))
     return outs, made
 
 
@@ -334,7 +337,7 @@ def _eager(
     try:
         outputs = case.fn(*call.args, **call.kwargs)
     except Exception as error:
-        truth.error = error
+        truth.error = error.with_traceback(None)  # its frames may hold hooks in force
         return truth
     later = tensors(roots)
     truth.forward = {path: values(t) for path, t in later.items()}
@@ -345,7 +348,7 @@ def _eager(
         try:
             found = _gradients(outs, truth.tangents, leaves, how)
         except Exception as error:
-            truth.error = error
+            truth.error = error.with_traceback(None)
             return truth
         for leaf, gradient in zip(leaves, found, strict=True):
             truth.gradients.append((names.get(id(leaf), ()), None if gradient is None else values(gradient)))
@@ -605,9 +608,10 @@ class Trial:
         params = {p: t for p, t in params.items() if p in ports}
         if not params:
             return
-        generator = torch.Generator().manual_seed(5)
+        generator = torch.Generator("cpu").manual_seed(5)
         state = {
-            p: values(t) * (0.6 + 0.5 * torch.rand(t.shape, generator=generator, dtype=torch.float64)).to(t.dtype)
+            p: values(t)
+            * (0.6 + 0.5 * torch.rand(t.shape, generator=generator, dtype=torch.float64, device="cpu")).to(t)
             for p, t in params.items()
         }
         kept = {p: values(t) for p, t in params.items()}
@@ -940,8 +944,9 @@ def _negated(value: Tensor) -> Tensor | None:
 
 def _redrawn(value: Tensor) -> Tensor | None:
     if value.is_floating_point() or value.is_complex():
-        drawn = torch.randn(value.shape, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
-        return (drawn * 1.5).to(value.dtype)
+        generator = torch.Generator("cpu").manual_seed(99)
+        drawn = torch.randn(value.shape, generator=generator, dtype=torch.float64, device="cpu")
+        return (drawn * 1.5).to(value.device, value.dtype)
     if value.dtype is torch.bool:
         return ~value
     return value.flip(0) if value.dim() and value.numel() > 1 else None
@@ -953,7 +958,7 @@ def _strided(value: Tensor) -> Tensor | None:
     strides = torch.empty(tuple(reversed(value.shape))).stride()[::-1] if value.dim() > 1 else (2,)
     if value.stride() == strides:
         strides = torch.empty(value.shape).stride()
-    return torch.empty_strided(value.shape, strides, dtype=value.dtype).copy_(value)
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _double(value: Tensor) -> Tensor | None:

@@ -270,6 +270,7 @@ def surroundings() -> dict[str, str]:
     """The state of the process that a capture has to leave alone."""
     state = dict(
         torch_rng=content(torch.get_rng_state()),
+        cuda_rng=content(torch.cuda.get_rng_state()) if torch.cuda.is_initialized() else "",
         numpy_rng=hashlib.sha1(str(np.random.get_state()).encode()).hexdigest(),
         python_rng=hashlib.sha1(str(random.getstate()).encode()).hexdigest(),
         default_dtype=torch.get_default_dtype(),
@@ -279,6 +280,7 @@ def surroundings() -> dict[str, str]:
         deterministic=torch.are_deterministic_algorithms_enabled(),
         deterministic_warn=torch.is_deterministic_algorithms_warn_only_enabled(),
         autocast=(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()),
+        cuda_autocast=(torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")),
         threads=torch.get_num_threads(),
         anomaly=torch.is_anomaly_enabled(),
         precision=torch.get_float32_matmul_precision(),

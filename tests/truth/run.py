@@ -1,7 +1,7 @@
 """Runs the truth suite: every program in a process of its own, and a table of what came of them.
 
     python tests/truth/run.py [--only NAME] [--class MODULE] [--jobs N] [--json FILE] [--phases ...] [--every K]
-        [--alone] [--engine ENGINE] [--verbose]
+        [--alone] [--engine ENGINE] [--device DEVICE [--default-device]] [--verbose]
 
 The exit code is 1 if a program was silently wrong, changed its caller, or crashed.
 """
@@ -24,10 +24,11 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # asking CUDA itself for GPUs would forbid forked ones
 HERE = Path(__file__).resolve().parent
 
 import torch  # noqa: E402
-from case import PROGRAMS, Program, load_programs  # noqa: E402
+from case import DEVICE, PROGRAMS, Program, load_programs  # noqa: E402
 from oracle import PHASES, Trial  # noqa: E402
 
 TIMEOUT = 120
@@ -251,6 +252,8 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="each K-th program only")
     parser.add_argument("--alone", action="store_true", help="also run each model.py by itself (slow)")
     parser.add_argument("--engine", help="the engine of every capture, in place of the program's own choice")
+    parser.add_argument("--device", default="cpu", help="where the programs' arguments and modules are, as cuda")
+    parser.add_argument("--default-device", action="store_true", help="and it is torch's default, for new tensors too")
     parser.add_argument("--verbose", action="store_true", help="everything that was found")
     options = parser.parse_args()
     load_programs()
@@ -266,6 +269,10 @@ def main() -> int:
             continue
 
     def work(program: Program) -> dict[str, Any]:
+        if options.device != "cpu":  # here, because a process that has begun with a GPU cannot be forked
+            DEVICE[:] = [torch.empty(0, device=options.device).device]
+            if options.default_device:
+                torch.set_default_device(DEVICE[0])
         return tried(program, options.phases, options.alone, options.engine)
 
     found = []

@@ -17,24 +17,32 @@ from backprint.checks.table import check_of
 
 def wrong(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Say why an operator may not be called like this: by its schema's types, then by its own check."""
-    rows = rows_of(function)
-    if len(args) > len(rows):
-        return f"{len(args)} arguments where {function} takes {len(rows)}"
-    given = dict(zip((name for name, *_ in rows), args, strict=False))
-    for key, value in kwargs.items():
-        if key in given:
-            return f"{key} is given twice"
-        given[key] = value
-    for name, kind, fits, default in rows:
-        if name not in given:
-            given[name] = default
-        elif not fits(given[name]):
-            return f"{name}={said(given[name])} where the schema wants {kind}"
+    given, complaint = bound_by_schema(function, args, kwargs)
+    if complaint:
+        return complaint
     check = check_of(function)
     try:
         return check(given) if check is not None else ""
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         return f"arguments that do not belong together ({type(error).__name__}: {str(error)[:120]})"
+
+
+def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """A call's arguments by the schema's names, and what does not fit its types."""
+    rows = rows_of(function)
+    if len(args) > len(rows):
+        return {}, f"{len(args)} arguments where {function} takes {len(rows)}"
+    given = dict(zip((name for name, *_ in rows), args, strict=False))
+    for key, value in kwargs.items():
+        if key in given:
+            return {}, f"{key} is given twice"
+        given[key] = value
+    for name, kind, fits, default in rows:
+        if name not in given:
+            given[name] = default
+        elif not fits(given[name]):
+            return {}, f"{name}={said(given[name])} where the schema wants {kind}"
+    return given, ""
 
 
 @functools.cache
@@ -45,6 +53,8 @@ def rows_of(function: Any) -> tuple[tuple[str, str, Callable[[Any], bool], Any],
         kind = CONSTANTS.get(each.name, str(each.real_type)) if "int" in str(each.real_type) else str(each.real_type)
         default = each.default_value if each.has_default_value() else None
         fits, count = fitting(kind), each.N or 0
+        if kind == "Tensor" and each.name in UNDEFINED and "attention" in function._schema.name:
+            fits, kind = fitting("Optional[Tensor]"), "a tensor or None"
         if count > 1:
             fits, kind = of_length(fits, lengths_of(each.name, count, default)), f"{kind} of {count}"
         rows.append((each.name, kind, fits, default))
@@ -59,6 +69,9 @@ CONSTANTS: Mapping[str, str] = {
     "memory_format": "Optional[MemoryFormat]",
 }
 """What an argument of this name is, where a schema calls it a plain int."""
+
+UNDEFINED = frozenset({"attn_bias", "cum_seq_q", "cum_seq_k"})
+"""Arguments of attention's backwards for which autograd passes no tensor, though their schema wants one."""
 
 SPREAD = frozenset("kernel_size stride padding dilation output_size output_padding size".split())
 """Arguments that may have one number for all dimensions."""

@@ -33,11 +33,11 @@ def sample_numbers(place: Path) -> dict[str, Any]:
     from backprint.graphnet.plan import plan_of
 
     sample = read_graphnet(place)
-    assert sample.program is not None  # without trust, code that cannot be parsed was refused
     plan = plan_of(sample)
     why = {name: (True, said) for name, said in plan.with_grad} | {
         name: (False, said) for name, said in plan.without_grad
     }
+    lines, calls = lines_and_calls(sample)
     inputs = []
     for named in plan.inputs:
         meta = plan.metas.get(named.raw)
@@ -50,15 +50,22 @@ def sample_numbers(place: Path) -> dict[str, Any]:
         "sample": str(place),
         "name": sample.name,
         "facts": dict(sample.facts),
-        "lines": len(sample.program.lines),
+        "lines": lines,
         "bytes": plan.bytes,
-        "calls": dict(called(sample.program).most_common()),
+        "calls": dict(calls.most_common()),
         "inputs": inputs,
         "notes": list(sample.notes),
     }
 
 
-def called(program: Any) -> Counter[str]:
+def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
+    """Return how many lines a sample's program has, and how often each function is called."""
+    if sample.graph is not None:
+        return len(sample.graph.steps), Counter(step.target for step in sample.graph.steps if not step.is_guard)
+    return len(sample.program.lines), count_calls(sample.program)  # without trust, code that is not parsed was refused
+
+
+def count_calls(program: Any) -> Counter[str]:
     """Count the calls of each function and method."""
     from backprint.graphnet.code import FunctionCall, MethodCall, located_expressions
 

@@ -33,7 +33,7 @@ RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginni
 @command.command("show")
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--run", default="latest", show_default=True, help=RUN_HELP)
-def show(dump: Path, run: str) -> None:
+def print_passes(dump: Path, run: str) -> None:
     """Print the passes of a dump: edges, the gradients on them, and the forward lines they come from."""
     from backprint.regions.read import check_dump, read_passes
     from backprint.regions.write import summary_text

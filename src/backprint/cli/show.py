@@ -78,10 +78,10 @@ def code(title: str, text: str) -> None:
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Return all numbers that are shown, as data."""
-    from backprint.graph.summary import whole
+    from backprint.graph.summary import summarise_all
 
     pairs = []
-    for pair, summary in zip(capture.pairs, whole(capture), strict=True):
+    for pair, summary in zip(capture.pairs, summarise_all(capture), strict=True):
         row = asdict(summary) | {"name": pair.name, "saved_bytes": summary.saved_bytes}
         row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
         pairs.append(row)
@@ -111,31 +111,36 @@ def tell_breaks(capture: Any) -> None:
 
 def print_pair(capture: Any, index: int, pair: Any) -> None:
     """Print a Pair's numbers."""
-    from rich.markup import escape
-    from rich.table import Table
-
     from backprint.graph.summary import summarise
 
     summary = summarise(pair)
-    out = console()
     head = table_text(f"{capture.name} · {pair.name}", "bold")
-    out.print(
+    console().print(
         head.append(printable(f" · engine {capture.engine} · verdict {verdict_text(capture.verdict)}"), "not bold")
     )
+    print_facts(capture, index, pair, summary)
+    print_saved(summary)
+    print_operators(summary)
+
+
+def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
+    """Return the size of a Pair, its inputs from other Pairs, and the guards and opaque edges of its Capture."""
+    from rich.table import Table
+
+    backward = pair.backward
     facts = Table(box=None, show_header=False, pad_edge=False)
-    steps = f"{len(pair.forward.steps)} forward" + (
-        f", {len(pair.backward.steps)} backward" if pair.backward else ", no backward"
-    )
     facts.add_row("parameters", f"{summary.parameters:,} ({amount(summary.parameter_bytes)})")
-    facts.add_row("steps", steps)
+    facts.add_row(
+        "steps",
+        f"{len(pair.forward.steps)} forward" + (f", {len(backward.steps)} backward" if backward else ", no backward"),
+    )
     facts.add_row("FLOPs", f"{short(summary.forward_flops)} forward, {short(summary.backward_flops)} backward")
     facts.add_row(
         "saved",
         f"{amount(summary.saved_bytes)} of intermediates, {amount(summary.kept_bytes)} of parameters and inputs kept",
     )
     facts.add_row(
-        "hash",
-        f"{pair.forward.hash()[:16]} forward" + (f", {pair.backward.hash()[:16]} backward" if pair.backward else ""),
+        "hash", f"{pair.forward.hash()[:16]} forward" + (f", {backward.hash()[:16]} backward" if backward else "")
     )
     for link in [link for link in capture.links if link.target == index]:
         facts.add_row("takes", table_text(f"{pair.name} takes {link.name} from pair_{link.source}, {link.port}"))
@@ -143,7 +148,14 @@ def print_pair(capture: Any, index: int, pair: Any) -> None:
         facts.add_row("guard", table_text(guard.text))
     for edge in capture.opaque if index == 0 else ():
         facts.add_row("opaque", table_text(edge.text))
-    out.print(facts)
+    console().print(facts)
+
+
+def print_saved(summary: Any) -> None:
+    """Return the lines that save most for the backward."""
+    from rich.table import Table
+
+    out = console()
     out.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")
     rows = Table(box=None, show_header=False, pad_edge=False)
     for line in summary.saved[:12]:
@@ -151,10 +163,16 @@ def print_pair(capture: Any, index: int, pair: Any) -> None:
     out.print(rows)
     if len(summary.saved) > 12:
         out.print(f"… and {len(summary.saved) - 12} lines more")
+
+
+def print_operators(summary: Any) -> None:
+    """Return the operators of each direction, with how often each is called."""
+    from rich.markup import escape
+
     for title, ops in (("forward", summary.forward_ops), ("backward", summary.backward_ops)):
         listed = ", ".join(f"{name.removeprefix('aten.')} × {count}" for name, count in ops[:12])
         kinds = escape(printable(listed))
-        out.print(f"[bold]{title} ops[/bold] {kinds}{' …' if len(ops) > 12 else ''}" if ops else "")
+        console().print(f"[bold]{title} ops[/bold] {kinds}{' …' if len(ops) > 12 else ''}" if ops else "")
 
 
 def amount(count: int) -> str:

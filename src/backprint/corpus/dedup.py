@@ -28,10 +28,11 @@ from backprint.corpus.find import file_digest as sha256
 from backprint.corpus.folder import locked
 from backprint.corpus.groups import BY, Key, grouped, several
 from backprint.corpus.ledger import NAME, Ledger, place_of
+from backprint.corpus.parts import all_parts
 from backprint.corpus.places import RESULT, WORK
 from backprint.corpus.pool import remove
 from backprint.corpus.task import one_line
-from backprint.corpus.verbs import nbytes, together
+from backprint.corpus.verbs import joined_hash, nbytes
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.formats import CAPTURE
 from backprint.graph.verdicts import PROVED, rank, standing, without_power
@@ -98,7 +99,7 @@ def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> De
         agree(out, plan)
         for left in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
             remove(left)  # of a call that was killed; folders in place are complete
-        members = of_ledger(source, by) if (source / NAME).is_file() else of_folder(source, by, out)
+        members = members_of(source, by, out)
         found = sorted_out(os.fspath(source), by, members)
         write_kept(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
         if files != "none":
@@ -163,6 +164,29 @@ def write_kept(place: Path, text: str) -> None:
 
 
 # ------------------------------------------------------------------ what samples are known by
+
+
+def members_of(source: Path, by: str, out: Path) -> Iterator[Member]:
+    """Yield the samples of a run, the parts that a split wrote, or the samples below a folder."""
+    if not (source / NAME).is_file():
+        return of_folder(source, by, out)
+    with Ledger.reading(source) as ledger:
+        is_split = ledger.facts().get("verb") == "split"
+    return of_split(source, by, out) if is_split else of_ledger(source, by)
+
+
+def of_split(source: Path, by: str, out: Path) -> Iterator[Member]:
+    """Yield the parts in the folders of a split, and the samples and parts that were not written."""
+    written = False
+    for part in all_parts(source):
+        written = written or bool(part["part"])
+        if not part["part"] and not part["of"]:
+            name = ", ".join(filter(None, (part["sample"], part["label"])))
+            yield Member(name, (), why=one_line(f"no part was written: {part['verdict']}, {part['detail']}"))
+    with Ledger.reading(source) as ledger:
+        yield from (Member(row["id"], (), why="not done yet") for row in ledger.rows("state != 'done'"))
+    if written:
+        yield from of_folder(source, by, out)
 
 
 def of_ledger(source: Path, by: str) -> Iterator[Member]:
@@ -256,7 +280,7 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
     sizes = by == "exact"
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
-    hashes = [together([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
+    hashes = [joined_hash([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
     inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
     said = capture.verdict or {}
     return Member(name, ("graphs", *hashes), str(said.get("verdict", "")), powerless(said), inputs)

@@ -43,7 +43,7 @@ class Ledger:
     @classmethod
     def writing(cls, path: Path) -> Ledger:
         """Return the ledger at a path, created if missing."""
-        with named(path):
+        with naming_ledger(path):
             connection = sqlite3.connect(path, isolation_level=None, timeout=30)
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
@@ -61,7 +61,7 @@ class Ledger:
         path = path / NAME if path.is_dir() else path
         if not path.is_file():
             raise UsageError(f"{path}: no ledger here; name the OUT of a corpus run")
-        with named(path):
+        with naming_ledger(path):
             place = f"{path.resolve().as_uri()}?mode=ro"
             connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
             columns = {row[1] for row in connection.execute("pragma table_info(samples)")}
@@ -81,7 +81,7 @@ class Ledger:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the run as a whole."""
-        with named(self.path):
+        with naming_ledger(self.path):
             return {key: json.loads(value) for key, value in self.connection.execute("select key, value from run")}
 
     def note(self, **facts: Any) -> None:
@@ -156,14 +156,14 @@ class Ledger:
     ) -> Iterator[dict[str, Any]]:
         """Yield the samples' rows for which an SQL condition holds, in the order they were added or another."""
         query = f"select * from samples where {where} order by {order} limit {limit:d}"
-        with named(self.path):
+        with naming_ledger(self.path):
             for row in self.connection.execute(query, values):
                 yield decoded(row)
 
     def proofs(self) -> Proofs:
         """Return how many finished samples have a proof, and which ports of the others have no power."""
         query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
-        with named(self.path):
+        with naming_ledger(self.path):
             rows = self.connection.execute(query).fetchall()
         return proofs((id, verdict, power, json.loads(still or "[]")) for id, verdict, power, still in rows)
 
@@ -172,13 +172,13 @@ class Ledger:
         if column not in COLUMNS:
             raise UsageError(f"{column!r} is not a column of a ledger: {', '.join(COLUMNS)}")
         query = f"select coalesce({column}, ''), count(*) from samples where {where} group by 1 order by 2 desc, 1"
-        with named(self.path):
+        with naming_ledger(self.path):
             return dict(map(tuple, self.connection.execute(query)))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Run a block in one transaction."""
-        with named(self.path):
+        with naming_ledger(self.path):
             self.connection.execute("begin immediate")
             try:
                 yield
@@ -204,7 +204,7 @@ def place_of(out: Path, row: Mapping[str, Any]) -> Path:
 
 
 @contextlib.contextmanager
-def named(path: Path) -> Iterator[None]:
+def naming_ledger(path: Path) -> Iterator[None]:
     """Add the file's name to SQLite's errors."""
     try:
         yield
@@ -274,7 +274,7 @@ def difference(key: str, then: Any, now: Any) -> str:
 
 def set_aside(path: Path) -> Path:
     """Rename a ledger to `ledger.1.sqlite`, or the next free number."""
-    with contextlib.suppress(SampleError), named(path), contextlib.closing(sqlite3.connect(path)) as connection:
+    with contextlib.suppress(SampleError), naming_ledger(path), contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")  # so that the one file is complete
     number = 1
     while (place := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():

@@ -72,7 +72,7 @@ LARGEST = 1 << 22
 """The most characters of a list or an object, as JSON."""
 
 
-def kept(given: Any) -> dict[str, Any]:
+def row_to_keep(given: Any) -> dict[str, Any]:
     """Return the row of a verb, or one that says why it is invalid."""
     try:
         return checked_row(given)
@@ -121,7 +121,7 @@ def seen(value: Any) -> str:
 # ------------------------------------------------------------------ what a column keeps
 
 
-def text(value: Any) -> str:
+def encodable_text(value: Any) -> str:
     """Return a text with lone surrogates escaped."""
     if not isinstance(value, str):
         raise TypeError
@@ -153,22 +153,25 @@ def number_or_infinity(value: Any) -> float:
 
 
 def texts(value: Any) -> list[str]:
-    return small([text(item) for item in list_of(value)])
+    return small([encodable_text(item) for item in list_of(value)])
 
 
 def pairs(value: Any) -> list[list[str]]:
     """Return a list of pairs of texts."""
-    return small([[text(left), text(right)] for left, right in map(list_of, list_of(value))])
+    return small([[encodable_text(left), encodable_text(right)] for left, right in map(list_of, list_of(value))])
 
 
 def numbers_by_name(value: Any) -> dict[str, float]:
-    return small({text(key): finite_number(item) for key, item in value.items()})
+    return small({encodable_text(key): finite_number(item) for key, item in value.items()})
 
 
 def words(value: Any) -> dict[str, Any]:
     """Return texts, or numbers, by name."""
     return small(
-        {text(key): text(item) if isinstance(item, str) else finite_number(item) for key, item in value.items()}
+        {
+            encodable_text(key): encodable_text(item) if isinstance(item, str) else finite_number(item)
+            for key, item in value.items()
+        }
     )
 
 
@@ -189,7 +192,7 @@ def small(value: Any) -> Any:
 Keeper = tuple[str, Callable[[Any], Any]]
 
 KINDS: Mapping[str, Keeper] = {
-    "text": ("a text", text),
+    "text": ("a text", encodable_text),
     "integer": ("a whole number of 64 bits", whole_number),
     "real": ("a finite number", finite_number),
 }

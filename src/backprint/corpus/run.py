@@ -27,7 +27,7 @@ from backprint.corpus.ledger import FORMAT, NAME, Ledger, place_of, source_of, t
 from backprint.corpus.limits import FREE, Limits
 from backprint.corpus.places import RESULT, WORK, keep_log, plant, settle
 from backprint.corpus.pool import Event, Executor, Pool, Stage, TaskOutcome, remove
-from backprint.corpus.rows import checked_row, kept
+from backprint.corpus.rows import checked_row, row_to_keep
 from backprint.corpus.stopping import Stopped, signals
 from backprint.corpus.task import TREES, Task, failure
 from backprint.corpus.verbs import VERBS
@@ -283,7 +283,7 @@ class RunAtWork:
             return
         self.check_there()
         task = event.task
-        event = replace(event, row=kept(event.row))
+        event = replace(event, row=row_to_keep(event.row))
         if event.row["cause"] == "disk full":
             self.check_room(event)
         options = self.active.pop(task.id)

@@ -20,7 +20,7 @@ from typing import Any
 from backprint.choices import CHOICES, check_choice, check_sequence
 from backprint.corpus.clock import current, stage
 from backprint.corpus.task import TREES, Task, failure, one_line
-from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
 from backprint.formats import FORMATS
 from backprint.graph.verdicts import REFUTED, rank
 
@@ -159,7 +159,7 @@ def on_cpu(options: Options) -> bool:
 def backward(task: Task, options: Options, staging: Path) -> Row:
     """Read a sample, capture its forward and backward, prove and save them.
 
-    If the capture of engine `auto` is not proven, the program is captured again with engine `eager`.
+    A capture that engine `auto` took and that its proof refutes is tried again with another engine.
     """
     from backprint.graphnet.metas import listed_bytes
     from backprint.saving import write_layout
@@ -181,10 +181,8 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
     with stage("read"), absent_files(task):
         target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
     made, row = proven(target, options, staging, "aot" if fake else options["engine"])
-    if row["verdict"] in REFUTED and options["engine"] == "auto" and made.engine != "eager":
-        why = f"not by {made.engine}: {row['verdict']}, {row['detail']}"
-        made, row = proven(target, options, staging, "eager")
-        row["notes"] = [one_line(why), *row["notes"]]
+    if row["verdict"] in REFUTED and options["engine"] == "auto":
+        made, row = proven_by_another(target, options, staging, made, row)
     if options["layout"] == "graphnet" and row["verdict"] not in REFUTED:
         with stage("layout"):
             source = task.path if task.kind == "graphnet" else None
@@ -208,6 +206,17 @@ def proven(target: Any, options: Options, staging: Path, engine: str) -> tuple[A
     if stored.verdict is None:
         raise SampleError(f"{staging}: was saved without a verdict")
     return made, described(made) | verdict_columns(stored.verdict)
+
+
+def proven_by_another(target: Any, options: Options, staging: Path, made: Any, row: Row) -> tuple[Any, Row]:
+    """Return the Capture and row of another engine than `auto` chose; if that refuses the target, those of `auto`."""
+    other = "aot" if made.engine == "eager" else "eager"
+    try:
+        second, found = proven(target, options, staging, other)
+    except CaptureError as error:
+        return made, row | {"notes": [one_line(f"not by {other}: {error}"), *row["notes"]]}
+    why = f"not by {made.engine}: {row['verdict']}, {row['detail']}"
+    return second, found | {"notes": [one_line(why), *found["notes"]]}
 
 
 def tree_name(id: str) -> str:
@@ -372,10 +381,10 @@ def described(capture: Any) -> Row:
     gradients = {port.name for graph in backwards for port in graph.outputs if port.role == "gradient"}
     return dict(
         engine=capture.engine,
-        forward_hash=together([graph.hash() for graph in forwards]),
-        forward_shape=together([graph.hash(sizes=False) for graph in forwards]),
-        backward_hash=together([graph.hash() for graph in backwards]),
-        backward_shape=together([graph.hash(sizes=False) for graph in backwards]),
+        forward_hash=joined_hash([graph.hash() for graph in forwards]),
+        forward_shape=joined_hash([graph.hash(sizes=False) for graph in forwards]),
+        backward_hash=joined_hash([graph.hash() for graph in backwards]),
+        backward_shape=joined_hash([graph.hash(sizes=False) for graph in backwards]),
         forward_steps=sum(len(graph.steps) for graph in forwards),
         backward_steps=sum(len(graph.steps) for graph in backwards),
         saved_bytes=sum(nbytes(port) for port in outputs if port.role == "saved"),
@@ -397,7 +406,7 @@ def nbytes(port: Any) -> int:
     return port.spec.nbytes if hasattr(port.spec, "nbytes") and all(isinstance(size, int) for size in shape) else 0
 
 
-def together(hashes: Sequence[str]) -> str | None:
+def joined_hash(hashes: Sequence[str]) -> str | None:
     """Return one hash for the graphs of a direction."""
     if len(hashes) <= 1:
         return hashes[0] if hashes else None

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 from backprint import room
 from backprint.corpus import clock, processes
 from backprint.corpus.limits import FREE, GIB, Limits
-from backprint.corpus.rows import kept
+from backprint.corpus.rows import row_to_keep
 from backprint.corpus.task import Task, failed, failure, one_line
 from backprint.corpus.verbs import Verb, verb_of
 from backprint.graph import isolation
@@ -52,14 +52,14 @@ def main(arguments: list[str]) -> None:
     source, sink = map(int, arguments)
     processes.adopt_orphans()
     parent = os.fdopen(source, "rb", buffering=0)
-    setup = json.loads(line_of(parent))
+    setup = json.loads(next_line(parent))
     processes.die_with(setup["parent"])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # these are for the parent, which closes the pipe
     verb = verb_of(setup["verb"])
     send(sink, {"ready": warmed(verb, setup["options"])})
     limits = Limits(**setup["limits"])
-    while line := line_of(parent):
+    while line := next_line(parent):
         said = json.loads(line)
         given = limits.undivided() if said["alone"] else limits
         task = replace(Task(**said["task"]), memory=given.memory, most=limits.undivided().memory)
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
         send(sink, answer)
 
 
-def line_of(file: Any) -> bytes:
+def next_line(file: Any) -> bytes:
     """Read one line; empty at the end."""
     parts = []
     while part := file.read(1):
@@ -130,7 +130,7 @@ class SampleWatch:
         tmp.mkdir()
         pid = os.fork()
         if not pid:
-            cell(verb, self.task, options, self.staging, self.limits, tell, prints)
+            run_enclosed(verb, self.task, options, self.staging, self.limits, tell, prints)
         os.close(tell)
         os.close(prints)
         handle = os.pidfd_open(pid)
@@ -140,8 +140,8 @@ class SampleWatch:
             self.watch(pid, handle, told, printed)
         finally:
             left, statuses = processes.end_descendants()
-            self.read(told, self.hear)
-            self.read(printed, self.keep)
+            self.drain(told, self.hear)
+            self.drain(printed, self.keep)
             for descriptor in (handle, told, printed):
                 os.close(descriptor)
         return self.answer(self.status if self.status is not None else statuses.get(pid), left)
@@ -155,7 +155,7 @@ class SampleWatch:
         look = beat = time.monotonic()
         while self.status is None:
             for descriptor, _ in poller.poll(max(0.0, look - time.monotonic()) * 1000):
-                if descriptor in readers and not self.read(descriptor, readers[descriptor]):
+                if descriptor in readers and not self.drain(descriptor, readers[descriptor]):
                     poller.unregister(descriptor)
             self.status = processes.reap().get(pid)
             now = time.monotonic()
@@ -168,7 +168,7 @@ class SampleWatch:
                 beat = now + BEAT
                 send(self.sink, {"beat": now - self.started})
 
-    def read(self, descriptor: int, into: Callable[[bytes], None]) -> bool:
+    def drain(self, descriptor: int, into: Callable[[bytes], None]) -> bool:
         """Read a limited amount, because limits must be checked too; return False at the end."""
         for _ in range(16):
             try:
@@ -192,19 +192,19 @@ class SampleWatch:
                 continue  # a sample wrote to this descriptor: ignore it
             match said:
                 case {"stage": str(name)}:
-                    self.enter(name)
+                    self.begin_stage(name)
                 case {"row": dict(row)}:
-                    self.row = kept(row)
+                    self.row = row_to_keep(row)
         if len(self.heard) > MESSAGE:
             self.heard.clear()
 
-    def enter(self, name: str) -> None:
+    def begin_stage(self, name: str) -> None:
         """Begin a stage."""
-        self.leave()
+        self.end_stage()
         self.stage = name
         send(self.sink, {"stage": name})
 
-    def leave(self) -> None:
+    def end_stage(self) -> None:
         """Add the time of the current stage."""
         now = time.monotonic()
         self.stages[self.stage] = self.stages.get(self.stage, 0.0) + now - self.entered
@@ -253,7 +253,7 @@ class SampleWatch:
             cause, detail = self.blame if self.blame[0] else ended(status)
             if not self.blame[0]:
                 detail = "; ".join(filter(None, (detail, last_words(log))))
-            self.leave()
+            self.end_stage()
             row = failure(cause, detail, self.stage, stages=self.stages)
             # Killed, and not by us: the machine was short of memory, and may have chosen a bystander.
             self.again = self.again or (cause == "killed by SIGKILL")
@@ -294,7 +294,7 @@ def last_words(log: str) -> str:
 # ------------------------------------------------------------------ in the sample's own process
 
 
-def cell(
+def run_enclosed(
     verb: Verb, task: Task, options: Mapping[str, Any], staging: Path, limits: Limits, tell: int, prints: int
 ) -> NoReturn:
     """Run the sample's own process: isolate it, then the verb, then its row. It never returns into the worker's
@@ -352,7 +352,7 @@ def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, thre
         torch.set_num_threads(threads)
     try:
         given = verb.run(task, options, place)
-        row = {"stage": "done", **kept(given)}
+        row = {"stage": "done", **row_to_keep(given)}
     except BaseException as error:
         traceback.print_exc()
         row = failed(error, watch.stage)

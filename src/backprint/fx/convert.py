@@ -246,12 +246,12 @@ class Side:
             if node.op == "get_attr":
                 self.attribute(node)
             elif node.op == "call_function":
-                made.append(self.step(node, *notes.get(node.name, (None, None))))
+                made.append(self.step_of_node(node, *notes.get(node.name, (None, None))))
             elif node.op not in ("placeholder", "output"):
                 raise CaptureError(f"{node.op} {node.target} is not a call of an operator")
         return made
 
-    def step(self, node: fx.Node, source: Source | None, echo: Echo | None) -> Step:
+    def step_of_node(self, node: fx.Node, source: Source | None, echo: Echo | None) -> Step:
         target = target_name(node.target)
         args = tuple([self.pack(argument) for argument in node.args])
         kwargs = tuple([(key, self.pack(value)) for key, value in node.kwargs.items()])

@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
+from backprint.checks.asserting import would_assert
 from backprint.checks.counts import divided
 from backprint.checks.schema import wrong
-from backprint.errors import RefusedError, ReplayError
+from backprint.errors import DeviceAssertError, RefusedError, ReplayError
 from backprint.graph.isolation import SEEN
 from backprint.graph.nouns import HIGHER, MATHS, OPERATORS, PLAIN_TARGETS, SYMS, is_custom
 from backprint.graph.table import operators
@@ -47,6 +48,8 @@ def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], k
         complaint = growth_complaint(target, args) or by_operator(target, args)
     elif isinstance(function, torch._ops.OpOverload):
         complaint = wrong(function, args, kwargs)
+        if not complaint and (asserts := would_assert(function, args, kwargs)):
+            raise DeviceAssertError(f"{asserts}: the kernel on the GPU would end this process's use of it")
     elif complaint := handed_on(target, args, kwargs):
         raise RefusedError(complaint)
     else:

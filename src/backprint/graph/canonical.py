@@ -100,20 +100,20 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
     owner: dict[str, str] = {port.local: port.local for port in graph.inputs}
     count: dict[str, int] = {}
 
-    def read(index: int, names: Iterator[str]) -> None:
+    def note_reads(index: int, names: Iterator[str]) -> None:
         for name in names:
             if times := count.get(owner[name], 0):
                 found[index, name] = times
 
     for index, (step, changed) in enumerate(zip(graph.steps, changes, strict=True)):
-        read(index, _names(step))
+        note_reads(index, _names(step))
         for name in {owner[name] for name in changed}:
             count[name] = count.get(name, 0) + 1
         shares = "v" in operators().get(step.target, "") or step.target == "operator.getitem"
         shared = changed or (list(_names(step)) if shares else [])
         owner[step.name] = owner[shared[0]] if shared else step.name
     for result in graph.results:
-        read(len(graph.steps), refs(result))
+        note_reads(len(graph.steps), refs(result))
     return found
 
 

@@ -151,7 +151,7 @@ def through(graph: Graph, given: Mapping[str, int]) -> Sets:
         if step.is_guard:
             continue
         env[step.name] = taken(step, env, parts)
-        if (rows := TAKEN.get(short(step))) is not None:
+        if (rows := TAKEN.get(bare_operator(step))) is not None:
             parts[step.name] = {index: union(tuple(step.args[at] for at in rows[index]), env) for index in rows}
     return {port.key: union(value, env) for port, value in named(graph)}
 
@@ -161,7 +161,7 @@ def named(graph: Graph) -> list[tuple[Port, Value]]:
     return list(zip(graph.outputs, graph.results, strict=True))
 
 
-def short(step: Step) -> str:
+def bare_operator(step: Step) -> str:
     """Return an ATen operator's name without namespace and overload."""
     return step.target.split(".")[1] if step.target.startswith(("aten.", "prims.")) else ""
 
@@ -176,7 +176,7 @@ def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, i
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index in parts.get(name, {}):
             return parts[name][index]
-    args = step.args[1:] if short(step) in SHAPE_ONLY else step.args
+    args = step.args[1:] if bare_operator(step) in SHAPE_ONLY else step.args
     return union((args, *(value for _, value in step.kwargs)), env)
 
 

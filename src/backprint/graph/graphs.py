@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -223,51 +223,59 @@ def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
 
 def check_graph(graph: Graph) -> None:
     """Raise unless every value is defined once, before its use, and the ports match their values."""
+    check_members(graph)
     defined: set[str] = set()
     attributes = {name for name, _ in graph.subgraphs}
+    for port in graph.inputs:
+        check_role(port, "input", IN_ROLES)
+        define(port.local, defined)
+    for step in graph.steps:
+        for value in (*step.args, *(value for _, value in step.kwargs)):
+            check_use(value, step, defined, attributes)
+        if not step.is_guard:
+            define(step.name, defined)
+    if len(graph.outputs) != len(graph.results):
+        raise GraphError(f"{len(graph.outputs)} output ports for {len(graph.results)} results")
+    for port, result in zip(graph.outputs, graph.results, strict=True):
+        check_role(port, "output", OUT_ROLES)
+        check_use(result, port, defined, attributes)
 
-    def define(name: str) -> None:
-        check_local(name)
-        if name in defined:
-            raise GraphError(f"{name!r} is defined twice")
-        defined.add(name)
 
-    def check_use(value: Value, user: Step | Port) -> None:
-        for leaf in leaves(value):
-            odd = ""
-            if isinstance(leaf, Ref):
-                if leaf.name not in defined:
-                    odd = f"uses {leaf.name!r} before it is defined"
-            elif isinstance(leaf, Sub):
-                if leaf.name not in attributes:
-                    odd = f"uses the subgraph {leaf.name!r}, which the graph does not have"
-            elif isinstance(leaf, int) and not -MAX_INTEGER <= leaf < MAX_INTEGER:
-                odd = f"holds an integer of {leaf.bit_length()} bits"
-            if odd:
-                who = f"step {user.name!r} ({user.target})" if isinstance(user, Step) else f"output {user.name!r}"
-                raise GraphError(f"{who} {odd}")
-
+def check_members(graph: Graph) -> None:
+    """Raise unless each symbol and subgraph has a name of its own."""
     members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
     for name in members:
         check_local(name)
         if name == "forward" or members.count(name) > 1:
             raise GraphError(f"{name!r} is defined twice in one class")
-    for port in graph.inputs:
-        if port.role not in IN_ROLES:
-            roles = ", ".join(IN_ROLES)
-            raise GraphError(f"input {port.name!r} has the role {port.role!r}; an input's is one of {roles}")
-        define(port.local)
-    for step in graph.steps:
-        for value in step.args:
-            check_use(value, step)
-        for _, value in step.kwargs:
-            check_use(value, step)
-        if not step.is_guard:
-            define(step.name)
-    if len(graph.outputs) != len(graph.results):
-        raise GraphError(f"{len(graph.outputs)} output ports for {len(graph.results)} results")
-    for port, result in zip(graph.outputs, graph.results, strict=True):
-        if port.role not in OUT_ROLES:
-            roles = ", ".join(OUT_ROLES)
-            raise GraphError(f"output {port.name!r} has the role {port.role!r}; an output's is one of {roles}")
-        check_use(result, port)
+
+
+def check_role(port: Port, side: str, roles: Sequence[str]) -> None:
+    """Raise unless a port has a role of its side."""
+    if port.role not in roles:
+        raise GraphError(f"{side} {port.name!r} has the role {port.role!r}; an {side}'s is one of {', '.join(roles)}")
+
+
+def define(name: str, defined: set[str]) -> None:
+    """Add a value to those that are defined."""
+    check_local(name)
+    if name in defined:
+        raise GraphError(f"{name!r} is defined twice")
+    defined.add(name)
+
+
+def check_use(value: Value, user: Step | Port, defined: Collection[str], attributes: Collection[str]) -> None:
+    """Raise unless what a step or an output uses is defined, and its integers have 64 bits."""
+    for leaf in leaves(value):
+        odd = ""
+        if isinstance(leaf, Ref):
+            if leaf.name not in defined:
+                odd = f"uses {leaf.name!r} before it is defined"
+        elif isinstance(leaf, Sub):
+            if leaf.name not in attributes:
+                odd = f"uses the subgraph {leaf.name!r}, which the graph does not have"
+        elif isinstance(leaf, int) and not -MAX_INTEGER <= leaf < MAX_INTEGER:
+            odd = f"holds an integer of {leaf.bit_length()} bits"
+        if odd:
+            who = f"step {user.name!r} ({user.target})" if isinstance(user, Step) else f"output {user.name!r}"
+            raise GraphError(f"{who} {odd}")

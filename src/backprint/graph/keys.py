@@ -23,7 +23,7 @@ class PortKey(NamedTuple):
         return f"{self.role} {self.name}" if self.name else self.role
 
     @classmethod
-    def read(cls, text: str) -> PortKey:
+    def from_text(cls, text: str) -> PortKey:
         """Return the key of a text; one without a name if the text is not a key."""
         role, _, name = text.partition(" ")
         return cls(role, name)

@@ -41,7 +41,7 @@ class Oracle(Protocol):
     @property
     def partial(self) -> bool: ...
 
-    def step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
+    def run_step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
         """Run one eager step; without tangents, from ones."""
 
 
@@ -85,7 +85,7 @@ class Origin(Oracle, Protocol):
     def objects(self) -> Mapping[str, Sequence[Any]]:
         """Return, by parameter, the values of the call that can be compared only by identity."""
 
-    def step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
         """Run one eager step of the program; with `anew`, in other tensors than its own arguments."""
 
     def restoring(self) -> AbstractContextManager[None]:
@@ -123,29 +123,23 @@ class TracedOrigin(Origin, Protocol):
         """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
 
 
-class Gone:
-    """The Origin of a Capture from disk: its program is gone."""
+class FixedOrigin(Origin):
+    """An Origin without a Python program: nothing changes, and nothing must be restored."""
 
-    alive = False
+    alive = True
     partial = False
-    traced_here = False
+    traced_here = True
     asked: Mapping[str, Any] = MappingProxyType({})
     constants: Tensors = MappingProxyType({})
     tangents: Tensors = MappingProxyType({})
-    parts: tuple[Oracle, ...] = ()
+    parts: Sequence[Oracle] = ()
     doubts: tuple[PortVerdict, ...] = ()
-
-    def values(self) -> dict[str, Tensor]:
-        raise ReplayError("the program is gone, and its values with it")
 
     def live(self) -> dict[str, Tensor]:
         return self.values()
 
     def objects(self) -> Mapping[str, Sequence[Any]]:
         return {}
-
-    def step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
-        raise ReplayError("the program is gone, so it cannot run")
 
     def restoring(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -157,7 +151,20 @@ class Gone:
         return {}
 
     def release(self) -> None:
-        """Do nothing."""
+        """Do nothing: the values are the only oracle."""
+
+
+class Gone(FixedOrigin):
+    """The Origin of a Capture from disk: its program is gone."""
+
+    alive = False
+    traced_here = False
+
+    def values(self) -> dict[str, Tensor]:
+        raise ReplayError("the program is gone, and its values with it")
+
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+        raise ReplayError("the program is gone, so it cannot run")
 
 
 GONE: Origin = Gone()

@@ -58,7 +58,7 @@ class Trial:
         """The sides with dependent ports of which none moved by a tolerance."""
         most: dict[str, float] = {}
         for port, by in self.moved:
-            side = side_of(PortKey.read(port))
+            side = side_of(PortKey.from_text(port))
             most[side] = max(by, most.get(side, 0.0))
         return tuple(side for side, by in most.items() if by < 1)
 

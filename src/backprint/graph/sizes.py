@@ -122,10 +122,12 @@ def evaluate(size: Size, sizes: Sizes) -> Number:
     except GraphError as error:
         raise type(error)(f"{size!r:.80}: {error}") from None
     except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
-        raise GraphError(f"{size!r:.80} has no value for {said(sizes)}: {type(error).__name__}: {error}") from None
+        raise GraphError(
+            f"{size!r:.80} has no value for {sizes_in_words(sizes)}: {type(error).__name__}: {error}"
+        ) from None
 
 
-def said(sizes: Sizes) -> str:
+def sizes_in_words(sizes: Sizes) -> str:
     """Return sizes as text: `s0 = 4, s1 = 6`."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items()) or "no sizes"
 
@@ -280,11 +282,11 @@ def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], S
 def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
     """Apply a function to every spec of a graph, except those of its subgraphs."""
 
-    def port(was: Port) -> Port:
+    def new_port(was: Port) -> Port:
         return replace(was, spec=function(was.spec))
 
-    def step(was: Step) -> Step:
+    def new_step(was: Step) -> Step:
         return was if was.spec is None else replace(was, spec=function(was.spec))
 
-    inputs, outputs = tuple(map(port, graph.inputs)), tuple(map(port, graph.outputs))
-    return replace(graph, inputs=inputs, steps=tuple(map(step, graph.steps)), outputs=outputs)
+    inputs, outputs = tuple(map(new_port, graph.inputs)), tuple(map(new_port, graph.outputs))
+    return replace(graph, inputs=inputs, steps=tuple(map(new_step, graph.steps)), outputs=outputs)

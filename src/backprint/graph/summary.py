@@ -212,6 +212,6 @@ FLOPS: Mapping[str, Callable[[Step, Mapping[str, Spec]], int]] = {
 """What counts as arithmetic, as PyTorch's own FLOP counter counts it."""
 
 
-def whole(capture: Capture) -> tuple[Summary, ...]:
+def summarise_all(capture: Capture) -> tuple[Summary, ...]:
     """A Summary for each Pair."""
     return tuple(map(summarise, capture.pairs))

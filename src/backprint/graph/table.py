@@ -26,7 +26,7 @@ class OperatorRow:
     reason: str = ""
 
 
-def read(text: str) -> dict[str, OperatorRow]:
+def read_rows(text: str) -> dict[str, OperatorRow]:
     """The rows of a table's text."""
     found = {}
     for line in text.splitlines():
@@ -44,7 +44,7 @@ def written(rows: Mapping[str, OperatorRow]) -> str:
 @functools.cache
 def table() -> Mapping[str, OperatorRow]:
     """Every operator of the table."""
-    return read(Path(__file__).with_name("operators.txt").read_text(encoding="ascii"))
+    return read_rows(Path(__file__).with_name("operators.txt").read_text(encoding="ascii"))
 
 
 @functools.cache

@@ -482,7 +482,7 @@ class _Reader:
                 if node is not function.body[-1]:
                     raise self.refused(node, "return is a graph's last line")
                 return tuple(steps), self.returned(node)
-            steps.append(self.checked(node, functools.partial(self.step, node, *comment)))
+            steps.append(self.checked(node, functools.partial(self.read_step, node, *comment)))
         raise GraphError(f"line {function.lineno}: forward does not return")
 
     def comment(self, line: str, number: int) -> tuple[Source | None, Echo | None]:
@@ -505,7 +505,7 @@ class _Reader:
             raise self.refused(node, "a graph returns a tuple")
         return value
 
-    def step(self, node: ast.stmt, source: Source | None, echo: Echo | None) -> Step:
+    def read_step(self, node: ast.stmt, source: Source | None, echo: Echo | None) -> Step:
         match node:
             case ast.Assert(test=ast.Compare(ops=[_]) as test, msg=None):
                 return self.guard(node, test, source, echo)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint.errors import SampleError, UsageError
+from backprint.graph.nouns import Graph
 from backprint.graphnet import training
 from backprint.graphnet.code import FunctionCall, ModelProgram, Name, Return
 from backprint.graphnet.emit import compile_program
@@ -32,6 +33,9 @@ from backprint.sample.inputs import Inputs
 
 Fake = Callable[[], AbstractContextManager[Any]]
 """Makes the mode under which tensors have no values."""
+
+GraphRunner = Callable[[Graph], Callable[..., Any]]
+"""Makes a function of a Graph, which takes its inputs by local name."""
 
 SMALL = 64
 """Tensors of up to so many elements have values even with `fake`."""
@@ -58,8 +62,12 @@ def build_sample(
     seed: int = 0,
     requires_grad: Iterable[str] | bool | None = None,
     fake: Fake | None = None,
+    run: GraphRunner | None = None,
 ) -> BuiltSample:
-    """Build a sample as a module and its inputs; with `fake`, of tensors without values, made under its mode."""
+    """Build a sample as a module and its inputs; with `fake`, of tensors without values, made under its mode.
+
+    `run` makes a function of a Graph: a sample whose `model.py` is a text of Backprint's own needs it.
+    """
     if mode not in (None, *training.MODES):
         raise UsageError(f"mode={mode!r} is not one of None (as it was traced), 'train', 'eval'")
     plan = plan_of(sample, requires_grad)
@@ -69,7 +77,7 @@ def build_sample(
         if named.raw in plan.metas
     ]
     recipes = recipes_from_metas(known, seed, device)
-    forward, numbers, notes = forward_in_mode(sample, plan, mode, device, fake)
+    forward, numbers, notes = forward_in_mode(sample, plan, mode, device, fake, run)
     if sample.program is not None and fake is None:
         check_result_sizes(sample, numbers)
     made = recipes.make() if fake is None else unallocated_tensors(known, recipes, device, fake)
@@ -105,13 +113,21 @@ def check_result_sizes(sample: GraphNetSample, numbers: Mapping[str, Any]) -> No
 
 
 def forward_in_mode(
-    sample: GraphNetSample, plan: SamplePlan, mode: str | None, device: str, fake: Fake | None = None
+    sample: GraphNetSample,
+    plan: SamplePlan,
+    mode: str | None,
+    device: str,
+    fake: Fake | None = None,
+    run: GraphRunner | None = None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
     """The module's forward in a mode, the inputs that are numbers, and notes on both."""
     program, notes = sample.program, list[str]()
     extra: dict[str, Any] = {}
-    if program is None:
-        program, extra = program_of_file(sample, fake)
+    if sample.graph is not None:
+        assert run is not None
+        program, extra = program_that_calls(sample, run(sample.graph))
+    elif program is None:
+        program, extra = program_that_calls(sample, execute_model(sample.path / "model.py", fake))
         notes.append(f"executed, because it is trusted: {sample.refused}")
     numbers, more = choose_numbers(program, sample.metas, read_symbol_examples(sample.path))
     notes += more
@@ -122,7 +138,8 @@ def forward_in_mode(
         if probe.error is not None:
             extra = dict.fromkeys(training.NORMS[:1], careful_batch_norm)
     elif mode is not None:
-        notes.append(f"mode {mode}: nothing changed in a file that is executed as it is")
+        odd = "a file that is executed as it is" if sample.graph is None else "a graph, whose operators have their mode"
+        notes.append(f"mode {mode}: nothing changed in {odd}")
     names = {named.raw: named.name for named in plan.inputs if named.role == "input"}
     state = {named.raw: named.name for named in plan.inputs if named.role != "input"}
     made = compile_program(program, names, state, str(sample.path / "model.py"), device, extra)
@@ -144,11 +161,11 @@ def batch_norm_notes(probe: ShapeRun) -> list[str]:
 EXECUTED = "torch.executed"
 
 
-def program_of_file(sample: GraphNetSample, fake: Fake | None) -> tuple[ModelProgram, dict[str, Any]]:
-    """A program that calls the file's own class: this executes the file."""
+def program_that_calls(sample: GraphNetSample, function: Callable[..., Any]) -> tuple[ModelProgram, dict[str, Any]]:
+    """A program that calls one function with all arguments: a Graph's, or the class of a file that was executed."""
     arguments = sample.arguments
     call = FunctionCall(EXECUTED, (), tuple((argument.name, Name(argument.name)) for argument in arguments))
-    return ModelProgram(arguments, (Return(1, call),)), {EXECUTED: execute_model(sample.path / "model.py", fake)}
+    return ModelProgram(arguments, (Return(1, call),)), {EXECUTED: function}
 
 
 def execute_model(path: Path, fake: Fake | None = None) -> nn.Module:

@@ -190,18 +190,8 @@ class ProgramEmitter:
                 if not is_object:
                     return self.literal(here)
                 return self.global_name(f"device.{here}", lambda: torch.device(here))
-            case code.FunctionCall(target=target, args=args, kwargs=kwargs):
-                function = self.global_name(
-                    target, lambda: self.extra.get(target) or guarded_function(target, torch_callable(target))
-                )
-                return self.called(function, args, kwargs)
-            case code.MethodCall(name="tolist", of=of, args=(), kwargs=()):
-                return self.called(self.global_name("bounded_tolist", lambda: bounded_tolist), (of,), ())
-            case code.MethodCall(of=of, name=name, args=args, kwargs=kwargs):
-                if (checked := guarded_method(name)) is not None:
-                    function = self.global_name(f"Tensor.{name}", lambda: checked)
-                    return self.called_on(function, self.owner(of, name), args, kwargs)
-                return self.called(ast.Attribute(self.owner(of, name), name, ast.Load(), **self.at), args, kwargs)
+            case code.FunctionCall() | code.MethodCall():
+                return self.call_of(value)
             case code.Attribute(of=of, name=name):
                 return ast.Attribute(self.expr(of), name, ast.Load(), **self.at)
             case code.Item(of=of, index=index):
@@ -213,19 +203,29 @@ class ProgramEmitter:
                 return ast.Tuple([self.expr(item, context) for item in items], context, **self.at)
             case code.Items():
                 return self.items(value)
-            case code.Pairs(pairs=pairs):
-                made = ast.Dict([self.expr(key) for key, _ in pairs], [self.expr(item) for _, item in pairs], **self.at)
-                nests = self.kinds.may_nest([item for _, item in pairs])
-                return (
-                    ast.Call(self.global_name("bounded_items", lambda: bounded_items), [made], [], **self.at)
-                    if nests
-                    else made
-                )
+            case code.Pairs():
+                return self.pairs(value)
             case code.Unary(kind=kind, of=of):
                 return ast.UnaryOp(getattr(ast, kind)(), self.expr(of), **self.at)
             case code.Operation(kind=kind, left=left, right=right):
                 return self.operation(kind, left, right)
         raise TypeError(f"a {type(value).__name__} is not an expression of a ModelProgram")
+
+    def call_of(self, value: code.FunctionCall | code.MethodCall) -> ast.expr:
+        """Compile a call; where its arguments have to be checked or bounded, of a function of ours instead."""
+        match value:
+            case code.FunctionCall(target=target, args=args, kwargs=kwargs):
+                function = self.global_name(
+                    target, lambda: self.extra.get(target) or guarded_function(target, torch_callable(target))
+                )
+                return self.called(function, args, kwargs)
+            case code.MethodCall(name="tolist", of=of, args=(), kwargs=()):
+                return self.called(self.global_name("bounded_tolist", lambda: bounded_tolist), (of,), ())
+        of, name = value.of, value.name
+        if (checked := guarded_method(name)) is not None:
+            function = self.global_name(f"Tensor.{name}", lambda: checked)
+            return self.called_on(function, self.owner(of, name), value.args, value.kwargs)
+        return self.called(ast.Attribute(self.owner(of, name), name, ast.Load(), **self.at), value.args, value.kwargs)
 
     def operation(self, kind: str, left: Expr, right: Expr) -> ast.expr:
         """Compile arithmetic or a comparison; arithmetic that may grow without end calls a bounded function."""
@@ -254,6 +254,14 @@ class ProgramEmitter:
         if not self.kinds.may_nest(value.items):
             return built
         return ast.Call(self.global_name("bounded_items", lambda: bounded_items), [built], [], **self.at)
+
+    def pairs(self, value: code.Pairs) -> ast.expr:
+        """Compile a dictionary; one that may hold lists is bounded."""
+        keys: list[ast.expr | None] = [self.expr(key) for key, _ in value.pairs]
+        made = ast.Dict(keys, [self.expr(item) for _, item in value.pairs], **self.at)
+        if not self.kinds.may_nest([item for _, item in value.pairs]):
+            return made
+        return ast.Call(self.global_name("bounded_items", lambda: bounded_items), [made], [], **self.at)
 
     def owner(self, of: Expr, name: str) -> ast.expr:
         """The owner of a method; a method that is arithmetic requires a tensor."""

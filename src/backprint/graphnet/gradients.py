@@ -59,7 +59,7 @@ def why_no_grad(named: NamedInput, meta: Meta, use: Use) -> str:
         return f"{meta.dtype} has no gradient"
     if named.role == "parameter":
         return ""
-    if named.role == "buffer":
+    if named.why:
         return named.why
     for kind, words in (("mask", "a mask by its use"), ("additive", "a mask by its use"), ("read", "read as a number")):
         if kind in use.kinds:

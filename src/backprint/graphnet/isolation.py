@@ -9,7 +9,9 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
+from backprint.graph.isolation import needs_isolation
 from backprint.graphnet.code import Expr, FunctionCall, MethodCall, ModelProgram, located_expressions
+from backprint.graphnet.read import GraphNetSample
 
 
 @functools.cache
@@ -22,8 +24,15 @@ def callable_standings() -> Mapping[str, tuple[str, str]]:
     return rows
 
 
+def calls_to_isolate(sample: GraphNetSample) -> list[str]:
+    """The calls of a sample that are only safe in a process of its own, each with the reason."""
+    if sample.graph is not None:
+        return needs_isolation(sample.graph)
+    return isolated_calls(sample.program) if sample.program is not None else []
+
+
 def isolated_calls(program: ModelProgram) -> list[str]:
-    """The calls of a program that are only safe in a process of its own, each with the reason."""
+    """The same of a program."""
     return sorted({why_isolate_call(value) for _, value in located_expressions(program)} - {""})
 
 

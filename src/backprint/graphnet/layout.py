@@ -15,15 +15,14 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from backprint.errors import SampleError, UsageError
 from backprint.graph.fixed import at_capture, contiguous_inputs, tensors_alone
 from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph
-from backprint.graph.steps import live
 from backprint.graph.text import emit
+from backprint.graphnet.graphs import with_movable_devices, without_saved
 from backprint.graphnet.write import DirectionRunner, inputs_to_keep, write_graphnet
 
 TREES = ("train_forward", "train_backward", "eval_forward")
@@ -105,12 +104,6 @@ def write_each_tree(
     return [tree for tree, is_there in zip(TREES, written, strict=False) if is_there]
 
 
-def without_saved(graph: Graph) -> Graph:
-    """The inference graph of a forward: without values saved for a backward."""
-    kept = [(p, r) for p, r in zip(graph.outputs, graph.results, strict=True) if p.role != "saved"]
-    return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
-
-
 def write_one_tree(
     folder: Path,
     capture: Capture,
@@ -135,14 +128,9 @@ def write_one_tree(
     return bool(rows)
 
 
-DEVICE = re.compile(r"torch\.device\('([a-z]+)(?::(\d+))?'\)")
-
-
 def movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
     """The text of `model.py`: the graph alone, its devices written as GraphNet's tools find them."""
-    text = emit(graph, f"{name}. Captured by Backprint with engine {capture.engine}.")
-    text = DEVICE.sub(lambda found: f'device(type="{found[1]}"' + (f", index={found[2]})" if found[2] else ")"), text)
-    return text.replace("from torch import inf, nan\n", "from torch import device, inf, nan\n", 1)
+    return with_movable_devices(emit(graph, f"{name}. Captured by Backprint with engine {capture.engine}."))
 
 
 def copy_sample(source: Path, there: Path) -> None:

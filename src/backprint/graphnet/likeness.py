@@ -16,11 +16,15 @@ from backprint.graphnet.read import read_graphnet
 def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
     """A text that samples of the same program share, and their inputs' elements; `exact` adds the shapes."""
     sample = read_graphnet(folder)
-    assert sample.program is not None  # without trust, a sample that is not parsed is refused
     examples = read_symbol_examples(folder)
-    inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.program.arguments]
+    inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.arguments]
     shapes = [(meta.shape, meta.dtype) if meta else examples.get(argument) for argument, meta in inputs]
-    text = program_text(sample.program) + (repr(shapes) if exact else "")
+    if sample.program is not None:
+        text = program_text(sample.program)
+    else:
+        assert sample.graph is not None  # without trust, a sample that is not parsed is refused
+        text = sample.graph.hash(sizes=exact)
+    text += repr(shapes) if exact else ""
     return text, sum(math.prod(meta.shape) for _, meta in inputs if meta)
 
 

@@ -72,8 +72,13 @@ _END = re.compile(r"^(?:(.*)_)?(parameters|buffers)_(.+?)_?$")
 _LABEL = re.compile(r"[^0-9A-Za-z_.]")
 
 
-def name_inputs(arguments: Sequence[ForwardArgument], metas: Mapping[str, Meta]) -> tuple[NamedInput, ...]:
-    """Give every argument its own name. Names are unique, and no tensor has the name of a module."""
+def name_inputs(
+    arguments: Sequence[ForwardArgument], metas: Mapping[str, Meta], roles: Mapping[str, tuple[str, str]] | None = None
+) -> tuple[NamedInput, ...]:
+    """Give every argument its own name. Names are unique, and no tensor has the name of a module.
+
+    `roles` has the role of each argument and the reason for it, where names and annotations do not have to tell.
+    """
     children = modules_in_names([argument.name for argument in arguments])
     found: list[NamedInput] = []
     taken: dict[str, bool] = {}
@@ -81,6 +86,7 @@ def name_inputs(arguments: Sequence[ForwardArgument], metas: Mapping[str, Meta])
     for argument in arguments:
         meta = metas.get(argument.name)
         name, role, why = name_and_role(argument, children)
+        role, why = (roles or {}).get(argument.name, (role, why))
         if meta is not None and meta.original_name:
             name = _LABEL.sub("_", meta.original_name)
         if role == "input" and (not name.isidentifier() or keyword.iskeyword(name) or name == "self"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from backprint.errors import UsageError
 from backprint.graphnet.gradients import can_require_grad, split_by_grad
+from backprint.graphnet.graphs import graph_roles
 from backprint.graphnet.meta import Meta, Use
 from backprint.graphnet.metas import dtype_itemsize
 from backprint.graphnet.names import NamedInput, name_inputs
@@ -33,7 +34,9 @@ class SamplePlan:
 
 def plan_of(sample: GraphNetSample, requires_grad: Iterable[str] | bool | None = None) -> SamplePlan:
     """Plan a sample: its inputs' names, roles and uses, and which require grad."""
-    inputs = name_inputs(sample.arguments, sample.metas)
+    inputs = name_inputs(
+        sample.arguments, sample.metas, graph_roles(sample.graph) if sample.graph is not None else None
+    )
     numbers = {argument.name for argument in sample.arguments if argument.kind.startswith("Sym")}
     metas = {named.raw: sample.metas[named.raw] for named in inputs if named.raw not in numbers}
     uses = uses_of(sample.program, metas) if sample.program is not None else {}

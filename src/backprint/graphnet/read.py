@@ -10,7 +10,9 @@ from typing import Any
 
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.formats import is_direction
+from backprint.graph.nouns import Graph
 from backprint.graphnet.code import ForwardArgument, ModelProgram, read_code
+from backprint.graphnet.graphs import graph_arguments, is_graph_text, read_graph_text, with_graph_dtypes
 from backprint.graphnet.meta import Meta
 from backprint.graphnet.metas import UNTYPED, read_sample_facts, read_sample_metas, read_sample_text
 from backprint.graphnet.uses import uses_of
@@ -20,8 +22,8 @@ from backprint.graphnet.uses import uses_of
 class GraphNetSample:
     """The content of a GraphNet folder.
 
-    `program` is None where the parser refuses `model.py` and the caller trusts it: `refused` says why, and building the
-    sample executes the file.
+    Where Backprint wrote `model.py`, `graph` is what it says, and `program` is None. Both are None where the parser
+    refuses the file and the caller trusts it: `refused` says why, and building the sample executes the file.
     """
 
     path: Path
@@ -31,12 +33,15 @@ class GraphNetSample:
     facts: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     refused: str = ""
+    graph: Graph | None = None
 
     @property
     def arguments(self) -> tuple[ForwardArgument, ...]:
         """The inputs in order: those of `forward`, or where it is not parsed, those that have metadata."""
         if self.program is not None:
             return self.program.arguments
+        if self.graph is not None:
+            return graph_arguments(self.graph)
         return tuple(ForwardArgument(name, guess_annotation(name, meta), 1) for name, meta in self.metas.items())
 
 
@@ -56,9 +61,13 @@ def read_graphnet(path: Path | str, trust: bool = False) -> GraphNetSample:
         raise SampleError(f"{path}: one direction of a sample of ours: the sample is {path.parent.parent}")
     facts = read_sample_facts(path)
     metas, notes = read_sample_metas(path)
-    program, refused = None, ""
+    program, graph, refused = None, None, ""
+    text = read_sample_text(path / "model.py")
     try:
-        program = read_code(read_sample_text(path / "model.py"))
+        if is_graph_text(text):
+            graph = read_graph_text(text)
+        else:
+            program = read_code(text)
     except GraphError as error:
         message = re.sub(r"^line (\d+): ", rf"{path / 'model.py'}:\1: ", str(error))
         message = message if message != str(error) else f"{path / 'model.py'}: {error}"
@@ -66,16 +75,23 @@ def read_graphnet(path: Path | str, trust: bool = False) -> GraphNetSample:
             kind = RefusedError if isinstance(error, RefusedError) else GraphError
             raise kind(f"{message}. If you trust the file, --trust (trust=True) executes it") from None
         refused = message
-    if program is not None:
-        absent = [
-            argument.name for argument in program.arguments if needs_metadata(argument) and argument.name not in metas
-        ]
-        if absent:
-            more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
-            raise SampleError(f"{path}: no metadata says what {', '.join(absent[:3])}{more} are, which forward takes")
-        if UNTYPED in notes:
-            metas = infer_dtypes(program, metas)
-    return GraphNetSample(path, sample_name(path, facts), program, metas, facts, notes, refused)
+    if UNTYPED in notes and program is not None:
+        metas = infer_dtypes(program, metas)
+    elif UNTYPED in notes and graph is not None:
+        metas, notes = with_graph_dtypes(graph, metas), ()
+    sample = GraphNetSample(path, sample_name(path, facts), program, metas, facts, notes, refused, graph)
+    check_metadata(sample)
+    return sample
+
+
+def check_metadata(sample: GraphNetSample) -> None:
+    """Raise where an argument that is a tensor has no metadata."""
+    absent = [each.name for each in sample.arguments if needs_metadata(each) and each.name not in sample.metas]
+    if absent:
+        more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+        raise SampleError(
+            f"{sample.path}: no metadata says what {', '.join(absent[:3])}{more} are, which forward takes"
+        )
 
 
 def infer_dtypes(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Meta]:

@@ -25,6 +25,7 @@ from backprint.replaying.compare import TOLERANCE, compare, distance, same_bits
 from backprint.replaying.draws import drawn
 from backprint.replaying.linked import Play, Played, added
 from backprint.replaying.run import perform_steps, subgraphs
+from backprint.settings import RandomStates, put_random_states, random_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class PartRun:
 
     values: dict[str, Any]
     given: dict[str, Any]
-    random: Tensor
+    random: RandomStates
     tangents: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
     flow: BorderGradients | None = None
@@ -102,7 +103,7 @@ def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPar
     asking = set() if backward is None else differentiated(backward)
     given = {port.local: played.values[port.name] for port in forward.inputs}
     flags = {port.local: port.name in asking for port in forward.inputs}
-    torch.set_rng_state(played.random)
+    put_random_states(played.random)
     make_subs = subgraphs(forward)
     return [traced_part(part, given, flags, make_subs) for part in borders.parts]
 
@@ -120,7 +121,7 @@ def traced_part(
     writes = any("m" in operators().get(step.target, "") for step in part.steps)
     leaves = {local: leaf_of(given[local], flags.get(local, False)) for local in part.takes}
     scope = {name: value.clone() if writes and isinstance(value, Tensor) else value for name, value in leaves.items()}
-    values, random = {local: given[local] for local in part.takes}, torch.get_rng_state()
+    values, random = {local: given[local] for local in part.takes}, random_states()
     with torch.enable_grad():
         perform_steps(part.steps, scope, subs)
     returned = {local: scope[local] for local in results_of(part)}

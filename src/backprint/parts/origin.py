@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,60 +10,31 @@ from torch import Tensor
 
 from backprint.graph.keys import PortKey, keyed, of_role
 from backprint.graph.nouns import Pair
-from backprint.graph.structure import filled
+from backprint.graph.origin import FixedOrigin
 from backprint.replaying.run import perform_steps, run_graph, subgraphs
 from backprint.tracing.program import Outcome
 
 
-class PartOrigin:
+class PartOrigin(FixedOrigin):
     """The program behind a part, as the Origin of its Capture.
 
     If the part has an opaque edge, autograd of its forward is not an oracle. Then the part, which was proven on the
     whole's own values, is its own oracle on other values.
     """
 
-    alive = True
-    partial = False
-    traced_here = True
-    parts = ()
-    doubts = ()
-
     def __init__(self, pair: Pair, values: Mapping[str, Any], differentiable: tuple[str, ...], opaque: bool) -> None:
         self.pair, self.kept, self.differentiable, self.opaque = pair, values, differentiable, opaque
         graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
         lifted = [port.name for graph in graphs for port in graph.by_role("constant")]
         self.constants = {name: values[name] for name in lifted if name in values}
-        self.tangents: dict[str, Tensor] = {}
-        self.asked: dict[str, Any] = {}
 
     def values(self) -> dict[str, Any]:
         """Return the values that the part had in the whole."""
         return dict(self.kept)
 
-    def live(self) -> dict[str, Any]:
-        """Return the same: nothing of a part changes."""
-        return self.values()
-
-    def objects(self) -> Mapping[str, Sequence[Any]]:
-        """Return nothing: a part's inputs are tensors."""
-        return {}
-
-    def restoring(self) -> AbstractContextManager[None]:
-        """Do nothing: a graph changes nothing that must be restored."""
-        return nullcontext()
-
-    def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
-        """Return the outputs in the signature's structure."""
-        return filled(structure, named)
-
-    def chance(self) -> dict[str, str]:
-        """Return nothing: a graph draws only from torch."""
-        return {}
-
-    def release(self) -> None:
-        """Do nothing: the values are the part's own inputs."""
-
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
         """Run one eager step of the part's forward, and compute its gradients."""
         backward = self.pair.backward
         asking = [port.name for port in backward.outputs] if backward is not None else []

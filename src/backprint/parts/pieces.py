@@ -73,7 +73,7 @@ def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
                 f"by=ranges: {text!r:.40} is not a range of the {len(graph.steps)} forward steps, as 0-10 is"
             )
         spans.append((int(found[1]), int(found[2])))
-    return spanned(graph, [(start, stop, f"steps {start}-{stop}") for start, stop in spans], "ranges")
+    return with_gaps(graph, [(start, stop, f"steps {start}-{stop}") for start, stop in spans], "ranges")
 
 
 def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
@@ -92,7 +92,7 @@ def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
             raise UsageError("by=operators: no sequence of operators repeats in this forward; name one")
     ends = [*steps, len(graph.steps)]
     spans = [(steps[spot], ends[spot + length], label) for spot, length, label in found]
-    return spanned(graph, spans, "operators")
+    return with_gaps(graph, spans, "operators")
 
 
 def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
@@ -185,7 +185,7 @@ def pieces(graph: Graph, cuts: Sequence[int]) -> tuple[Piece, ...]:
     return tuple(Piece(start, stop, f"steps {start}-{stop}") for start, stop in pairwise(places) if start < stop)
 
 
-def spanned(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
+def with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
     """Return these pieces, and the unwanted ones between them."""
     found: list[Piece] = []
     at = 0

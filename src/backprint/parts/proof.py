@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from backprint.errors import BackprintError
@@ -17,6 +16,7 @@ from backprint.replaying.compare import compare
 from backprint.replaying.run import run_graph
 from backprint.replaying.strides import tangent_as
 from backprint.replaying.verify import verify_capture
+from backprint.settings import put_random_states
 
 
 def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
@@ -35,7 +35,7 @@ def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
 def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
     """Compare a part, on the whole's own values, with the results and shares in the gradients that the whole had."""
     [pair] = made.pairs
-    torch.set_rng_state(of.ran.random)
+    put_random_states(of.ran.random)
     results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
     ports = [
         compare(port.name, port.role, value, of.ran.given[local])

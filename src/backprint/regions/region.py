@@ -227,7 +227,7 @@ class Passes(Sequence[Pass]):
 
 def read_if_dumped(found: Pass | DumpedPass) -> Pass:
     """Return a pass, read from disk if it was written."""
-    return found if isinstance(found, Pass) else found.read()
+    return found if isinstance(found, Pass) else found.read_pass()
 
 
 class _Block:

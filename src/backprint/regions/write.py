@@ -45,7 +45,7 @@ class DumpedPass:
 
     place: Path
 
-    def read(self) -> Pass:
+    def read_pass(self) -> Pass:
         """Read the Pass again."""
         from backprint.regions.read import read_pass
 

@@ -41,29 +41,42 @@ class Again(nn.Module):
         return self.fills(named)
 
 
+def function_of(at: At) -> Callable[[Graph], Callable[..., tuple[Any, ...]]]:
+    """What makes a function of a Graph: it takes the inputs by local name and returns the results."""
+
+    def made(graph: Graph) -> Callable[..., tuple[Any, ...]]:
+        def run_on(**inputs: Any) -> tuple[Any, ...]:
+            env = feed(graph, {port.key: inputs[port.local] for port in graph.inputs}, True, graded=True)
+            make = perform_steps(graph.steps, env, subgraphs(graph), at=at)
+            return tuple(make(result) for result in graph.results)
+
+        return run_on
+
+    return made
+
+
 def state_of(module: nn.Module) -> dict[str, Tensor]:
     """Return parameters and buffers by name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def module_of(
-    capture: Capture, device: str | None = None, at: At = lambda source: nullcontext()
+    capture: Capture, forward: Graph, at: At = lambda source: nullcontext()
 ) -> tuple[nn.Module, dict[str, Any], tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Return the module of a Capture's only forward, its inputs by name, and (name, reason) of the tensors that require
     grad and of those that do not."""
-    pair = capture.pairs[0]
-    graph = at_hints(pair.forward)
+    graph = at_hints(forward)
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
-    asks, rests = asking(ports, pair.backward)
+    asks, rests = asking(ports, capture.pairs[0].backward)
     made = capture.recipes.make(names=[port.name for port in ports])
-    module: Again = type(capture.name, (Again,), {"forward": _named(Again.forward, ports)})()
+    module: Again = type(capture.name, (Again,), {"forward": with_named_inputs(Again.forward, ports)})()
     module.graph, module.at = graph, at
     module.fills = filler(capture)
     module.numbers = {port.name: number_at_capture(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
     inputs: dict[str, Any] = {}
     asked = {name for name, _ in asks}
     for port in ports:
-        tensor = made[port.name].to(device) if device else made[port.name]
+        tensor = made[port.name]
         if port.role == "input":
             put_nested(inputs, port.name, tensor.requires_grad_(port.name in asked))
         else:
@@ -130,7 +143,7 @@ def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
         module._buffers[last] = tensor
 
 
-def _named(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
+def with_named_inputs(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
     """Return a forward with the inputs' names in its signature."""
 
     def named(self: Again, **inputs: Any) -> Any:

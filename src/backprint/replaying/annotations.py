@@ -18,7 +18,7 @@ from torch import Tensor
 from backprint.errors import GraphError
 from backprint.graph.claims import Lie
 from backprint.graph.nouns import Capture, Graph, Pair, Port, ScalarSpec, Spec, Step, TensorSpec
-from backprint.graph.sizes import evaluate, known, said
+from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.graph.text import show_spec
 from backprint.settings import read_settings
 
@@ -43,7 +43,7 @@ class Sheet:
         """Compare one value with its annotation."""
         asked = with_numbers(spec, value) if self.sizes and not self.numbers else spec
         if not agrees(asked, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
-            where = f", where {said(self.sizes)}" if self.sizes and any_symbol(spec) else ""
+            where = f", where {sizes_in_words(self.sizes)}" if self.sizes and any_symbol(spec) else ""
             text = f"annotated {show_spec(spec)}, is {show_value(value)}{where}"
             true = None if self.graph.symbols else corrected(spec, value)
             self.found.setdefault((role, name), (spec, true, text))
@@ -53,7 +53,7 @@ class Sheet:
         for port, value in zip(ports, values, strict=True):
             self.note(port.role, port.name, port.spec, value)
 
-    def step(self, step: Step, value: Any) -> None:
+    def check_step(self, step: Step, value: Any) -> None:
         """Compare a step's result with its annotation."""
         if step.spec is not None and not step.is_guard:
             self.note("step", step.name, step.spec, value)

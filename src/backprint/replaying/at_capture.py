@@ -140,7 +140,7 @@ def differs_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict]) 
             return ""
         if error.__cause__ is not None and "the original program failed" in str(error):
             raise error.__cause__ from None
-        return str(error)[:300]
+        return str(error)
     if tried is None:
         return ""
     keep_worst(found, draw.name, tried.verdicts)

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprint import settings
+from backprint.errors import DeviceAssertError, ReplayError
 from backprint.graph.keys import PortKey, keyed
 from backprint.graph.nouns import Capture
 from backprint.graph.power import Power, Trial
 from backprint.graph.verdicts import DIGESTS, REDRAWN, Verdict
 from backprint.replaying.annotations import Notes
-from backprint.replaying.digests import Row, against_witness, numbers_of, safe
-from backprint.replaying.draws import drawn, redrawn
-from backprint.replaying.oracles import against_autograd, eager, part_eager
+from backprint.replaying.digests import Row, numbers_of, safe
+from backprint.replaying.draws import Draw, drawn, redrawn
+from backprint.replaying.oracles import against_autograd, against_kept, against_results, eager, part_eager
 from backprint.replaying.power import power_of, why_without_power
-from backprint.replaying.results import against, unsteady, witnessed
-from backprint.replaying.verify import base_of, checked_run, keep_worst, resize, summed_up
+from backprint.replaying.results import witnessed
+from backprint.replaying.verify import CheckedRun, base_of, checked_run, keep_worst, resize, summed_up
 from backprint.replaying.whole import Replayed
 
 
@@ -48,18 +49,15 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     recorded = dict(capture.environment)
     restoring = capture.origin.restoring()
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), restoring:
+        checked = run_first(capture, draw)
         wanted = eager(capture, draw) if alive else None
-        checked = checked_run(capture, draw)
         got, results = checked.got, checked.got.results
         if wanted is not None:
-            verdicts = witnessed(against(results, wanted), REDRAWN)
+            verdicts = witnessed(against_results(capture, draw, results, wanted), REDRAWN)
         elif capture.witness is not None:
-            verdicts = witnessed(against_witness(capture, results), DIGESTS)
+            verdicts = witnessed(against_kept(capture, draw, results), DIGESTS)
         else:
             verdicts = against_autograd(capture, draw, results, said)
-        if wanted is not None and any(port.verdict != "bitwise" for port in verdicts):
-            repeated = eager(capture, draw)
-            verdicts = [unsteady(port, wanted, repeated) for port in verdicts]
         verdicts = [*verdicts, *checked.lies]
         parts = part_witness(capture, got) if alive else {}
         found = {port.key: port for port in verdicts}
@@ -78,6 +76,16 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         else dict(capture.witness or {}) or None
     )
     return Attested(rows, verdict, port_values(capture, got), seen, checked.notes)
+
+
+def run_first(capture: Capture, draw: Draw) -> CheckedRun:
+    """The Capture's own results. Where it raises and the program does too, the program's error is raised."""
+    try:
+        return checked_run(capture, draw)
+    except ReplayError as error:
+        if capture.origin.alive and not isinstance(error.__cause__, DeviceAssertError):
+            eager(capture, draw)
+        raise
 
 
 def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:

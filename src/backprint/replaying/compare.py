@@ -15,6 +15,10 @@ TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 
 """How far a port may be from its oracle, relative to its largest value, and still be `close`."""
 
 
+NOTHING = 1e-30
+"""Errors are relative to this if the largest value is 0."""
+
+
 def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -> PortVerdict:
     """Compare a port with its oracle."""
     if found is None or wanted is None:
@@ -77,5 +81,5 @@ def distance(left: Tensor, right: Tensor) -> float:
         left, right = left[~odd], right[~odd]
         if left.numel() == 0:
             return 0.0
-    scale = max(float(right.abs().max()), 1e-30)
+    scale = max(float(right.abs().max()), NOTHING)
     return float((left - right).abs().max()) / scale

@@ -30,7 +30,7 @@ def part_rows(capture: Capture, index: int) -> dict[PortKey, Row]:
     """Return what the witness keeps of one Pair."""
     head = f"{capture.pairs[index].name} "
     kept = (capture.witness or {}).items()
-    return {PortKey.read(text.removeprefix(head)): row for text, row in kept if text.startswith(head)}
+    return {PortKey.from_text(text.removeprefix(head)): row for text, row in kept if text.startswith(head)}
 
 
 def numbers_of(value: Tensor | None) -> Row:
@@ -71,7 +71,7 @@ def safe(number: float) -> float | str:
 
 def against_witness(capture: Capture, results: Results) -> list[PortVerdict]:
     """Compare every port of the whole Capture with the digests of the original program's results."""
-    rows = {PortKey.read(text): row for text, row in (capture.witness or {}).items()}
+    rows = {PortKey.from_text(text): row for text, row in (capture.witness or {}).items()}
     return against_rows({key: row for key, row in rows.items() if key.role in OUT_ROLES}, results)
 
 

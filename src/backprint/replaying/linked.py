@@ -21,6 +21,7 @@ from backprint.graph.nouns import Capture, Link
 from backprint.replaying.results import Results, results_by_port
 from backprint.replaying.run import hold_saved, run_graph, sizes_of
 from backprint.replaying.strides import tangent_as
+from backprint.settings import RandomStates, random_states
 from backprint.tree import ones_tangent
 
 Gradients = dict[str, "Tensor | None"]
@@ -31,7 +32,7 @@ class Played:
     """One run of a Pair: its inputs, results and saved values, and the random state that it started from."""
 
     values: dict[str, Tensor]
-    random: Tensor
+    random: RandomStates
     outputs: dict[str, Any] = field(default_factory=dict)
     mutations: dict[str, Any] = field(default_factory=dict)
     saved: dict[str, Any] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Play:
             for link in feeds(self.capture, index):
                 given[link.name] = self.fed(link)
             known = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
-            played = Played({name: given[name] for name in given if name in known}, torch.get_rng_state())
+            played = Played({name: given[name] for name in given if name in known}, random_states())
             found = run_graph(pair.forward, given)
             places = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}
             for port, value in zip(pair.forward.outputs, found, strict=True):

@@ -13,15 +13,18 @@ import torch
 from torch import Tensor
 
 from backprint.errors import BackprintError, ReplayError
-from backprint.graph.keys import of_role
+from backprint.graph.keys import PortKey, of_role
 from backprint.graph.links import mutated
 from backprint.graph.nouns import Capture, Pair
 from backprint.graph.verdicts import AUTOGRAD, DIGESTS, PROGRAM, PortVerdict
-from backprint.replaying.digests import against_rows, part_rows
+from backprint.replaying.digests import against_rows, against_witness, part_rows
 from backprint.replaying.draws import Draw
 from backprint.replaying.linked import Played
 from backprint.replaying.results import Results, against, kept_results, results_by_port, unsteady, witnessed
+from backprint.replaying.rounding import rounding_forgiven, sizes_of
 from backprint.replaying.run import AS_WRITTEN, run_graded
+from backprint.replaying.whole import replay_values
+from backprint.settings import RandomStates, put_random_states, random_states
 from backprint.tree import ones_tangent
 
 
@@ -39,7 +42,7 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 def eager(capture: Capture, draw: Draw) -> Results:
     """Return the original program's results. A tensor that only the graph writes keeps its given value."""
     torch.manual_seed(draw.seed)
-    gave = capture.origin.step(draw.values, draw.tangents, draw.anew)
+    gave = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
     written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
     return results_by_port(gave.outputs, {**written, **gave.mutations}, gave.gradients)
 
@@ -57,11 +60,30 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
             f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})"
         )
         return []
-    verdicts = against(kept_results(capture.origin, results, wanted), wanted)
+    return against_results(capture, draw, kept_results(capture.origin, results, wanted), wanted)
+
+
+def against_results(capture: Capture, draw: Draw, results: Results, wanted: Results) -> list[PortVerdict]:
+    """Compare every port with the program's results on a draw: `unproven` if it does not repeat them, `close` if it is
+    rounding."""
+    verdicts = against(results, wanted)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
     again = eager(capture, draw)
-    return [unsteady(port, wanted, again) for port in verdicts]
+    verdicts = [unsteady(port, wanted, again) for port in verdicts]
+    return rounding_forgiven(verdicts, wanted, sizes_of(wanted), draw, lambda other: eager(capture, other))
+
+
+def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVerdict]:
+    """Compare every port with the sample's digests of the original program's results."""
+    rows = {PortKey.from_text(text): row for text, row in (capture.witness or {}).items()}
+    sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
+
+    def replay_on(other: Draw) -> Results:
+        torch.manual_seed(other.seed)
+        return replay_values(capture, other.values, other.tangents).results
+
+    return rounding_forgiven(against_witness(capture, results), results, sizes, draw, replay_on)
 
 
 def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
@@ -159,7 +181,7 @@ def part_verdicts(capture: Capture, index: int, played: Played, draw: str, said:
         said.append("no oracle: the program is gone, and autograd of this pair's forward cannot replace it")
         return no_oracle(results)
     said.append("the program is gone: checked against autograd of the saved forward alone")
-    with quiet_generator(played.random):
+    with quiet_generators(played.random):
         same = {right: left for left, right in capture.signature.same if left in played.values}
         return by_autograd(pair, tuple(played.tangents), same, played.values, played.tangents, results, said)
 
@@ -177,9 +199,9 @@ def part_against_program(capture: Capture, index: int, played: Played) -> list[P
 def part_eager(capture: Capture, index: int, played: Played) -> Results:
     """Return the results of eager autograd of the program behind one Pair, on the Pair's values."""
     oracle = capture.origin.parts[index]
-    with quiet_generator(played.random):
+    with quiet_generators(played.random):
         try:
-            gave = oracle.step(played.values, played.tangents)
+            gave = oracle.run_step(played.values, played.tangents)
         except BackprintError:
             raise
         except Exception as error:  # the graph may raise anything, but its Pair did not
@@ -191,11 +213,11 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
 
 
 @contextlib.contextmanager
-def quiet_generator(state: Tensor) -> Iterator[None]:
-    """Set the random state that a Pair started from, and restore it afterwards."""
-    before = torch.get_rng_state()
-    torch.set_rng_state(state)
+def quiet_generators(states: RandomStates) -> Iterator[None]:
+    """Set the random states that a Pair started from, and restore them afterwards."""
+    before = random_states()
+    put_random_states(states)
     try:
         yield
     finally:
-        torch.set_rng_state(before)
+        put_random_states(before)

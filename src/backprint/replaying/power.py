@@ -278,7 +278,7 @@ class Study:
         idle = self.idle()
         trial = self.trial(TOGETHER, (*own, *idle), standard=True, idle=frozenset(idle))
         for side in trial.silent:
-            rows = ((PortKey.read(port), by) for port, by in trial.moved)
+            rows = ((PortKey.from_text(port), by) for port, by in trial.moved)
             self.capped |= {key: by for key, by in rows if side_of(key) == side}
         return trial
 

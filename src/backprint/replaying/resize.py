@@ -11,7 +11,7 @@ from torch import Tensor
 
 from backprint.errors import GraphError, ReplayError
 from backprint.graph.nouns import Capture, Graph, Port, Symbol, TensorSpec
-from backprint.graph.sizes import at, evaluate, known, outside, said
+from backprint.graph.sizes import at, evaluate, known, outside, sizes_in_words
 from backprint.replaying.whole import SIZE
 
 Change = Callable[[int], int]
@@ -102,7 +102,7 @@ def stretched(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
     shape = tuple(map(int, spec.shape))
     if len(shape) != value.dim() or math.prod(shape) > GROWTH * max(1024, value.numel()):
         raise ReplayError(
-            f"{port.role} {port.name!r} is {list(value.shape)}; at the sizes {said(sizes)}: {list(shape)}"
+            f"{port.role} {port.name!r} is {list(value.shape)}; at the sizes {sizes_in_words(sizes)}: {list(shape)}"
         )
     found = value.detach()
     for index, size in enumerate(shape):

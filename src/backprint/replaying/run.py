@@ -19,7 +19,7 @@ from backprint.fx.values import hold, maker
 from backprint.graph.isolation import check_here
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
-from backprint.graph.sizes import evaluate, implied, known, outside, said
+from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_words
 from backprint.graph.text import show_spec, show_step
 from backprint.replaying.annotations import NOTES, Sheet
 
@@ -43,7 +43,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
 
     def settle(index: int, step: Step) -> None:
         if sheet is not None:
-            sheet.step(step, env.get(step.name))
+            sheet.check_step(step, env.get(step.name))
         for name in last.get(index, ()):
             del env[name]
 
@@ -166,7 +166,7 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
         if not fits(spec, value, sizes):
             shape = ", ".join(map(str, value.shape))
             layout = "" if value.layout is torch.strided else f" {str(value.layout)[6:]}"
-            where = f" (where {said(sizes)})" if sizes else ""
+            where = f" (where {sizes_in_words(sizes)})" if sizes else ""
             now = f"{str(value.dtype)[6:]}[{shape}]{layout}"
             raise (GuardError if sizes else ReplayError)(
                 f"input {port.name!r} was {show_spec(spec)} at capture{where} and is {now} now: pass one like it, or "

@@ -92,12 +92,12 @@ def with_state(capture: Capture, given: Mapping[str, Tensor], state: State) -> d
             raise ReplayError(f"input {port.name!r} is missing; {capture.name} takes {', '.join(input_names(capture))}")
         missing.append(port)
     if missing:
-        found |= state_of(capture, missing, state)
+        found |= state_values(capture, missing, state)
     found |= {right: found[left] for right, left in same.items() if right not in found and left in found}
     return found
 
 
-def state_of(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
+def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
     """Return the values of these parameters, buffers and constants, which were not given."""
     names = [port.name for port in ports]
     live = live_state(capture, names) if capture.origin.alive and state != "recipe" else {}

@@ -114,11 +114,11 @@ def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
 
 def row(step: Step, module: str) -> Row:
     """Return a step without its sizes."""
-    return module, step.target, kind(step.spec)
+    return module, step.target, spec_kind(step.spec)
 
 
-def kind(spec: Spec) -> str:
+def spec_kind(spec: Spec) -> str:
     """Return a spec without sizes, as text."""
     if isinstance(spec, TensorSpec):
         return f"{spec.dtype}[{len(spec.shape)}] {spec.device}"
-    return " ".join(map(kind, spec)) if isinstance(spec, tuple) else "?"
+    return " ".join(map(spec_kind, spec)) if isinstance(spec, tuple) else "?"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from backprint import settings
-from backprint.errors import BackprintError, GuardError, ReplayError
+from backprint.errors import BackprintError, DeviceAssertError, GuardError, ReplayError
 from backprint.graph.claims import lies
 from backprint.graph.keys import PortKey, with_tangents
 from backprint.graph.nouns import Capture
@@ -21,9 +21,8 @@ from backprint.graph.power import least_power, unmoved_ports
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PROVED, REDRAWN, PortVerdict, Verdict, worst
 from backprint.replaying.annotations import Notes
 from backprint.replaying.annotations import holding_annotations as annotations_checked
-from backprint.replaying.digests import against_witness
 from backprint.replaying.draws import DRAWS, FRESH, Draw, drawn, draws_of, stretched
-from backprint.replaying.oracles import against_autograd, against_program, part_verdicts, program_fails
+from backprint.replaying.oracles import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.replaying.power import Base, power_of, why_without_power, with_power
 from backprint.replaying.results import Results, witnessed
 from backprint.replaying.whole import Replayed, replay_values
@@ -182,7 +181,8 @@ def attempt(capture: Capture, draw: Draw, said: list[str]) -> Attempt | None:
         said.append(f"{draw.name} inputs break a guard ({error})")
         return None
     except ReplayError as error:
-        if draw.name == "captured" or not program_fails(capture, draw):
+        asserts = isinstance(error.__cause__, DeviceAssertError)  # so would the program, which must not run
+        if draw.name == "captured" or not (asserts or program_fails(capture, draw)):
             raise
         said.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
         return None
@@ -196,7 +196,7 @@ def compared(capture: Capture, draw: Draw, results: Results, said: list[str]) ->
         witness = PROGRAM if draw.name == "captured" else REDRAWN
         return witnessed(against_program(capture, draw, results, said), witness)
     if draw.name == "recipe" and capture.witness is not None:
-        return witnessed(against_witness(capture, results), DIGESTS)
+        return witnessed(against_kept(capture, draw, results), DIGESTS)
     if draw.name == "recipe" or capture.witness is None:
         return against_autograd(capture, draw, results, said)
     return []

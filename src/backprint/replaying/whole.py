@@ -12,7 +12,7 @@ from torch import Tensor
 from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Guard
-from backprint.graph.sizes import evaluate, known, said
+from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.replaying.arguments import name_tangents, values_of
 from backprint.replaying.linked import Play, Played
 from backprint.replaying.results import Results, results_by_port
@@ -123,7 +123,7 @@ def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
             ]
             raise GuardError(
                 f"guard `{guard.text}` does not hold{where}: these inputs have {', '.join(shapes)} "
-                f"({said(sizes)}){why}. Capture again on inputs like these"
+                f"({sizes_in_words(sizes)}){why}. Capture again on inputs like these"
             )
 
 

@@ -48,7 +48,7 @@ class Report:
 WORDS = ("text", "name", "verdict")
 
 
-def count(value: float) -> str:
+def with_thousands(value: float) -> str:
     """Return an integer with thousands separators."""
     return f"{value:,.0f}"
 
@@ -95,7 +95,7 @@ SPELLED: dict[str, Callable[[Any], str]] = {
     "text": str,
     "name": str,
     "verdict": str,
-    "count": count,
+    "count": with_thousands,
     "share": share,
     "seconds": seconds,
     "size": size,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.ledger import COLUMNS as SCHEMA
-from backprint.corpus.ledger import Ledger, named
+from backprint.corpus.ledger import Ledger, naming_ledger
 from backprint.errors import SampleError
 from backprint.graph.verdicts import GOOD, has_proof, rank
 
@@ -93,7 +93,9 @@ class Sample:
         """The reason of the verdict in one line."""
         said = one_line(self.detail)
         if self.powerless:
-            still = f"redrawn inputs do not move {some(self.still)}" if self.still else "its power was not measured"
+            still = (
+                f"redrawn inputs do not move {first_names(self.still)}" if self.still else "its power was not measured"
+            )
             said = f"{still}; {said}" if said else still
         return said or (f"{self.cause} at stage {self.stage}" if self.cause else "nothing was said")
 
@@ -129,9 +131,9 @@ class RunView:
 
     def select(self, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
         """Yield some columns of all samples, one row at a time."""
-        with Ledger.reading(self.place) as ledger, named(ledger.path):
+        with Ledger.reading(self.place) as ledger, naming_ledger(ledger.path):
             for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
-                yield tuple(map(read, columns, row))
+                yield tuple(map(read_column, columns, row))
 
 
 def fact_text(name: str, value: Any) -> str:
@@ -157,7 +159,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def read(column: str, value: Any) -> Any:
+def read_column(column: str, value: Any) -> Any:
     """Return a column's value; raise, by the column's name, if the ledger is damaged."""
     kind = COLUMNS[column]
     if value is None or value == "":
@@ -190,7 +192,7 @@ NAMED = 3
 """How many of several names are written out."""
 
 
-def some(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """Return the first names, and how many more."""
     more = len(names) - NAMED
     return ", ".join(map(one_line, names[:NAMED])) + (f" and {more} more" if more > 0 else "")

@@ -15,7 +15,7 @@ from typing import Any
 from backprint.corpus.groups import grouped, key_of, several
 from backprint.graph.verdicts import PROVED, VERDICTS, WORDS, Proofs, proofs
 from backprint.report.nouns import Cell, Column, Report, Table, share
-from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, RunView, Sample, one_line, some
+from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, RunView, Sample, first_names, one_line
 
 SLOWEST = 10
 
@@ -238,7 +238,13 @@ def power_table(done: Sequence[Sample]) -> Table:
 def vacuous(done: Sequence[Sample]) -> Table:
     """Return the samples whose check has no power, each by name."""
     rows = [
-        (sample.id, sample.verdict, sample.power, len(sample.still), some(sample.still) if sample.still else UNMEASURED)
+        (
+            sample.id,
+            sample.verdict,
+            sample.power,
+            len(sample.still),
+            first_names(sample.still) if sample.still else UNMEASURED,
+        )
         for sample in done
         if sample.powerless
     ]
@@ -274,7 +280,7 @@ OWN = re.compile(
 """The parts of a note that belong to one sample."""
 
 
-def kind_of(note: str) -> str:
+def note_kind(note: str) -> str:
     """Replace the numbers and names in a note, which belong to one sample, by dots."""
     return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
 
@@ -282,7 +288,7 @@ def kind_of(note: str) -> str:
 def notes(run: RunView, ids: Collection[str]) -> Table:
     """Return the notes on samples: rewritten calls, constants that were printed too short, assigned sizes."""
     return tally(
-        ((kind_of(note), key, note) for key, found in run.column("notes") if key in ids for note in found),
+        ((note_kind(note), key, note) for key, found in run.column("notes") if key in ids for note in found),
         Table(
             "Notes", "What has to be said of samples; alike but for numbers and names are one line.", columns(""), ()
         ),
@@ -294,7 +300,7 @@ def notes(run: RunView, ids: Collection[str]) -> Table:
 def asks(run: RunView, ids: Collection[str]) -> Table:
     """Return the inputs that require grad, by the reason."""
     return tally(
-        ((kind_of(why), key, name) for key, found in run.column("asks") if key in ids for name, why in found),
+        ((note_kind(why), key, name) for key, found in run.column("asks") if key in ids for name, why in found),
         Table("Which inputs require grad", "By reason; CSV and Parquet name them for each sample.", (), ()),
         "because inputs:count samples:count for_example:name input",
         lambda kind, times, samples, key, name: (kind, times, samples, key, one_line(name)),
@@ -327,7 +333,7 @@ def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
         said = Counter(sample.standing for sample in group)
         found = ", ".join(f"{count} {name}" if len(said) > 1 else name for name, count in said.items())
         alike = "graphs" if group[0].forward_hash else "source"
-        rows.append((group[0].id, alike, len(group), found, some([sample.id for sample in group[1:]])))
+        rows.append((group[0].id, alike, len(group), found, first_names([sample.id for sample in group[1:]])))
     together = sum(len(group) - 1 for group in several(groups))
     note = f"The same graphs or, where there are none, the same source: {together:,} more than one of each."
     return Table("Duplicates", note, columns("first:name same samples:count verdicts the_others"), tuple(rows))

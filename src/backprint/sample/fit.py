@@ -65,8 +65,8 @@ def fit(tensor: Tensor, seed: int) -> Recipe:
     missing = why_no_values(tensor)
     if missing:
         return recipe_at(tensor, "none", {"why": missing}, seed)
-    tensor = plain(tensor)
-    return recipe_at(tensor, *describe(tensor), seed)
+    tensor = resolved_tensor(tensor)
+    return recipe_at(tensor, *fitted_facts(tensor), seed)
 
 
 def why_no_values(tensor: Tensor) -> str:
@@ -77,7 +77,7 @@ def why_no_values(tensor: Tensor) -> str:
     return "captured without values" if fake else ""
 
 
-def plain(tensor: Tensor) -> Tensor:
+def resolved_tensor(tensor: Tensor) -> Tensor:
     """Return the tensor detached, and without its lazy conjugate or negative bit."""
     return tensor.detach().resolve_conj().resolve_neg()
 
@@ -99,7 +99,7 @@ def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[in
     )
 
 
-def describe(tensor: Tensor) -> tuple[str, Facts]:
+def fitted_facts(tensor: Tensor) -> tuple[str, Facts]:
     """Return the kind and the facts of the first row of FITS that holds."""
     if dtype_name(tensor) not in NUMBERS:
         return "exact", {}
@@ -299,7 +299,7 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
     unknown = sorted(set(exact) - set(tensors))
     if unknown:
         raise UsageError(f"exact names no input: {', '.join(unknown)}; the inputs are {', '.join(tensors)}")
-    recipes = {name: sparse(name, tensor, tensors) for name, tensor in tensors.items() if opens(tensor)}
+    recipes = {name: sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if opens(tensor)}
     tensors, exact = opened(tensors, recipes, exact)
     for names in sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
         group = {name: tensors[name] for name in names}
@@ -318,13 +318,13 @@ def opens(tensor: Tensor) -> bool:
         return False
     names = {str(index): part for index, part in enumerate(strided_parts(tensor))}
     try:
-        generator.make(sparse("", tensor, (), tuple(names)), None, names)
+        generator.make(sparse_recipe("", tensor, (), tuple(names)), None, names)
     except ValueError:
         return False
     return True
 
 
-def sparse(name: str, tensor: Tensor, taken: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
+def sparse_recipe(name: str, tensor: Tensor, taken: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
     """Return a sparse tensor's recipe, with names for its parts that no other tensor has."""
     layout = str(tensor.layout)[6:]
     for part in PARTS_OF[layout][len(of) :]:
@@ -367,7 +367,11 @@ def lazy(tensor: Tensor) -> bool:
 
 
 def alone(tensor: Tensor, seed: int, kept: bool) -> Recipe:
-    return recipe_at(plain(tensor), "exact", {}, seed) if kept and not why_no_values(tensor) else fit(tensor, seed)
+    return (
+        recipe_at(resolved_tensor(tensor), "exact", {}, seed)
+        if kept and not why_no_values(tensor)
+        else fit(tensor, seed)
+    )
 
 
 def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
@@ -376,7 +380,7 @@ def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Re
     whole = [tensor for tensor in group.values() if reach(tensor.shape, tensor.stride()) == extent]
     first, tensor = next(iter(group.items()))
     sight = whole[0] if whole else tensor.as_strided((extent,), (1,), start)
-    kind, facts = ("exact", {}) if kept else describe(sight.detach())
+    kind, facts = ("exact", {}) if kept else fitted_facts(sight.detach())
     views = {name: recipe_at(tensor, "view", {"of": first}, seed, base) for name, tensor in group.items()}
     return views | {first: recipe_at(tensor, kind, facts, seed, base)}
 
@@ -399,7 +403,7 @@ def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> 
     kept = {}
     for name, recipe in recipes.items():
         if recipe.kind == "exact":
-            tensor = plain(tensors[name])
+            tensor = resolved_tensor(tensors[name])
             start = tensor.storage_offset() - recipe.offset
             tensor = tensor.as_strided((recipe.extent,), (1,), start) if name in based else tensor
             tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor

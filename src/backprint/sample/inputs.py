@@ -49,6 +49,14 @@ class Inputs:
         inner = parts_of(recipes)
         return {name: tensor for name, tensor in made.items() if name not in inner}
 
+    def moved(self, places: Mapping[str, str]) -> Inputs:
+        """The same inputs, on other devices."""
+        recipes = {
+            name: replace(recipe, device=places.get(recipe.device, recipe.device))
+            for name, recipe in self.recipes.items()
+        }
+        return replace(self, recipes=recipes)
+
     @property
     def missing(self) -> tuple[str, ...]:
         """The inputs that no recipe makes."""

@@ -343,7 +343,7 @@ def read_link(field: Field) -> Link:
         raise SampleError(f"{field.path}: expected source, port, target, name")
     source, port, target, name = rows
     ends = [None if end.value is None else end.whole() for end in (source, target)]
-    return Link(ends[0], PortKey.read(port.text()), ends[1], name.text())
+    return Link(ends[0], PortKey.from_text(port.text()), ends[1], name.text())
 
 
 def read_guard(field: Field) -> Guard:

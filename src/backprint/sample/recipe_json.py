@@ -134,7 +134,7 @@ def limits(dtype: str) -> tuple[int, int]:
     return info.min, info.max
 
 
-def step(value: Any, dtype: str) -> bool:
+def step_size(value: Any, dtype: str) -> bool:
     return finite(value, "int64" if dtype in INTEGERS else dtype)
 
 
@@ -149,7 +149,7 @@ def numbers(value: Any, dtype: str) -> bool:
 Rule = tuple[str, Callable[[Any, str], bool]]  # the expectation in words; whether a fact meets it, given the dtype
 
 FINITE: Rule = ("a finite number of the dtype", finite)
-STEP: Rule = ("a finite number", step)
+STEP: Rule = ("a finite number", step_size)
 NUMBER: Rule = ("a number of the dtype", number)
 VALUES: Rule = (f"at most {MOST} numbers of the dtype", numbers)
 COUNT: Rule = (f"a whole number from 0 to {LARGEST}", count)

@@ -57,12 +57,12 @@ def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
     kind = torch.autograd.graph.saved_tensors_hooks
     before, ours = kind.__enter__, threading.get_ident()
 
-    def enter(self: Any) -> Any:
+    def note_packing(self: Any) -> Any:
         if threading.get_ident() == ours and not type(self).__module__.startswith("torch.utils.checkpoint"):
             seen.packs.append(frames.here(paths))
         return before(self)
 
-    kind.__enter__ = enter
+    kind.__enter__ = note_packing
     try:
         yield
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ def read_call(
     names = tuple(leaf_name(path, bound) for path, _ in paths)
     state = state_of(target) if isinstance(target, nn.Module) else {}
     reader = ArgumentReader(state_tensors(target, state, fake), {id(each): name for name, each in state.items()}, fake)
-    leaves = tuple(reader.read(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
+    leaves = tuple(reader.read_leaf(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
     values = reader.values
     every = {**state, **values}
     refuse_inference(every)
@@ -83,7 +83,7 @@ class ArgumentReader:
     called: dict[str, Tensor] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
 
-    def read(self, name: str, leaf: Any) -> Any:
+    def read_leaf(self, name: str, leaf: Any) -> Any:
         """Return a leaf, or a Slot if it is a tensor."""
         if not isinstance(leaf, Tensor):
             return leaf
@@ -161,45 +161,55 @@ def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
 
 def choose_gradients(tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], asked: Any) -> list[NamedTensor]:
     """Choose the tensors that require grad: as requested, else as the tensors say, else every floating-point input."""
-    able = {
-        named.name: values[named.name].dtype.is_floating_point or values[named.name].dtype.is_complex
-        for named in tensors
-    }
-    inputs = [named.name for named in tensors if named.role == "input"]
+    inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
+    state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
+    spelled: tuple[str, ...] = ()
     if asked is None:
-        if any(named.requires_grad for named in tensors):
-            return list(tensors)
-        wanted = {name for name in inputs if able[name]}
-    elif isinstance(asked, bool):
-        wanted = {name for name in inputs if able[name]} if asked else set()
-        return [
-            replace(n, requires_grad=n.name in wanted if n.role == "input" else n.requires_grad and asked)
-            for n in tensors
-        ]
-    elif isinstance(asked, Mapping):
+        return list(tensors) if any(named.requires_grad for named in tensors) else requiring(tensors, inputs)
+    if isinstance(asked, bool):
+        return requiring(tensors, inputs | state if asked else set())
+    if isinstance(asked, Mapping):
         wanted = {named.name for named in tensors if asked.get(named.name, named.requires_grad)}
-        asked = tuple(asked)
+        spelled = tuple(asked)
     elif all(isinstance(item, bool) for item in asked):
-        if len(asked) != len(inputs):
-            raise UsageError(
-                f"requires_grad has {len(asked)} entries for {len(inputs)} tensor inputs "
-                f"({', '.join(inputs) or 'none'}): give one True or False for each"
-            )
-        wanted = {name for name, on in zip(inputs, asked, strict=True) if on}
-        wanted |= {named.name for named in tensors if named.role != "input" and named.requires_grad}
-        asked = ()
+        wanted = inputs_by_position(tensors, asked) | state
     else:
         wanted = set(asked)
     known = {alias: named.name for named in tensors for alias in (named.name, *named.same)}
-    for name in (*wanted, *(asked or ())):
-        if name not in known:
+    for name in (*wanted, *spelled):
+        check_asked(name, known)
+        if known[name] in wanted and not can_require_grad(value := values[known[name]]):
             raise UsageError(
-                f"requires_grad names {name!r}, which is not a tensor of this call; there are: {', '.join(known)}"
-            )
-        if known[name] in wanted and not able[known[name]]:
-            raise UsageError(
-                f"requires_grad names {name!r}, a {str(values[known[name]].dtype)[6:]} tensor: "
+                f"requires_grad names {name!r}, a {str(value.dtype)[6:]} tensor: "
                 "only floating-point and complex tensors have gradients"
             )
-    wanted = {known[name] for name in wanted}
+    return requiring(tensors, {known[name] for name in wanted})
+
+
+def can_require_grad(tensor: Tensor) -> bool:
+    """Whether a tensor's dtype can require grad."""
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def requiring(tensors: Sequence[NamedTensor], wanted: Collection[str]) -> list[NamedTensor]:
+    """Return the tensors; only those in `wanted` require grad."""
     return [replace(named, requires_grad=named.name in wanted) for named in tensors]
+
+
+def inputs_by_position(tensors: Sequence[NamedTensor], asked: Sequence[bool]) -> set[str]:
+    """Return the tensor inputs for which `asked`, which has an entry for each, is True."""
+    inputs = [named.name for named in tensors if named.role == "input"]
+    if len(asked) != len(inputs):
+        raise UsageError(
+            f"requires_grad has {len(asked)} entries for {len(inputs)} tensor inputs "
+            f"({', '.join(inputs) or 'none'}): give one True or False for each"
+        )
+    return {name for name, on in zip(inputs, asked, strict=True) if on}
+
+
+def check_asked(name: str, known: Mapping[str, str]) -> None:
+    """Refuse a name that is not a tensor of the call."""
+    if name not in known:
+        raise UsageError(
+            f"requires_grad names {name!r}, which is not a tensor of this call; there are: {', '.join(known)}"
+        )

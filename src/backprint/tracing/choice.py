@@ -56,10 +56,10 @@ def by_auto(
     for found in tried.values():
         if isinstance(found, DiffersOnOthers):
             return found.made
-    for found in tried.values():
-        if not isinstance(found, CaptureError):
-            raise found  # most likely the program's own error: the first engine runs the program as it is
-    raise refusal(program.title, tried) from next(iter(tried.values()))
+    first = next(iter(tried.values()))
+    if not isinstance(first, CaptureError):
+        raise first  # the program's own error: the first engine runs it as it is
+    raise refusal(program.title, tried) from first
 
 
 def by_engine(
@@ -76,7 +76,7 @@ def by_engine(
 def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
     """Return the error to raise where no engine captures a program: a line for each engine, then what to do."""
     kind = type(next(iter(errors.values())))
-    reasons = {name: str(error) for name, error in errors.items()}
+    reasons = {name: why(error) for name, error in errors.items()}
     if len(set(reasons.values())) == 1 or all(isinstance(error, DataDependentError) for error in errors.values()):
         return kind(f"no engine captures {title}: {next(iter(reasons.values()))}")
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())

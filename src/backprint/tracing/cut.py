@@ -3,7 +3,8 @@
 An engine that records a run keeps what autograd kept. `cut` calls a partition function of PyTorch or of the user
 instead, which sees the whole step as one torch.fx graph, whichever engine made it.
 
-Private torch APIs of this module, tried on torch 2.13: `torch._functorch.partitioners`.
+Private torch APIs of this module, tried on torch 2.13: `torch._functorch.partitioners`,
+`torch._functorch.config`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch import fx
+from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
 from backprint.errors import CaptureError
@@ -37,7 +39,8 @@ def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outp
     for node in joint.graph.nodes:
         if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint; partition functions sort by it
             node.meta["ac_graph_id"] = 0
-    forward, backward = function(joint, [], num_fwd_outputs=outputs)
+    with functorch_config.patch(graphsafe_rng_functionalization=False):  # which keeps random states as generators
+        forward, backward = function(joint, [], num_fwd_outputs=outputs)
     return forward, backward
 
 
@@ -89,7 +92,7 @@ def updates_as_values(joint: Joint) -> Joint:
     called: dict[str, str] = {}
     waiting: dict[str, tuple[str, ...]] = {}
 
-    def read(steps: Iterable[Step]) -> list[Step]:
+    def in_order(steps: Iterable[Step]) -> list[Step]:
         found = []
         for step in steps:
             written = joint.notes.get(step.name, PLAIN).writes
@@ -110,9 +113,9 @@ def updates_as_values(joint: Joint) -> Joint:
     def last(results: Iterable[Result]) -> tuple[Result, ...]:
         return tuple((port, with_names(value, lambda name: Ref(called.get(name, name)))) for port, value in results)
 
-    forward = tuple(read(joint.forward))
+    forward = tuple(in_order(joint.forward))
     results = last(joint.results)
-    backward = tuple(read(joint.backward))
+    backward = tuple(in_order(joint.backward))
     return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
 
 
@@ -201,18 +204,18 @@ class PartitionReader:
             if node.op == "get_attr":
                 self.side.attribute(node)
             elif node.op == "call_function":
-                found.append(self.step(node))
+                found.append(self.step_of_node(node))
         return found
 
-    def step(self, node: fx.Node) -> Step:
+    def step_of_node(self, node: fx.Node) -> Step:
         was: Step | None = node.meta.get("step")
         if was is None:
-            return self.side.step(node, None, None)
+            return self.side.step_of_node(node, None, None)
         again = was.name in self.made
         local = self.side.names.free(was.name) if again else was.name
         self.side.locals[node.name] = local
         echo = Echo("recomputes", (was.name,)) if again else was.echo
-        return replace(self.side.step(node, was.source, echo), spec=was.spec)
+        return replace(self.side.step_of_node(node, was.source, echo), spec=was.spec)
 
     def returned(self, results: Sequence[Result], held: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
         """Return the results with their new values, and the new values of the held names."""

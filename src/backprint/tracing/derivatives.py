@@ -98,13 +98,13 @@ class Seeker(Watch):
         node = torch._C._current_autograd_node()
         if node is None:
             self.lines[torch._C._autograd._get_sequence_nr() - 1] = frames.here(self.paths)
-        if self.found is None and self.wanted in names_of(func):
+        if self.found is None and self.wanted in names_in_errors(func):
             self.found = frames.here(self.paths) if node is None else self.lines.get(node._sequence_nr())
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 @functools.cache
-def names_of(func: Any) -> tuple[str, ...]:
+def names_in_errors(func: Any) -> tuple[str, ...]:
     """Return the names of an operator that autograd's errors use."""
     if isinstance(func, torch._ops.HigherOrderOperator):
         return ()

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.tree import plain_leaves
+
 RANDOM = "the random seed"
 """The name under which a guard depends on a random draw."""
 
@@ -43,6 +45,21 @@ def reads_values(func: Any) -> bool:
 def writes(func: Any) -> bool:
     """Whether an operator changes an argument in place."""
     return bool(func._schema.is_mutable or func._schema.name in SILENT_WRITERS)
+
+
+@functools.cache
+def changed_places(func: Any) -> tuple[tuple[int, str], ...]:
+    """Return the positions and names of the arguments that an operator writes to, by its schema."""
+    every = enumerate(func._schema.arguments)
+    return tuple(
+        (place, each.name) for place, each in every if each.alias_info is not None and each.alias_info.is_write
+    )
+
+
+def changed_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """Return the tensors among a call's arguments that it writes to."""
+    given = [args[place] if place < len(args) else kwargs.get(name) for place, name in changed_places(func)]
+    return [leaf for leaf in plain_leaves(given) if isinstance(leaf, Tensor)]
 
 
 def is_number_read(func: Any, args: Any) -> bool:

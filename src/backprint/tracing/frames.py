@@ -15,14 +15,16 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any, TypeVar
 
 import torch
 import torch.fx.traceback as fx_traceback
 
 from backprint.graph.nouns import Source
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -81,6 +83,16 @@ def at(line: Source | None) -> Iterator[None]:
         _told.pop()
 
 
+_CALLERS: dict[int, CodeType] = {}
+"""By identity, because hashing a code object reads all of it."""
+
+
+def calls_program(function: F) -> F:
+    """Mark a function of ours that calls the program or its backward: the frames outside it are not the program's."""
+    _CALLERS[id(function.__code__)] = function.__code__
+    return function
+
+
 def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
     """Return the innermost line of the user, else of torch's own modules, and the innermost module that is running."""
     if _told:
@@ -90,7 +102,7 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     library: Place | None = None
     while frame is not None and (user is None or (module is None and paths)):
         code = frame.f_code
-        if code.co_filename.startswith(_OURS) and code.co_name in ("call", "_pulled"):
+        if id(code) in _CALLERS:
             break
         if module is None and paths and code.co_argcount and code.co_varnames[0] == "self":
             module = paths.get(id(frame.f_locals.get("self")))

@@ -95,12 +95,12 @@ def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
 
 
 @functools.cache
-def names_in(code: types.CodeType) -> tuple[str, ...]:
+def names_in_code(code: types.CodeType) -> tuple[str, ...]:
     """Return the names that a function's code uses, nested functions included."""
     found = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= dict.fromkeys(names_in(constant))
+            found |= dict.fromkeys(names_in_code(constant))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 from backprint.tracing.program import Outcome, ScoutedProgram
-from backprint.tracing.witness import step
+from backprint.tracing.witness import run_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class Part:
     outputs: tuple[str, ...]
     partial: ClassVar[bool] = False
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+    def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
         """Run one eager step on these values; without tangents, from ones."""
         numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
         given = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
         known = {named.name for named in self.program.tensors}
         held = {name: tensor for name, tensor in self.program.current().items() if name not in values}
-        outcome = step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)
+        outcome = run_step(self.program, {**held, **{n: t for n, t in values.items() if n in known}}, given)
         outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
         return replace(outcome, outputs=outputs)

@@ -14,11 +14,11 @@ from torch.utils import _pytree as pytree
 from backprint.graph.verdicts import PortVerdict
 from backprint.settings import outside_modes
 from backprint.tracing.made import Made
-from backprint.tracing.program import Held, Outcome, ScoutedProgram
+from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.protection import protected
 from backprint.tracing.refusals import plain_own
 from backprint.tracing.stage import is_only_given
-from backprint.tracing.witness import step
+from backprint.tracing.witness import run_step
 from backprint.tree import alias_groups, copy_values
 
 
@@ -48,10 +48,7 @@ class LiveProgram:
 
     def release(self) -> None:
         """Drop the program and its arguments."""
-        if isinstance(self.program.target, Held):
-            self.program.target.release()
-        else:
-            self.program.target = _nothing
+        self.program.target.release()
         self.program.outside.clear()
         self.program.chance.objects.clear()
         self.parts = ()
@@ -60,7 +57,7 @@ class LiveProgram:
         """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
         before, self.program = self.program, undefaulted(self.program)
         try:
-            return self.step(values, None, anew)
+            return self.run_step(values, None, anew)
         finally:
             self.program = before
 
@@ -101,12 +98,14 @@ class LiveProgram:
                 found |= dict.fromkeys(named.same, found[named.name])
         return found
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
         """Run one eager step of the original program on these values; with `anew`, in other tensors than its own
         arguments."""
         names = {named.name for named in self.program.tensors}
         given = {name: tensor for name, tensor in values.items() if name in names}
-        outcome = step(self.program, given, tangents, anew=anew)
+        outcome = run_step(self.program, given, tangents, anew=anew)
         self.gave = outcome.leaves
         return outcome
 
@@ -152,10 +151,6 @@ def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
 
 PLAIN = (bool, int, float, complex, str, type(None))
 """Types of leaves that are compared by value."""
-
-
-def _nothing() -> None:
-    """The target of a released program."""
 
 
 def joint(program: ScoutedProgram) -> dict[str, Tensor]:

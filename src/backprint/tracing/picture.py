@@ -34,7 +34,7 @@ from backprint.tracing.kinds import (
     is_skipped,
     is_users,
     left_alone,
-    names_in,
+    names_in_code,
     slots_of,
 )
 
@@ -103,23 +103,29 @@ class Picture:
         kind = class_of(value)
         if kind in PLAIN or id(value) in self.seen:
             return
-        if isinstance(value, Tensor):
-            self.seen[id(value)] = value
-            self.visit_tensor(name, value)
-            return
         if kind is weakref.ref:
             self.push(name, value())
-            return
-        if kind in GENERATORS or (kind.__module__ or "").startswith("numpy.random"):
+        elif (visit := self.visit_of_kind(kind)) is not None:
             self.seen[id(value)] = value
-            self.visit_generator(name, value)
-            return
-        if left_alone(kind):
-            return
-        self.seen[id(value)] = value
+            visit(name, value)
+        elif not left_alone(kind):
+            self.seen[id(value)] = value
+            self.visit_held(name, value)
+            if not isinstance(value, (type, types.FunctionType)):
+                self.visit_object(name, value)
+
+    def visit_of_kind(self, kind: Any) -> Callable[[str, Any], None] | None:
+        """Return how a tensor, a generator or an array is remembered; None for objects that hold others."""
+        if issubclass(kind, Tensor):
+            return self.visit_tensor
+        if kind in GENERATORS or (kind.__module__ or "").startswith("numpy.random"):
+            return self.visit_generator
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
-            self.visit_array(value)
-            return
+            return self.visit_array
+        return None
+
+    def visit_held(self, name: str, value: Any) -> None:
+        """Remember what a container, an iterator, a function or a class holds besides its attributes."""
         if is_iterator(value):
             self.iterators.append((name, value))
         elif isinstance(value, COUNTED):
@@ -141,8 +147,6 @@ class Picture:
             self.push(name, value.func)
         elif isinstance(value, type):
             self.visit_class(value)
-        if not isinstance(value, (type, types.FunctionType)):
-            self.visit_object(name, value)
 
     def push(self, name: str, value: Any) -> None:
         """Queue a value."""
@@ -255,7 +259,7 @@ class Picture:
         if is_skipped(str(function.__globals__.get("__name__", ""))) or is_library(function):
             return
         scope = function.__globals__
-        for key in names_in(function.__code__):
+        for key in names_in_code(function.__code__):
             if (id(scope), key) not in self.scopes:
                 self.scopes.add((id(scope), key))
                 self.visit_global(scope, key)
@@ -311,7 +315,7 @@ class Picture:
         self.generators.append((name, source, state))
         self.undo.append(lambda: put_generator(source, state))
 
-    def visit_array(self, array: Any) -> None:
+    def visit_array(self, name: str, array: Any) -> None:
         """Remember the content of a numpy array, which may be a tensor's. Of a large one, remember only its address."""
         self.arrays.append(array)
         if array.nbytes > LARGE or not array.flags.writeable:

@@ -16,7 +16,7 @@ import torch
 import torch._dynamo
 from torch import Tensor, nn
 
-from backprint.tracing.kinds import PLAIN, class_of, is_library, left_alone, names_in, slots_of
+from backprint.tracing.kinds import PLAIN, class_of, is_library, left_alone, names_in_code, slots_of
 
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
@@ -50,7 +50,7 @@ def mentioned(function: Any) -> Iterator[tuple[str, Any]]:
     """Yield the globals that a function's code uses, nested functions included."""
     if not inspect.isfunction(function) or is_library(function):
         return
-    for name in names_in(function.__code__):
+    for name in names_in_code(function.__code__):
         if name in function.__globals__:
             yield name, function.__globals__[name]
 

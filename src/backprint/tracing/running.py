@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from backprint.errors import UsageError
+from backprint.tracing import frames
 from backprint.tracing.chance import same_chance
 from backprint.tracing.custom import through
 from backprint.tracing.program import CalledProgram, OwnObjects, Slot, state_of
@@ -109,6 +110,7 @@ def modes_reach_backward() -> Iterator[None]:
         torch.autograd.has_torch_function = before
 
 
+@frames.calls_program
 def call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the program's result on these values."""
     target = program.target()
@@ -246,6 +248,7 @@ def pull_back(
     return gradients
 
 
+@frames.calls_program
 def _pulled(
     program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor]
 ) -> Sequence[Tensor | None] | None:

@@ -136,7 +136,7 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
         ready, leaves = {}, {}
         for named in program.tensors:
             shield = named.name in program.cloned and named.name in program.values
-            leaves[named.name], ready[named.name] = asking(own[named.name], named, shield)
+            leaves[named.name], ready[named.name] = leaf_and_argument(own[named.name], named, shield)
         stack.enter_context(training_mode(program.target(), program.mode))
         stack.enter_context(torch.enable_grad())
         gradients = {id(tensor): tensor.grad for tensor in leaves.values() if tensor.is_leaf}
@@ -228,7 +228,7 @@ def tensor_mark(tensor: Tensor, picture: Picture | None) -> TensorMark:
     return TensorMark(tensor._version, tensor.detach(), content)
 
 
-def asking(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple[Tensor, Tensor]:
+def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple[Tensor, Tensor]:
     """Return the tensor whose gradient is taken, and the tensor that the program takes."""
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
         cut = tensor.detach()

@@ -23,6 +23,9 @@ from backprint.tracing.program import CalledProgram
 from backprint.tracing.watch import Sighting
 from backprint.tree import FLAGS, plain_leaves
 
+DETACHING = (Tensor.detach_, torch.detach_)
+"""Functions that detach a tensor in place without an operator."""
+
 SET_DATA = Tensor.data.__set__
 """The function that modes see where a program assigns to a tensor's `.data`."""
 
@@ -75,6 +78,8 @@ class HookWatch(TorchFunctionMode):
             self.seen.assigned.append(frames.here(self.paths))
         if func is Tensor.register_hook:
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        if func in DETACHING and args[0].requires_grad:
+            self.seen.opaque.append(OpaqueEdge("detach", "a tensor is detached in place", frames.here(self.paths)))
         if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
             asked = self.seen.given[id(args[0])], ASKED[func]
             with torch._C.DisableTorchFunction():
@@ -88,6 +93,9 @@ class HookWatch(TorchFunctionMode):
             return copied_deeply(*args)
         if self.rewrite:
             func, args, kwargs = rewritten(func, args, kwargs)
+        if func in CTC_LOSSES:
+            with torch.backends.cudnn.flags(enabled=False):  # which takes lengths on a GPU, where none was asked for
+                return through(self, func, *on_one_device(args, kwargs or {}))
         return through(self, func, args, kwargs or {})
 
 
@@ -196,7 +204,23 @@ def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
         torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value
         for index, value in enumerate(args)
     ]
-    for name in ("input_lengths", "target_lengths"):
+    for name in LENGTHS:
         if isinstance(kwargs.get(name), (list, tuple)):
             kwargs[name] = torch.tensor(kwargs[name])
     return func, tuple(made), kwargs
+
+
+LENGTHS = ("input_lengths", "target_lengths")
+
+
+def on_one_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of `ctc_loss` with its lengths beside its input.
+
+    Its kernels take lengths on the CPU, but below a dispatch mode it calls one that wants all tensors on one device.
+    """
+    if not args:
+        return args, kwargs
+    home = args[0].device
+    args = [each.to(home) if index in (2, 3) and isinstance(each, Tensor) else each for index, each in enumerate(args)]
+    moved = {name: kwargs[name].to(home) for name in LENGTHS if isinstance(kwargs.get(name), Tensor)}
+    return tuple(args), {**kwargs, **moved}

@@ -22,7 +22,15 @@ from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
 from backprint.tracing import frames
 from backprint.tracing.custom import is_composite, taken_apart
-from backprint.tracing.facts import RANDOM, SIZED, count_writes, is_number_read, reads_values, writes
+from backprint.tracing.facts import (
+    RANDOM,
+    SIZED,
+    changed_tensors,
+    count_writes,
+    is_number_read,
+    reads_values,
+    writes,
+)
 from backprint.tracing.fake import UNKNOWN_VALUES, World
 from backprint.tracing.kept_tensor import put_bytes
 from backprint.tracing.program import SPARSE
@@ -30,6 +38,9 @@ from backprint.tree import FLAGS, plain_leaves, strided_parts
 
 CHANGED = ("has a gradient", "version")
 """Flags that a program itself changes: a guard is about their value before the run."""
+
+
+DETACH = torch.ops.aten.detach.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,8 @@ class Watch(TorchDispatchMode):
         self.versions: list[tuple[Tensor, int]] = []
         self.grads: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
         self.spans: dict[int, tuple[int, int]] = {}
+        self.followed: set[int] = set()
+        self.unfollowed: dict[int, OpaqueEdge] = {}
 
     def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
         """Register the program's own tensors; those in `callers` use the caller's own memory."""
@@ -139,7 +152,7 @@ class Watch(TorchDispatchMode):
             return self.follow(func(*args, **kwargs), names)
         if torch.Tag.nondeterministic_seeded in func.tags:
             names |= {RANDOM}
-        self.note_call(func, given)
+        self.note_call(func, args, kwargs, given)
         if self.world is not None and any(id(tensor) in self.met for tensor in given):
             args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
         result = self.run_explained(func, args, kwargs, names)
@@ -159,9 +172,13 @@ class Watch(TorchDispatchMode):
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
         return frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
 
-    def note_call(self, func: Any, given: list[Tensor]) -> None:
+    def note_call(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
         """Note opaque edges, casts of leaves, and gradients that autograd accumulates on leaves."""
-        self.judge(func, given)
+        with torch._C.DisableTorchFunction():
+            if not torch.is_grad_enabled():
+                self.judge(func, args, kwargs, given)
+            elif torch._C._current_autograd_node() is None:
+                self.judge_followed(func, args, kwargs, given)
         self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
         node = torch._C._current_autograd_node()
         adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
@@ -251,16 +268,56 @@ class Watch(TorchDispatchMode):
         if written and key in self.callers and key not in self.undo and self.world is None:
             self.undo[key] = storage.clone()
 
-    def judge(self, func: Any, given: list[Tensor]) -> None:
-        """Note edges that autograd of the plain forward would not have."""
-        if torch.is_grad_enabled() or func._schema.name == "aten::detach" or func._schema.is_mutable:
-            return
-        if not self.seen.opaque and any(asks(tensor) for tensor in given):
+    def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
+        """Note opaque edges of a call in `no_grad` mode."""
+        asking = [tensor for tensor in given if asks(tensor)]
+        self.followed |= {tensor.untyped_storage()._cdata for tensor in asking if _dense(tensor)}
+        if func._schema.is_mutable:
+            for key in self.followed_among(changed_tensors(func, args, kwargs)):
+                text = f"{func} updates a tensor that requires grad, with gradients off"
+                self.unfollowed[key] = OpaqueEdge("no_grad", text, frames.here(self.paths))
+        elif func is not DETACH and not self.seen.opaque and asking:
             where = frames.here(self.paths)
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
 
+    def judge_followed(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
+        """Note opaque edges of a call that autograd records."""
+        for tensor in given:
+            if _dense(tensor):
+                self.is_detached(func, tensor)
+        if writes(func):
+            self.judge_update(func, args, kwargs)
+
+    def is_detached(self, func: Any, tensor: Tensor) -> bool:
+        """Whether an argument does not require grad, and shares its memory with a tensor that does."""
+        key = tensor.untyped_storage()._cdata
+        if not tensor.requires_grad:
+            return key in self.followed
+        self.followed.add(key)
+        if func is not DETACH:
+            self.judge_use(key)
+        return False
+
+    def judge_use(self, key: int) -> None:
+        """Note that a call that autograd records uses memory: an update of it in `no_grad` mode is opaque."""
+        if self.unfollowed and (edge := self.unfollowed.pop(key, None)):
+            self.seen.opaque.append(edge)
+
+    def judge_update(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Note an update of a detached tensor that changes a tensor that requires grad, unseen by autograd."""
+        if self.followed_among([each for each in changed_tensors(func, args, kwargs) if not each.requires_grad]):
+            text = f"{func} updates a detached tensor, which autograd does not see"
+            self.seen.opaque.append(OpaqueEdge("detach", text, frames.here(self.paths)))
+
+    def followed_among(self, changed: list[Tensor]) -> set[int]:
+        """Return the memory of these tensors that a tensor that requires grad uses too."""
+        return {tensor.untyped_storage()._cdata for tensor in changed if _dense(tensor)} & self.followed
+
     def judge_outputs(self, outputs: Mapping[str, Tensor]) -> None:
         """Note custom autograd Functions behind the outputs as opaque edges."""
+        for tensor in outputs.values():
+            if tensor.requires_grad and _dense(tensor):
+                self.judge_use(tensor.untyped_storage()._cdata)
         queue = [tensor.grad_fn for tensor in outputs.values() if tensor.grad_fn is not None]
         visited = set()
         while queue:

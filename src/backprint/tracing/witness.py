@@ -91,7 +91,7 @@ def run_forward(
     return ForwardRun(stage, tuple(named), tree, tensors)
 
 
-def step(
+def run_step(
     program: CalledProgram,
     values: Mapping[str, Tensor] | None = None,
     tangents: Mapping[str, Tensor] | None = None,

@@ -66,10 +66,32 @@ def take_out_copies(joint: torch.fx.GraphModule) -> None:
 
 def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None) -> Traced:
     """Partition the joint graph, and identify every input and output."""
-    output = joint.graph.output_node()
-    descs = output.meta["desc"]
+    outputs, gradients = results_of_joint(run, joint)
+    tangents = tangents_of_joint(run, joint)
+    forward, backward = joint, None
+    if tangents:
+        forward, backward = partitioned(joint, partition or "min-cut", len(outputs))
+    return Traced(
+        forward,
+        backward,
+        joint,
+        outputs,
+        gradients if tangents else (),
+        tangents,
+        tuple(run.guards),
+        tuple(dict.fromkeys(run.fake.unforeseen)),
+        run.tree,
+        run.leaves,
+        symbolic.found(run.sizes),
+    )
+
+
+def results_of_joint(
+    run: TracedFunction, joint: torch.fx.GraphModule
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return each output of the forward by name and role, and the tensor whose gradient each other output is."""
     outputs, gradients = [], []
-    for desc in descs:
+    for desc in joint.graph.output_node().meta["desc"]:
         match desc:
             case descriptors.PlainAOTOutput(idx=index):
                 outputs.append(run.outputs[index])
@@ -83,6 +105,11 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
                 raise CaptureError(ORDERED.format(run.program.title))
             case _:
                 raise CaptureError(f"the joint graph returns {desc.expr()}, which engine 'aot' does not support")
+    return tuple(outputs), tuple(gradients)
+
+
+def tangents_of_joint(run: TracedFunction, joint: torch.fx.GraphModule) -> tuple[str, ...]:
+    """Return the outputs whose tangents the joint graph takes."""
     tangents = []
     for node in joint.graph.find_nodes(op="placeholder"):
         match node.meta["desc"]:
@@ -92,19 +119,4 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
                 pass
             case desc:
                 raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not support")
-    forward, backward = joint, None
-    if tangents:
-        forward, backward = partitioned(joint, partition or "min-cut", len(outputs))
-    return Traced(
-        forward,
-        backward,
-        joint,
-        tuple(outputs),
-        tuple(gradients) if tangents else (),
-        tuple(tangents),
-        tuple(run.guards),
-        tuple(dict.fromkeys(run.fake.unforeseen)),
-        run.tree,
-        run.leaves,
-        symbolic.found(run.sizes),
-    )
+    return tuple(tangents)

@@ -68,7 +68,7 @@ class TensorBook:
             raise CaptureError(f"{user} takes {holder.name}: {holder.refused}")
         return holder
 
-    def enter(self, ran: GraphRun) -> None:
+    def enter_run(self, ran: GraphRun) -> None:
         """Enter one graph's run: links for its inputs, holders for its outputs."""
         index = len(self.entries)
         user = f"graph {index} of {self.program.title}"
@@ -143,7 +143,7 @@ class TensorBook:
                 self.holders[id(tensor)] = Holder(index, PortKey("output", name), name)
                 self.tensors.append(tensor)
 
-    def read(self, reads: Sequence[ValueRead]) -> None:
+    def enter_reads(self, reads: Sequence[ValueRead]) -> None:
         """Make guards of values that the program read: on the Pair that returns them, or on the first for the program's
         own."""
         for read in reads:

@@ -37,10 +37,10 @@ def by_dynamo(program: CalledProgram, options: Options) -> Made:
     if not record.ran:
         raise CaptureError(f"Dynamo makes no graph of {program.title}: no tensor operator runs in it")
     book = TensorBook(whole, paths, {id(tensor): name for name, tensor in ready.items()})
-    book.read([read for read in record.reads if read.after == 0])
+    book.enter_reads([read for read in record.reads if read.after == 0])
     for count, ran in enumerate(record.ran, 1):
-        book.enter(ran)
-        book.read([read for read in record.reads if read.after == count])
+        book.enter_run(ran)
+        book.enter_reads([read for read in record.reads if read.after == count])
     outputs, tree, leaves = book.close(record)
     book.complete(ready)
     traced = trace_all(book, options)

@@ -25,7 +25,7 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 
 
-def parts_of(source: str) -> list[str]:
+def parts_of_source(source: str) -> list[str]:
     """Return the parts of `L['self']._modules['fc']._parameters['weight']`: `L self _modules fc _parameters weight`."""
     return [next(filter(None, found.groups()), "") for found in _PART.finditer(source)]
 
@@ -33,7 +33,7 @@ def parts_of(source: str) -> list[str]:
 def name_of_source(source: str) -> str:
     """Return the program's own name of a tensor: `fc.weight` in the module itself, `model.fc.weight` elsewhere,
     `batch.x.0`."""
-    root, *parts = parts_of(source) or [""]
+    root, *parts = parts_of_source(source) or [""]
     parts = [part for part in parts if part not in INSIDE]
     if parts[:1] == ["self"] and len(parts) > 1:
         parts = parts[1:]
@@ -43,7 +43,7 @@ def name_of_source(source: str) -> str:
 
 def role_of_source(source: str, value: Any) -> str:
     """Return a tensor's role: `parameter`, `buffer`, `input`, or `constant` if it comes from outside."""
-    parts = parts_of(source)
+    parts = parts_of_source(source)
     if "_parameters" in parts or isinstance(value, nn.Parameter):
         return "parameter"
     if "_buffers" in parts:

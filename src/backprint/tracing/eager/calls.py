@@ -19,20 +19,20 @@ from backprint.graph.steps import SAVING
 from backprint.tracing.eager.forms import BUILTINS, stem, without_generator
 from backprint.tracing.eager.page import Page
 from backprint.tracing.eager.placement import placement_of, placement_spec
-from backprint.tracing.eager.tape import TapedCall
+from backprint.tracing.eager.tape import GeneratorState, TapedCall
 from backprint.tracing.facts import CHECKS
 
 
 class CallSteps:
     """Writes calls as Steps, and tracks the caller's stream of random numbers through them.
 
-    `stream` is the state of the caller's generator after the steps so far, `states` the name of each state that a later
-    draw needs, by the draw that saved it or by its bytes, and `fixed` those that are ports.
+    `stream` is the state of each device's own generator after the steps so far, `states` the name of each state that a
+    later draw needs, by the draw that saved it or by its bytes, and `fixed` those that are ports.
     """
 
-    def __init__(self, page: Page, start: bytes) -> None:
-        self.page, self.stream, self.length = page, start, len(start)
-        self.draws: dict[bytes, tuple[str, Any, list[Step]]] = {}
+    def __init__(self, page: Page, start: Mapping[str, bytes]) -> None:
+        self.page, self.stream = page, dict(start)
+        self.draws: dict[GeneratorState, tuple[str, Any, list[Step]]] = {}
         self.states: dict[str, str] = {}
         self.fixed: dict[str, Tensor] = {}
 
@@ -49,8 +49,9 @@ class CallSteps:
             page.put(step)
             if func in CHECKS:
                 page.mark(name, stays=True)
-        elif not call.own and call.state == self.stream:
-            self.stream = call.after or self.stream
+        elif not call.own and call.state.state == self.stream.get(call.state.device):
+            if call.after is not None:
+                self.stream[call.after.device] = call.after.state
             page.put(step)
             page.mark(name, draws=True)
             self.draws.setdefault(call.state, (name, func, page.steps))
@@ -64,25 +65,26 @@ class CallSteps:
         assert call.state is not None
         first = self.draws.get(call.state)
         if first is not None and not call.own:
-            return Ref(self.state_kept_by(*first))
-        if call.state.hex() not in self.states:
+            return Ref(self.state_kept_by(len(call.state.state), *first))
+        key = call.state.state.hex()
+        if key not in self.states:
             local = self.page.names.free(f"rng_{len(self.fixed)}")
-            self.states[call.state.hex()] = local
-            self.fixed[local] = torch.frombuffer(bytearray(call.state), dtype=torch.uint8).clone()
+            self.states[key] = local
+            self.fixed[local] = torch.frombuffer(bytearray(call.state.state), dtype=torch.uint8).clone()
             self.page.places[local] = placement_of(self.fixed[local])
-        return Ref(self.states[call.state.hex()])
+        return Ref(self.states[key])
 
-    def state_kept_by(self, name: str, func: Any, steps: list[Step]) -> str:
-        """Return the name under which a draw among these steps saves its start state."""
+    def state_kept_by(self, length: int, name: str, func: Any, steps: list[Step]) -> str:
+        """Return the name under which a draw among these steps saves its start state, of `length` bytes."""
         if name not in self.states:
             at = next(index for index, each in enumerate(steps) if each.name == name)
             both, state = self.page.names.free("drawn"), self.page.names.free("rng_state")
             args = (pack(func), *steps[at].args)
             draw = replace(steps[at], name=both, target=SAVING, args=args, spec=None)
-            spec = TensorSpec("uint8", (self.length,))
+            spec = TensorSpec("uint8", (length,))
             item = replace(steps[at], target="operator.getitem", args=(Ref(both), 1), kwargs=())
             steps[at : at + 1] = [draw, Step(state, "operator.getitem", (Ref(both), 0), (), spec), item]
             self.page.notes[both] = self.page.notes.pop(name)
             self.states[name] = state
-            self.page.places[state] = placement_of(torch.empty(self.length, dtype=torch.uint8, device="meta"))
+            self.page.places[state] = placement_of(torch.empty(length, dtype=torch.uint8, device="meta"))
         return self.states[name]

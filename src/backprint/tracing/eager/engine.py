@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.errors import DataDependentError
+from backprint.errors import BackprintError, CaptureError, DataDependentError
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.settings import quiet_random, uncollected
@@ -36,7 +36,7 @@ from backprint.tracing.scout import hooked, with_outside
 from backprint.tracing.stage import staged
 from backprint.tracing.unseen import Opener, flag_guards
 from backprint.tracing.watch import Sighting
-from backprint.tracing.witness import ForwardRun, run_forward
+from backprint.tracing.witness import ForwardRun, run_forward, run_step
 from backprint.tree import alias_groups, ones_tangent
 
 
@@ -62,7 +62,7 @@ class RecordedStep:
 def by_eager(program: CalledProgram, options: Options) -> Made:
     """Capture a program by engine `eager`."""
     with uncollected():
-        found = made_of(record_step(program), options)
+        found = made_of(record_or_say_why(program), options)
     if options.specialise is False and found.guards:
         raise DataDependentError(refused_guard(found.guards[0]))
     return found
@@ -79,6 +79,28 @@ def refused_guard(guard: Guard) -> str:
 
 
 # ------------------------------------------------------------------ the run
+
+
+def record_or_say_why(program: CalledProgram) -> RecordedStep:
+    """Record one live step. An error of the program is raised as it is, an error of the recording is not."""
+    try:
+        return record_step(program)
+    except (BackprintError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if not runs_untouched(program):
+            raise
+        text = f"{program.title} runs, but not while a dispatch mode records it: {type(error).__name__}: {error}"
+        raise CaptureError(text) from error
+
+
+def runs_untouched(program: CalledProgram) -> bool:
+    """Whether one eager step of the untouched program ends without an error."""
+    try:
+        run_step(program)
+    except Exception:
+        return False
+    return True
 
 
 def record_step(program: CalledProgram) -> RecordedStep:
@@ -252,10 +274,10 @@ def written_forward(
         writer.copy_ports(tape)
     writer.write_into(steps, tape.calls[: tape.boundary])
     results: list[Result] = [
-        (Port(name, "output", placement_spec(place)), writer.read(place)) for name, place in run.outputs.items()
+        (Port(name, "output", placement_spec(place)), writer.value_at(place)) for name, place in run.outputs.items()
     ]
     for name, place in run.mutations.items():
-        value = writer.read(place)
+        value = writer.value_at(place)
         if name in run.changed or value.name != local.get(name, value.name):
             results.append((Port(name, "mutation", placement_spec(place)), value))
     return steps, results
@@ -271,6 +293,6 @@ def written_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], lis
     gradients: list[Result] = []
     for name in sorted(run.gradients.keys() & set(order), key=order.index):
         found = run.gradients[name]
-        value = None if found is None else writer.read(found)
+        value = None if found is None else writer.value_at(found)
         gradients.append((Port(name, "gradient", placement_spec(found)), value))
     return steps, gradients

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from backprint.graph.nouns import Ref
-from backprint.tracing.eager.placement import NoPlainForm, Placement, meta_tensor, placement_tree
+from backprint.tracing.eager.placement import CPU, NoPlainForm, Placement, flat, indexed, meta_tensor, placement_tree
 
 
 class Foresight:
@@ -31,10 +31,18 @@ class Foresight:
         if alike not in self.outlooks:
             metas = self.metas(kwargs)
             try:
-                self.outlooks[alike] = placement_tree(func(*self.metas(tuple(args)), **metas))
+                found = func(*self.metas(tuple(args)), **metas)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
                 raise NoPlainForm(f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}") from error
+            self.outlooks[alike] = placement_tree(found, self.device(args, kwargs))
         return self.outlooks[alike]
+
+    def device(self, args: Any, kwargs: Mapping[str, Any]) -> torch.device:
+        """Return the device of a step's results: that of its argument, or of its values, a GPU before the CPU."""
+        if kwargs.get("device") is not None:
+            return indexed(torch.device(kwargs["device"]))
+        devices = [self.places[leaf.name].device for leaf in flat(args, kwargs) if type(leaf) is Ref]
+        return next((device for device in devices if device.type != "cpu"), CPU)
 
     def key(self, value: Any) -> Any:
         """Return arguments as a key: tensors by geometry, numbers with their type."""

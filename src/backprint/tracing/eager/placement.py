@@ -75,8 +75,18 @@ def meta_tensor(place: Placement) -> Tensor:
     return torch._neg_view(made) if place.lazy[1] else made
 
 
-def placement_of(tensor: Tensor) -> Placement:
-    """Return the Placement of a tensor that uses no recorded storage."""
+CPU = torch.device("cpu")
+
+
+def indexed(device: torch.device) -> torch.device:
+    """Return the device with its number: `cuda` is the current one."""
+    if device.type in ("cpu", "meta") or device.index is not None:
+        return device
+    return torch.device(device.type, torch.get_device_module(device).current_device())
+
+
+def placement_of(tensor: Tensor, device: torch.device = CPU) -> Placement:
+    """Where a tensor of no recorded storage lies; one on the meta device stands for one on this device."""
     if tensor.layout is not torch.strided:
         raise NoPlainForm(f"a {str(tensor.layout)[6:]} tensor has no place to foresee")
     return Placement(
@@ -85,7 +95,7 @@ def placement_of(tensor: Tensor) -> Placement:
         tuple(tensor.shape),
         tensor.stride(),
         tensor.storage_offset(),
-        torch.device("cpu") if tensor.device.type == "meta" else tensor.device,
+        device if tensor.device.type == "meta" else tensor.device,
         tensor.layout,
         (tensor.is_conj(), tensor.is_neg()),
     )
@@ -96,12 +106,12 @@ def geometry(place: Placement) -> tuple[Any, ...]:
     return place.dtype, place.shape, place.stride, place.lazy
 
 
-def placement_tree(found: Any) -> Any:
+def placement_tree(found: Any, device: torch.device) -> Any:
     """Apply `placement_of` to tensors inside tuples."""
     if isinstance(found, Tensor):
-        return placement_of(found)
+        return placement_of(found, device)
     if isinstance(found, (tuple, list)):
-        return tuple([placement_tree(item) for item in found])
+        return tuple([placement_tree(item, device) for item in found])
     return found
 
 
@@ -109,7 +119,7 @@ def gapless(found: Any) -> Any:
     """Return the Placements of new tensors without gaps, even if an operator's meta kernel returns an argument's
     strides."""
     if type(found) is Placement:
-        return found if dense(found) else placement_of(meta_tensor(found).clone())
+        return found if dense(found) else placement_of(meta_tensor(found).clone(), found.device)
     return tuple([gapless(item) for item in found]) if isinstance(found, tuple) else found
 
 

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint.errors import CaptureError
-from backprint.graph.nouns import OpaqueEdge
+from backprint.settings import random_states
 from backprint.tracing import frames
 from backprint.tracing.custom import is_composite, taken_apart
-from backprint.tracing.eager.placement import Placement, flat, placements
-from backprint.tracing.eager.tape import Tape, TapedCall, TapeRoot
+from backprint.tracing.eager.placement import Placement, flat, indexed, placements
+from backprint.tracing.eager.tape import GeneratorState, Tape, TapedCall, TapeRoot
 from backprint.tracing.facts import SILENT_WRITERS, count_writes, is_number_read
 from backprint.tracing.watch import Watch, refuse_nested, storages
 from backprint.tree import plain_leaves, strided_parts
@@ -39,11 +39,10 @@ class Recorder(Watch):
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         super().__init__(paths)
-        self.tape = Tape(start=state_of_generator(None))
+        self.tape = Tape(start=own_generators())
         self.memories: dict[int, int] = {}
         self.last_node: Any = None
         self.shells: list[tuple[Tensor, Tensor]] = []
-        self.differentiable: set[int] = set()
 
     # -------------------------------------------------------------- where tensors lie
 
@@ -105,6 +104,8 @@ class Recorder(Watch):
             return args[0]
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
+        if func is torch.ops.aten._cudnn_rnn.default:
+            args = (*args[:3], None, *args[4:])  # not the buffer in which the weights lie, which would stay behind them
         about = self.before(func, args, kwargs)
         try:
             result = func(*args, **kwargs)
@@ -124,9 +125,13 @@ class Recorder(Watch):
         followed = node is None and self.tape.boundary is None and torch.is_grad_enabled()
         taken, named = packed((args, kwargs), lambda tensor: self.taken(func, tensor, facts.writes, followed))
         generator = generator_of(args, kwargs) if facts.draws else None
-        state = state_of_generator(generator) if facts.draws else None
+        state = drawn_from(generator, args, kwargs) if facts.draws else None
+        if state is not None and generator is None:
+            self.tape.start.setdefault(state.device, state.state)  # this draw is the device's first
         if self.tape.boundary is None and not torch.is_grad_enabled():
-            self.judge(func, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+            self.judge(func, args, kwargs, [leaf for leaf in flat(args, kwargs) if isinstance(leaf, Tensor)])
+        if followed and facts.writes:
+            self.judge_update(func, args, kwargs)
         source = frames.here(self.paths)
         return TapedCall(
             func,
@@ -151,14 +156,11 @@ class Recorder(Watch):
                 self.widen(leaf)
         if facts_of(about.func).writes:
             count_writes(about.func, args)
-        state = None if about.state is None else state_of_generator(generator_of(args, kwargs))
+        state = None if about.state is None else drawn_from(generator_of(args, kwargs), args, kwargs)
         placed = packed(result, self.place)
         given = {place.memory for place in placements(about.args, about.kwargs) if place.detached}
         if given:
             shared = given if placed is None else {place.memory for place in placements(placed)}
-            if facts_of(about.func).writes and given & shared:
-                text = f"{about.func} updates a detached tensor, which autograd does not see"
-                self.seen.opaque.append(OpaqueEdge("detach", text, about.source))
             taken, named = attached((about.args, about.kwargs), shared)
             about = about._replace(args=taken, kwargs=named)
         self.tape.calls.append(about._replace(result=placed, after=state))
@@ -185,10 +187,7 @@ class Recorder(Watch):
         place = self.place(tensor)
         if not followed or place.layout is not STRIDED:
             return place
-        if tensor.requires_grad:
-            self.differentiable.add(place.memory)
-            return place
-        return place._replace(detached=place.memory in self.differentiable)
+        return place._replace(detached=True) if self.is_detached(func, tensor) else place
 
     def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
         """Handle a tensor of unknown memory: `torch.tensor` made a constant, any other comes from outside.
@@ -284,10 +283,29 @@ def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
     return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
 
 
-def state_of_generator(generator: torch.Generator | None) -> bytes:
-    """Return a CPU generator's state."""
-    state = torch.get_rng_state() if generator is None else generator.get_state()
-    return bytes(state.numpy().tobytes())
+def drawn_from(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
+    """Return the state of a draw's generator: its argument's, or that of its device."""
+    device = drawing_device(args, kwargs) if generator is None else generator.device
+    if generator is not None:
+        state = generator.get_state()
+    elif device.type in ("cpu", "meta"):
+        state = torch.get_rng_state()
+    else:
+        state = torch.get_device_module(device).get_rng_state(device)
+    return GeneratorState(str(device), bytes(state.numpy().tobytes()))
+
+
+def drawing_device(args: Any, kwargs: Any) -> torch.device:
+    """Return the device that an operator runs on: its argument, or that of its tensors."""
+    given = kwargs.get("device") or next((leaf.device for leaf in flat(args) if isinstance(leaf, Tensor)), "cpu")
+    return indexed(torch.device(given))
+
+
+def own_generators() -> dict[str, bytes]:
+    """Return the states of the generators of the devices in use."""
+    states = random_states()
+    found = {"cpu": states.cpu, **{f"cuda:{index}": state for index, state in enumerate(states.cuda)}}
+    return {device: bytes(state.numpy().tobytes()) for device, state in found.items()}
 
 
 LEAVES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout})

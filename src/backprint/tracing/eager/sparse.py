@@ -46,12 +46,12 @@ class SparseValues:
         self.page, self.storages, self.still = page, storages, still
         self.values: dict[Placement, SparseValue] = {}
 
-    def read(self, place: Placement) -> Ref:
+    def value_at(self, place: Placement) -> Ref:
         """Return the current value of a sparse tensor: its own, or rebuilt from its parts."""
         found = self.values.get(place)
         if found is not None and (found.ticks == self.ticks(place) or self.storages.as_ran):
             return Ref(found.name)
-        given = [self.storages.read(part) for part in place.parts]
+        given = [self.storages.value_at(part) for part in place.parts]
         if place.layout is torch.sparse_coo:
             func = aten._sparse_coo_tensor_unsafe.default
             options: tuple[tuple[str, Any], ...] = (("is_coalesced", place.coalesced),)
@@ -59,7 +59,7 @@ class SparseValues:
             func = aten._sparse_compressed_tensor_unsafe.default
             options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
         name = self.page.emit(func, (*given, list(place.shape)), options, place)
-        self.enter(name, place, [place])
+        self.enter_value(name, place, [place])
         return Ref(name)
 
     def ticks(self, place: Placement) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ class SparseValues:
         """Enter a port that is a sparse tensor."""
         self.values.setdefault(place, SparseValue(name, self.ticks(place)))
 
-    def enter(self, name: str, place: Placement, given: Sequence[Placement]) -> None:
+    def enter_value(self, name: str, place: Placement, given: Sequence[Placement]) -> None:
         """Enter a sparse tensor that a call has returned."""
         found = self.values.get(place)
         if found is None or found.ticks != self.ticks(place):
@@ -110,7 +110,7 @@ class SparseValues:
             for index, part in enumerate(whole.parts):
                 if part.memory == place.memory and sparse.ticks[index] == self.storages.tick(place.memory):
                     name = self.page.emit(PARTS[whole.layout][index], (Ref(sparse.name),), place=part)
-                    self.storages.enter(name, part, (), lambda: ViewOrigin(place))
+                    self.storages.enter_value(name, part, (), lambda: ViewOrigin(place))
                     return
         raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
 

@@ -70,7 +70,9 @@ class Storages:
             storage.names[place] = (name, 0)
             storage.roots.append(place)
 
-    def enter(self, name: str, place: Placement, given: Sequence[Placement], view: Callable[[], ViewOrigin]) -> None:
+    def enter_value(
+        self, name: str, place: Placement, given: Sequence[Placement], view: Callable[[], ViewOrigin]
+    ) -> None:
         """Enter a value that a call has returned: it starts a storage, or is a view into one."""
         storage = self.by_number.get(place.memory)
         if storage is None:
@@ -113,7 +115,7 @@ class Storages:
 
     # -------------------------------------------------------------- reading
 
-    def read(self, place: Placement) -> Ref:
+    def value_at(self, place: Placement) -> Ref:
         """Return the current value of a tensor."""
         if place.memory not in self.by_number:
             self.elsewhere(place)
@@ -123,7 +125,7 @@ class Storages:
             return Ref(found[0])
         view = storage.made.get(place)
         view = view if view is not None and view.func is not None else self.place_view(place)
-        parent = self.read(view.parent)
+        parent = self.value_at(view.parent)
         name = self.page.emit(view.func, (parent, *view.args), place=place)
         storage.names[place] = (name, storage.tick)
         return Ref(name)
@@ -181,7 +183,7 @@ class Storages:
         options = (("dtype", wanted.dtype), ("device", wanted.device))
         name = self.page.emit(aten.zeros.default, ([extent],), options, place=wanted)
         for place in roots:
-            value = self.read(place)
+            value = self.value_at(place)
             args = (Ref(name), value, place.shape, place.stride, place.offset)
             name = self.page.emit(aten.as_strided_scatter.default, args, place=wanted)
             storage.made[place] = strided_view(wanted, place)
@@ -225,7 +227,7 @@ class Storages:
 
     def scattered(self, view: ViewOrigin, name: str) -> str:
         """Return the parent of a view with this value in the view's place."""
-        parent = self.read(view.parent)
+        parent = self.value_at(view.parent)
         if view.func in SCATTER:
             func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
         else:
@@ -252,7 +254,8 @@ class Storages:
         storage = self.by_number.get(after.memory)
         if storage is not None and after in storage.names:
             return
-        known = () if storage is None else (storage.base, *(each for each in [before] if each.memory == after.memory))
+        known = [] if storage is None else [storage.base, *storage.roots]
+        known += [before] if before.memory == after.memory else []
         if spanned(after) > max(map(spanned, known), default=-1):
             self.begin_unwritten(after, 0 if storage is None else storage.tick + 1)
 

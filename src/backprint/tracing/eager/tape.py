@@ -14,6 +14,13 @@ from backprint.graph.nouns import Source
 from backprint.tracing.eager.placement import Placement
 
 
+class GeneratorState(NamedTuple):
+    """The state of a generator, and its device."""
+
+    device: str
+    state: bytes
+
+
 class TapedCall(NamedTuple):
     """One operator call. Tensors are Placements; `node` is the autograd node whose backward it is part of.
 
@@ -29,8 +36,8 @@ class TapedCall(NamedTuple):
     source: Source | None
     seq: int
     node: int | None
-    state: bytes | None = None
-    after: bytes | None = None
+    state: GeneratorState | None = None
+    after: GeneratorState | None = None
     own: bool = False
     sums: bool = False
     grad: bool = False
@@ -46,10 +53,13 @@ class TapeRoot:
 
 @dataclass(slots=True)
 class Tape:
-    """Every call of a step in order. The calls from `boundary` on are its backward."""
+    """Every call of a step in order. Those from `boundary` on are its backward.
+
+    `start` is the state in which each device's own generator was before its first draw.
+    """
 
     calls: list[TapedCall] = field(default_factory=list)
     roots: dict[int, list[TapeRoot]] = field(default_factory=dict)
     constants: dict[str, Tensor] = field(default_factory=dict)
     boundary: int | None = None
-    start: bytes = b""
+    start: dict[str, bytes] = field(default_factory=dict)

@@ -73,7 +73,7 @@ class Updates:
             raise CaptureError(f"{call.func} changes a tensor's view in place and has no functional form")
         else:
             args, kwargs = tuple(call.args[1:]), tuple(call.kwargs.items())
-            name = self.page.emit(func, (self.values.read(before), *args), kwargs, place=after)
+            name = self.page.emit(func, (self.values.value_at(before), *args), kwargs, place=after)
             self.storages.enter_turned(name, after, ViewOrigin(before, func, args))
 
     # -------------------------------------------------------------- updates
@@ -109,7 +109,7 @@ class Updates:
 
     def write_as_ran(self, call: TapedCall, written: Sequence[Placement]) -> None:
         """Write an update in place."""
-        names = tuple(self.values.read(place).name for place in written)
+        names = tuple(self.values.value_at(place).name for place in written)
         name = self.calls.put_call(call, call.func, self.values.packed(call.args), self.values.packed_kwargs(call))
         self.page.mark(name, writes=names, stays=True)
         if any(leaf not in written for leaf in placements(call.result)):
@@ -119,7 +119,7 @@ class Updates:
         """Write an update as the operator that returns the new value, or on copies if there is none."""
         for place in written:
             self.storages.prepare(place)
-        begun, stream = len(self.page.steps), self.calls.stream
+        begun, stream = len(self.page.steps), dict(self.calls.stream)
         try:
             if call.func is not aten.copy_.default or not self.write_clone(call):
                 self.write_new_values(call, plain_form(call), written)
@@ -136,7 +136,7 @@ class Updates:
             return False
         if place.device != source.device or place.lazy != source.lazy or place.layout is not torch.strided:
             return False
-        value = self.values.read(source)
+        value = self.values.value_at(source)
         if placement_of(meta_tensor(source).clone()).stride != place.stride:
             return False
         name = self.page.emit(aten.clone.default, (value,), place=place._replace(offset=0))
@@ -164,13 +164,13 @@ class Updates:
         for place, (value, _) in zip(fresh, values, strict=False):
             if value:
                 self.page.places[value] = place
-                self.values.enter(value, place, taken, lambda: ViewOrigin(taken[0]))
+                self.values.enter_value(value, place, taken, lambda: ViewOrigin(taken[0]))
         updates = [pair for pair in values[len(fresh) :] if pair[0]]
         if len(updates) != len(written):
             raise NoPlainForm(f"{func} returns {len(updates)} tensors for the {len(written)} that {call.func} changes")
         for place, (value, lies) in zip(written, updates, strict=True):
             self.page.places[value] = lies
-            self.storages.assign(place, self.storages.fitted(value, place, self.values.read(place)))
+            self.storages.assign(place, self.storages.fitted(value, place, self.values.value_at(place)))
 
     # -------------------------------------------------------------- updates that only exist in place
 
@@ -178,7 +178,7 @@ class Updates:
         """Write an update that exists only in place: on a copy, which then replaces the tensor."""
         copies: dict[Placement, str] = {}
         for place in written:
-            old = self.values.read(place)
+            old = self.values.value_at(place)
             if place not in copies:
                 name = self.page.emit(aten.clone.default, (old,))
                 copies[place] = self.storages.fitted(name, place, old) if dense(place) else name
@@ -194,7 +194,7 @@ class Updates:
         wholes, views = {}, {}
         for place in written:
             whole = self.storages.flatten(place)
-            wholes[whole] = self.page.emit(aten.clone.default, (self.values.read(whole),), place=whole)
+            wholes[whole] = self.page.emit(aten.clone.default, (self.values.value_at(whole),), place=whole)
             shape = (place.shape, place.stride, place.offset)
             views[place] = self.page.emit(aten.as_strided.default, (Ref(wholes[whole]), *shape), place=place)
         self.put_on_copies(call, views)
@@ -215,7 +215,7 @@ class Updates:
         The functional form of an update of a COO tensor may return it coalesced where the update does not: it runs on a
         copy.
         """
-        sparse, place, old = self.values.sparse, call.result, self.values.read(before)
+        sparse, place, old = self.values.sparse, call.result, self.values.value_at(before)
         given = placements(call.args, call.kwargs)
         built = sparse.built(place, given)
         if self.as_ran:

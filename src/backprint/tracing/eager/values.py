@@ -41,9 +41,9 @@ class CurrentValues:
 
     # -------------------------------------------------------------- reading
 
-    def read(self, place: Placement) -> Ref:
+    def value_at(self, place: Placement) -> Ref:
         """Return the current value of a tensor."""
-        return self.storages.read(place) if place.layout is torch.strided else self.sparse.read(place)
+        return self.storages.value_at(place) if place.layout is torch.strided else self.sparse.value_at(place)
 
     def latest(self, place: Placement) -> str:
         """Return a tensor's latest name, or ''."""
@@ -54,7 +54,7 @@ class CurrentValues:
         """Replace tensors in arguments by their current values, or by `copies` of tensors that are changed."""
         kind = type(value)
         if kind is Placement:
-            return Ref(copies[value]) if copies and value in copies else self.read(value)
+            return Ref(copies[value]) if copies and value in copies else self.value_at(value)
         if kind is tuple:
             return tuple([self.packed(item, copies) for item in value])
         if kind is list:
@@ -67,13 +67,13 @@ class CurrentValues:
 
     # -------------------------------------------------------------- what a call gives
 
-    def enter(self, name: str, place: Placement, given: Sequence[Placement], view: Any) -> None:
+    def enter_value(self, name: str, place: Placement, given: Sequence[Placement], view: Any) -> None:
         """Enter a value at a Placement; `view` returns how it was made from one of the tensors `given`, if it is a
         view."""
         if place.layout is torch.strided:
-            self.storages.enter(name, place, given, view)
+            self.storages.enter_value(name, place, given, view)
         else:
-            self.sparse.enter(name, place, given)
+            self.sparse.enter_value(name, place, given)
 
     def enter_results(self, call: TapedCall, name: str, but: Collection[Placement] = ()) -> None:
         """Enter the results of a call: new storages, or views of its arguments, except those in `but`."""
@@ -85,12 +85,12 @@ class CurrentValues:
         """Enter one result of a call, and those inside it."""
         if type(result) is Placement:
             self.page.places[name] = result
-            self.enter(name, result, given, lambda: view_origin(call, result, given))
+            self.enter_value(name, result, given, lambda: view_origin(call, result, given))
         elif isinstance(result, (tuple, list)):
             for index, item in enumerate(result):
                 if type(item) is Placement:
                     each = self.page.put_item(name, index, item)
-                    self.enter(each, item, given, functools.partial(part_origin, call, index, item, given))
+                    self.enter_value(each, item, given, functools.partial(part_origin, call, index, item, given))
                 elif isinstance(item, (tuple, list)) and any(type(leaf) is Placement for leaf in item):
                     self.enter_result(call, self.page.put_item(name, index, item), item, given)
 

@@ -44,7 +44,12 @@ class Writer:
     """
 
     def __init__(
-        self, tape: Tape, ports: Mapping[str, str], taken: Sequence[str], start: bytes, as_ran: bool = False
+        self,
+        tape: Tape,
+        ports: Mapping[str, str],
+        taken: Sequence[str],
+        start: Mapping[str, bytes],
+        as_ran: bool = False,
     ) -> None:
         self.as_ran = as_ran
         names = Names()
@@ -78,14 +83,14 @@ class Writer:
         """Copy the ports that updates in place would change."""
         self.updates.copy_ports(tape, frozenset(self.locals.values()))
 
-    def read(self, place: Placement) -> Ref:
+    def value_at(self, place: Placement) -> Ref:
         """Return the current value of a tensor."""
-        return self.values.read(place)
+        return self.values.value_at(place)
 
     def add(self, call: TapedCall, left: str | None, place: Placement) -> str:
         """Add a tensor's current value to a value, as a part of this call; without a value, return the tensor's."""
         self.page.turn_to(call)
-        term = self.read(place)
+        term = self.value_at(place)
         return term.name if left is None else self.page.emit(aten.add.Tensor, (Ref(left), term))
 
     def begin_value(self, wanted: str, place: Placement) -> str:
@@ -161,7 +166,7 @@ class Writer:
             return
         if place != storage.base:
             self.values.storages.place_view(place)
-        self.page.last = self.read(place).name
+        self.page.last = self.value_at(place).name
 
     def write_asked(self, call: TapedCall) -> None:
         """Write a call that computes what its backward needs only if an argument requires grad: set that."""
@@ -171,7 +176,7 @@ class Writer:
         name = self.calls.put_call(call, call.func, args, self.values.packed_kwargs(call))
         for index, place in enumerate(call.result):
             each = page.emit(aten.detach.default, (Ref(page.put_item(name, index, place)),), place=place)
-            self.values.enter(each, place, (), functools.partial(ViewOrigin, place))
+            self.values.enter_value(each, place, (), functools.partial(ViewOrigin, place))
 
     # -------------------------------------------------------------- guards
 
@@ -180,7 +185,7 @@ class Writer:
         if type(result) is Placement or isinstance(result, (tuple, list)):
             items = [result] if type(result) is Placement else [item for item in result if type(item) is Placement]
             for item in items:
-                self.page.put_guard("assert_shape", self.read(item), tuple(item.shape))
+                self.page.put_guard("assert_shape", self.value_at(item), tuple(item.shape))
         elif isinstance(result, float) and math.isnan(result):
             self.page.put_guard("assert_nan", Ref(name))
         elif isinstance(result, (bool, int, float, complex)):
@@ -195,7 +200,7 @@ class Writer:
             if call.func is aten._nnz.default:
                 self.page.put_guard("assert_equal", Ref(name), call.result, structure=structure)
             else:
-                self.page.put_guard("assert_shape", self.read(call.result), call.result.shape, structure=structure)
+                self.page.put_guard("assert_shape", self.value_at(call.result), call.result.shape, structure=structure)
 
 
 def places_alone(call: TapedCall) -> bool:

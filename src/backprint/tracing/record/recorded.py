@@ -6,10 +6,7 @@ The step cannot be run again: its outside tensors are copied before they change,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any
 
 from torch import Tensor
 
@@ -17,8 +14,8 @@ from backprint import settings
 from backprint.errors import ReplayError
 from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.nouns import Capture, Pair, Signature
-from backprint.graph.structure import filled
-from backprint.tracing.entry import requirements
+from backprint.graph.origin import FixedOrigin
+from backprint.tracing.captured import requirements
 from backprint.tracing.program import Outcome
 from backprint.tracing.record.linked import Tied
 from backprint.tracing.record.names import Named, own_names
@@ -61,7 +58,7 @@ class Known:
     outcome: Outcome
     partial: bool = True
 
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+    def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
         """Return the recorded values."""
         keep, gave = self.keys, self.outcome
         return Outcome(
@@ -71,15 +68,10 @@ class Known:
         )
 
 
-class Recorded:
+class Recorded(FixedOrigin):
     """The live side of a recorded Capture: the inputs and results of the step. It cannot run on other values."""
 
-    alive = True
     partial = True
-    traced_here = True
-    asked: Mapping[str, Any] = MappingProxyType({})
-    tangents: Mapping[str, Tensor] = MappingProxyType({})
-    doubts = ()
 
     def __init__(
         self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
@@ -106,30 +98,9 @@ class Recorded:
         """Return the inputs of the step."""
         return {**self.kept, **self.constants}
 
-    def live(self) -> dict[str, Tensor]:
-        """Return the same: a replay runs on the inputs of the step."""
-        return self.values()
-
-    def objects(self) -> Mapping[str, Sequence[Any]]:
-        """Return nothing: no call was read."""
-        return {}
-
-    def restoring(self) -> AbstractContextManager[None]:
-        """Do nothing: nothing runs."""
-        return nullcontext()
-
-    def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
-        """Return the losses in the signature's structure."""
-        return filled(structure, named)
-
-    def chance(self) -> dict[str, str]:
-        """Return nothing: no generator is known."""
-        return {}
-
-    def release(self) -> None:
-        """Do nothing: the values are the only oracle."""
-
-    def step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False) -> Outcome:
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
         """Return the results of the step, if these are its inputs."""
         other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
         other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]

@@ -1,8 +1,8 @@
 """Record a step of a script that goes on: nothing is restored, but memory is copied before it is overwritten.
 
-A dispatch mode records every operator from the end of one optimizer step to the end of the next; `enter` and `leave`
-mark the begin and the end of a backward. The script must not notice: an error of ours, or anything that cannot be
-followed, loses the step and nothing else.
+A dispatch mode records every operator from the end of one optimizer step to the end of the next. `enter_backward`
+and `leave_backward` mark where a backward begins and ends. The script must not notice: an error of ours, or anything
+that cannot be followed, loses the step and nothing else.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class LiveRecorder(Recorder):
     def meet_sparse(self, tensor: Tensor) -> None:
         raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{place_of_script()}")
 
-    def judge(self, func: Any, given: list[Tensor]) -> None:
+    def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
         """Do nothing: opaque edges are found from the nodes behind each loss."""
 
     def know_parameters(self, frame: FrameType) -> None:
@@ -189,7 +189,7 @@ class LiveRecorder(Recorder):
         leaves = [(index, tensor) for index, tensor in every if tensor.is_leaf and tensor.requires_grad]
         return {index: self.found(leaf.grad) for index, leaf in leaves if leaf.grad is not None}
 
-    def enter(self, roots: Sequence[Tensor], tangents: bool) -> None:
+    def enter_backward(self, roots: Sequence[Tensor], tangents: bool) -> None:
         """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
         places = [self.found(root) for root in roots]
         mark = Backward(len(self.tape.calls), places, [root.detach().clone() for root in roots], tangents)
@@ -197,7 +197,7 @@ class LiveRecorder(Recorder):
         mark.before = self.gradients()
         self.backwards.append(mark)
 
-    def leave(self) -> None:
+    def leave_backward(self) -> None:
         """Note that it has ended."""
         mark = self.backwards[-1]
         mark.end, mark.after = len(self.tape.calls), self.gradients()

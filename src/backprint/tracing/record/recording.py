@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_
 from backprint import settings
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Capture
+from backprint.tracing import frames
 from backprint.tracing.custom import opened
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Recording:
     def watched(self, plain: Callable[..., Any], before: Callable[..., None]) -> Callable[..., Any]:
         """Wrap a function of autograd's to run ours before and after it."""
 
+        @frames.calls_program
         @functools.wraps(plain)
         def call(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_dynamo_compiling() or self.is_off():
@@ -160,7 +162,7 @@ class Recording:
         elif recorder is not None and self.depth[recorder.thread] == 1:
             roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
             with out_of_sight():
-                recorder.enter(roots, grad_tensors is not None)
+                recorder.enter_backward(roots, grad_tensors is not None)
 
     def before_grad(
         self, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
@@ -177,7 +179,7 @@ class Recording:
                 recorder.lose(f"its backward raised {type(error).__name__}: {error}")
             else:
                 with out_of_sight():
-                    recorder.leave()
+                    recorder.leave_backward()
         if self.due or (backward and self.is_by_hand()):
             self.due = False
             self.end_step()

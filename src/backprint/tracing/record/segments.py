@@ -55,7 +55,7 @@ class StepWriter:
         tape = recorder.tape
         self.fresh = {key: f"constant_{index}" for index, key in enumerate(tape.constants)}
         # draws continue from the script's state, which no seed sets: a replay cannot start from it
-        self.writer = Writer(tape, self.names | self.fresh, list(self.names), start=b"")
+        self.writer = Writer(tape, self.names | self.fresh, list(self.names), start={})
         self.segments: list[Segment] = []
         self.late: list[TapedCall] = []
         self.leaving: set[Placement] = set()
@@ -82,7 +82,7 @@ class StepWriter:
         """Write one backward: its roots have tangents, and it returns each leaf's own gradient."""
         segment = Segment([], mark)
         for index, place in enumerate(mark.roots):
-            segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.read(place).name
+            segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
         self.writer.write_into(segment.steps)
         added: dict[Placement, str] = {}
         calls = self.recorder.tape.calls[mark.begin : mark.end]
@@ -100,7 +100,7 @@ class StepWriter:
         self.writer.end_calls()
         self.leaving |= set(mark.after.values())
         for key in mark.given:
-            value = added.get(mark.after[key]) or self.writer.read(mark.after[key]).name
+            value = added.get(mark.after[key]) or self.writer.value_at(mark.after[key]).name
             segment.gradients[self.names[f"outside {key}"]] = value
         self.segments.append(segment)
 
@@ -120,7 +120,7 @@ class StepWriter:
         """Return the tensors from outside that the step changed, by name: their last value's name, and the value."""
         found = {}
         for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
-            value = self.writer.read(self.recorder.place(tensor)).name
+            value = self.writer.value_at(self.recorder.place(tensor)).name
             if value != self.writer.locals[key]:
                 found[self.names[key]] = (value, tensor.detach().clone())
         return found

@@ -1,0 +1,64 @@
+"""Differences that are rounding are close, and no others are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._decomp import core_aten_decompositions
+
+import backprint as bp
+from backprint.graph.keys import PortKey
+from backprint.graph.verdicts import PortVerdict
+from backprint.replaying.draws import Draw
+from backprint.replaying.results import Results, against
+from backprint.replaying.rounding import rounding_forgiven, sizes_of
+
+
+def test_a_bias_before_a_batch_norm_in_another_order_of_sums(tmp_path: Path) -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 10)
+    )
+    capture = bp.capture(model, torch.randn(4, 3, 8, 8), engine="aot", decompose=core_aten_decompositions())
+    capture.save(tmp_path / "sample")
+    for each in (capture, bp.load(tmp_path / "sample")):
+        (verdict,) = each.verify()
+        ports = {port.name: port for port in verdict.ports}
+        assert verdict.verdict == "close"
+        assert ports["0.bias"].error > 0.1
+        assert "it is rounding" in ports["0.bias"].detail
+
+
+LARGE, SMALL = PortKey("gradient", "large"), PortKey("gradient", "small")
+
+
+def judged(step: Callable[[Tensor], Results], off: float) -> PortVerdict:
+    """The verdict of the small gradient where the graph gives another one."""
+    draw = Draw("captured", {"x": torch.linspace(1, 2, 50)}, None, 0)
+    wanted = step(draw.values["x"])
+    found = {**wanted, SMALL: wanted[SMALL] + off}
+    ports = against(found, wanted)
+    return rounding_forgiven(ports, wanted, sizes_of(wanted), draw, lambda other: step(other.values["x"]))[1]
+
+
+def cancelling(x: Tensor) -> Results:
+    return {LARGE: x, SMALL: (x - x.mean()).sum(0, keepdim=True)}
+
+
+def tiny(x: Tensor) -> Results:
+    return {LARGE: x, SMALL: x[:1] * 1e-6}
+
+
+def stepping(x: Tensor) -> Results:
+    return {LARGE: x, SMALL: torch.floor(x[:1])}
+
+
+@pytest.mark.parametrize(
+    ("step", "off", "verdict"),
+    [(cancelling, 1e-6, "close"), (cancelling, 1e-4, "wrong"), (tiny, 1e-6, "wrong"), (stepping, 1.0, "wrong")],
+)
+def test_what_is_forgiven(step: Callable[[Tensor], Results], off: float, verdict: str) -> None:
+    assert judged(step, off).verdict == verdict
