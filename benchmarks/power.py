@@ -45,7 +45,7 @@ from backprint.sample.inputs import Inputs, held_exact
 Row = dict[str, Any]
 
 GROUPS = 3
-"""What is drawn again at once, before single inputs: everything, the parameters, the buffers."""
+"""What is redrawn together, before single inputs: everything, the parameters, the buffers."""
 
 
 # ------------------------------------------------------------------ which samples
@@ -189,7 +189,7 @@ def table(rows: list[Row]) -> str:
     line("samples with a port that nothing moves", lambda side: sum(bool(row[side]["dead_ports"]) for row in found))
     line("pairs of a port and an input that it depends on, that react", pairs)
     tried, of = (sum(row["ours"][key] for row in found) for key in ("tried", "of"))
-    lines += ["", f"{len(found)} samples; {tried} of {of} inputs were drawn again alone."]
+    lines += ["", f"{len(found)} samples; {tried} of {of} inputs were redrawn alone."]
     errors = Counter(row["error"].partition(":")[0] for row in rows if "error" in row)
     if errors:
         lines.append("Not measured: " + ", ".join(f"{count} {name}" for name, count in errors.items()))
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--megabytes", type=int, default=50, help="of inputs that a sample may have")
-    parser.add_argument("--tries", type=int, default=8, help="inputs of a sample that are drawn again alone")
+    parser.add_argument("--tries", type=int, default=8, help="inputs of a sample that are redrawn alone")
     parser.add_argument("--seconds", type=float, default=60.0, help="after which no more of them is")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that one sample may take in all")
     parser.add_argument("--json", type=Path, help="a line a sample")

@@ -226,7 +226,7 @@ HOSTILE = {
     ),
     "a step of nothing": ("aten.range.step", arguments(-1.0, 2, 0.5, dtype=torch.uint8), "is 0 in torch.uint8"),
     "numbers without an end": ("aten.random.from", arguments(IMAGE, 2**63 - 1, None), "more than 2^53"),
-    "combinations": ("aten.combinations.default", arguments(full([8], 1), 8, True), "r=8 of 8 looks at 134,217,728"),
+    "combinations": ("aten.combinations.default", arguments(full([8], 1), 8, True), "r=8 of 8 reads 134,217,728"),
     "decimals": ("aten.round.decimals", arguments(IMAGE, decimals=2**62), "a float has 1,100 at most"),
     "coefficients of another dtype": (
         "aten._compute_linear_combination.default",
@@ -247,7 +247,7 @@ HOSTILE = {
     "a loop": (
         "aten.special_laguerre_polynomial_l.n_scalar",
         arguments(IMAGE, 1e12),
-        "a graph may ask for 65,536",
+        "a graph may have 65,536",
     ),
     "a power": ("operator.pow", arguments(3, 10**8), "a power of 200,000,000 bits"),
     "a shift": ("operator.lshift", arguments(True, 10**11), "bits; a graph's numbers have at most 4,096"),

@@ -1,4 +1,4 @@
-"""Backprint: the forward and backward graphs that PyTorch really runs, captured, kept, replayed and proved."""
+"""Backprint captures the forward and backward graphs that PyTorch really runs, keeps, replays and proves them."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""The face: what users call. The only place that joins rooms; torch and the rooms are imported when first needed."""
+"""The functions that users call. Only this module joins rooms; torch and the rooms are imported when first needed."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def capture(
 
     `dynamic=True` keeps the sizes of the inputs symbolic, `dynamic={"x": {0: "batch"}}` those of chosen dimensions.
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
-    gradients, buffers, random states, modes) is as it was afterwards. With `fake=True` nothing is computed and nothing
-    of the model allocated: it may be built under `bp.fake()`, or be on the meta device, or be real. A custom operator
+    gradients, buffers, random states, modes) is restored afterwards. With `fake=True` nothing is computed and nothing
+    of the model is allocated: it may be built under `bp.fake()`, be on the meta device, or be real. A custom operator
     with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
 
     `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of operators, which PyTorch's own table
     then decomposes: `decompose=("aten::gelu",)`. `specialize` is another spelling of `specialise`.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
-    brings its inputs along, and `mode` rewrites what a GraphNet sample has traced in inference. Of a TARGET alone,
+    brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
     """
     from backprint import calls
@@ -91,7 +91,7 @@ def capture(
 
 
 def _tried_with_this_torch() -> None:
-    """Say once where nobody has tried Backprint with the torch that is here."""
+    """Warn once if Backprint was not tried with the installed torch."""
     import torch
 
     from backprint.tried import warn_if_untried
@@ -106,7 +106,7 @@ def capture_made(
     options: Mapping[str, Any],
     made_by: Inputs | None = None,
 ) -> Capture:
-    """The Capture of a call; `made_by` are the recipes that its tensors were made by, where there are any."""
+    """Return the Capture of a call; `made_by` are the recipes that made its tensors, if any."""
     from backprint.replaying.at_capture import held_against_program
     from backprint.tracing.entry import capture_call
 
@@ -114,12 +114,12 @@ def capture_made(
 
 
 def release(capture: Capture) -> None:
-    """Let go of the captured program, its module and its arguments; the graphs and the recipes stay."""
+    """Drop the captured program, its module and its arguments; the graphs and the recipes stay."""
     capture.origin.release()
 
 
 def with_recipes(made: Capture, made_by: Inputs | None = None) -> Capture:
-    """A Capture as an engine made it, with the recipes of its inputs: those they were made by, or fitted ones."""
+    """Return an engine's Capture with recipes for its inputs: those that made them, or fitted ones."""
     from dataclasses import replace
 
     from backprint.sample.inputs import fit_fake, fit_inputs
@@ -140,10 +140,10 @@ def record(
 ) -> list[Capture]:
     """Run an unmodified training script, and capture its steps from `steps[0]` to before `steps[1]`, counted from 0.
 
-    A step ends with an optimizer's step: forward, backward and update are linked Pairs. `done` is given each step's
-    number and Capture while the script still runs. What the script prints, raises and computes is its own: a step that
-    cannot be captured costs a warning with its cause, which `tell` is given where there is one. With `stay` the
-    script's `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
+    A step ends with an optimizer's step: forward, backward and update are linked Pairs. `done` is called with each
+    step's number and Capture while the script still runs. The script prints, raises and computes as without Backprint:
+    if a step cannot be captured, a warning names the cause, or `tell` is called with it. With `stay` the script's
+    `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
     """
     from backprint.choices import check_sequence
     from backprint.tracing.record import script as home
@@ -186,7 +186,7 @@ def record(
 
 
 def recorded_right(capture: Capture) -> Capture:
-    """A recorded step whose replay gives what the script computed; any other raises."""
+    """Return a recorded step if its replay returns what the script computed; raise if not."""
     from backprint.errors import CaptureError
     from backprint.replaying.verify import verify_capture as prove
 
@@ -229,13 +229,13 @@ def region(
     limit: int | None = None,
     only_bad: bool = False,
 ) -> Region:
-    """The backward of exactly one block of an eager program, which runs as it would without: `with` or `@`.
+    """Record the backward of exactly one block of an eager program, which runs as without it: `with` or `@`.
 
     Every backward call that reaches a node made in the block is a pass in `region.passes`: its nodes and edges, the
-    boundary around them, the Python stacks of the forward, and with `gradients="stats"` or `"values"` what flowed over
-    each edge, and where NaN and Inf come from. With a `path` each pass is written there as a folder, whole, when it
-    ends; else passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf or an error,
-    and `limit=5` at most five.
+    boundary around them, the Python stacks of the forward, and with `gradients="stats"` or `"values"` the gradients on
+    each edge, and where NaN and Inf come from. With a `path` each pass is written there as a folder when it ends, never
+    partially; without it passes stay in memory. `every=10` keeps one pass of ten, `only_bad=True` those with NaN, Inf
+    or an error, and `limit=5` at most five.
     """
     from backprint.regions.region import make_region
 
@@ -250,12 +250,12 @@ def replay(
     tangents: Sequence[Tensor | None] | None = None,
     **kwargs: Any,
 ) -> Replayed:
-    """Run a Capture on new arguments: `.outputs` as the model gives them, `.gradients`, `.mutations` by name.
+    """Run a Capture on new arguments: `.outputs` in the model's containers, `.gradients`, `.mutations` by name.
 
     Parameters, buffers and constants are the captured module's as they are now, or `state`: a mapping from names to
-    tensors, or `"recipe"` for what the recipes make. A loaded sample wants `state`, unless it keeps their exact values.
-    Without arguments a Capture runs on its own inputs: those it was captured on, from disk those of its recipes.
-    `bp.replay(capture, args=(x,), kwargs={"state": s})` is always unambiguous.
+    tensors, or `"recipe"` for those that the recipes make. A loaded sample needs `state`, unless it keeps their exact
+    values. Without arguments a Capture runs on its own inputs: those it was captured on, from disk those of its
+    recipes. `bp.replay(capture, args=(x,), kwargs={"state": s})` is always unambiguous.
     """
     from backprint import calls
     from backprint.replaying.whole import replay as replay_call
@@ -277,10 +277,11 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
 
 
 def verify(capture: Capture, draws: Sequence[str] | None = None, *, twin: Twin | None = None) -> list[Verdict]:
-    """Prove a Capture against the original program: a Verdict a Pair, and where links join several the whole's last.
+    """Prove a Capture against the original program: return a Verdict for each Pair, and for several linked Pairs the
+    whole's last.
 
-    A fake Capture is `unproven`. With a `twin` (the same program in small: `(model, args)`, `(model, args, kwargs)` or
-    a Capture) the twin is proven and compared with it step by step, and its Verdicts follow.
+    A fake Capture is `unproven`. With a `twin` (a small version of the same program: `(model, args)`, `(model, args,
+    kwargs)` or a Capture) the twin is proven and compared with it step by step, and its Verdicts follow.
     """
     from backprint.calls import check_capture
     from backprint.choices import check_sequence
@@ -299,9 +300,9 @@ def verify(capture: Capture, draws: Sequence[str] | None = None, *, twin: Twin |
 
 
 def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Power:
-    """How far outputs, gradients and mutations move, in tolerances, when inputs are drawn again: a Power.
+    """Measure how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn: return a Power.
 
-    `power="own"` draws each of the program's inputs again alone, all parameters, all buffers, and everything at once;
+    `power="own"` redraws each of the program's inputs alone, all parameters, all buffers, and everything together;
     `"all"` each parameter and buffer alone too. `seconds` and `count` (of redraws) end it early.
     """
     from backprint.calls import check_capture
@@ -342,7 +343,7 @@ def compare_regions(
 
 
 def _twin(large: Capture, twin: Twin) -> Capture:
-    """The Capture of a twin, with the options that the fake one was captured with."""
+    """Return the Capture of a twin, captured with the options of the fake one."""
     from backprint.errors import UsageError
 
     if not large.fake:
@@ -360,9 +361,9 @@ def _twin(large: Capture, twin: Twin) -> Capture:
 def fake() -> AbstractContextManager[None]:
     """Build models and inputs of any size without allocating them: `with bp.fake(): model = Big(config)`.
 
-    Tensors made inside have a shape, a dtype and a device, and no values; small ones that are made from constants alone
+    Tensors made inside have a shape, a dtype and a device, but no values; small ones that are made from constants alone
     (`torch.linspace`, `torch.arange`, `torch.tensor`) keep theirs, so code may read them. A device that this machine
-    has not stands for the CPU. Capture what was built with `bp.capture(model, ..., fake=True)`.
+    does not have is replaced by the CPU. Capture the model with `bp.capture(model, ..., fake=True)`.
     """
     from backprint.tracing.fake import fake as build
 
@@ -380,13 +381,13 @@ def save(
     evaluation: Capture | None = None,
     power: str = "quick",
 ) -> Path:
-    """Write a Capture as a sample: readable, self-contained, with its verdict. Gives the path.
+    """Write a Capture as a sample: readable, self-contained, with its verdict. Returns the path.
 
     `data`: `"seed"` keeps recipes, `"exact"` the bytes of every input and parameter, `"none"` neither. `power` is how
     much of it is measured: `"quick"` draws all inputs again once, `"own"` and `"all"` do what `bp.power` does, `"none"`
     leaves it for later.
     `layout="graphnet"` writes GraphNet's trees instead, `path/train_forward/NAME`, `path/train_backward/NAME` and, from
-    the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; gives `path`.
+    the Capture `evaluation` of the program in eval mode, `path/eval_forward/NAME`; returns `path`.
     """
     from pathlib import Path
 
@@ -408,9 +409,9 @@ def save(
 
 
 def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> Capture:
-    """Read a sample. Runs none of its code; a graph is parsed and checked when first asked for.
+    """Read a sample. Runs none of its code; a graph is parsed and checked when it is first used.
 
-    A sample that calls what no check of arguments makes safe may be read and shown, and is refused by name where it is
+    A sample with a call that no check of arguments makes safe can be read and shown, and is refused by name where it is
     run: `backprint verify` runs it in a process of its own, `trust=True` in this one.
     """
     from backprint.calls import check_load
@@ -423,14 +424,15 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool
 
 
 def inputs(capture: Capture) -> dict[str, Tensor]:
-    """The tensors that a Capture's recipes make, by the program's own names: parameters, buffers, inputs, constants."""
+    """Return the tensors that a Capture's recipes make, by the program's own names: parameters, buffers, inputs,
+    constants."""
     from backprint.replaying.state import recipe_inputs
 
     return recipe_inputs(capture)
 
 
 def _to_fx(graph: Graph) -> fx.GraphModule:
-    """A torch.fx.GraphModule that computes the same."""
+    """Return a torch.fx.GraphModule that computes the same."""
     from backprint.fx.to_fx import to_fx
 
     return to_fx(graph)

@@ -1,4 +1,4 @@
-"""What a user may have meant: calls of the face that cannot be right, and what to write instead."""
+"""Recognise calls of the face that cannot be right, and say what to write instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 60
 
 
 def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Collection[str]) -> None:
-    """Raise at a call of `bp.capture` that cannot be meant so."""
+    """Raise for a call of `bp.capture` that cannot be right."""
 
     if isinstance(target, type):
         check_class(target, args)
@@ -32,14 +32,14 @@ def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def check_spelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise where `args=` or `kwargs=`, which spell a call, is a tensor."""
+    """Raise if `args=` or `kwargs=`, which hold the call's arguments, is a tensor."""
     for name, spelled in (("args", "args=(x,)"), ("kwargs", "kwargs={'x': x}")):
         if is_tensor(kwargs.get(name)) and not args and set(kwargs) <= {"args", "kwargs"}:
             raise UsageError(f"{name}= is a tensor: write {spelled}")
 
 
 def spelled_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The arguments of a call that `args=` and `kwargs=` spell; None where the program is called by its own names."""
+    """Return the arguments in `args=` and `kwargs=`; None if the program's arguments are passed directly."""
     named = bool(kwargs) and set(kwargs) <= {"args", "kwargs"}
     if named and not args and isinstance(kwargs.get("args", ()), (tuple, list)):
         return tuple(kwargs.get("args", ())), dict(kwargs.get("kwargs") or {})
@@ -53,7 +53,7 @@ def arguments_of(
     options: Mapping[str, Any],
     defaults: Mapping[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of the program in a call of `bp.capture`; an option that is also its parameter raises."""
+    """Return the program's arguments in a call of `bp.capture`; an option that is also its parameter raises."""
     if (spelled := spelled_call(args, kwargs)) is not None:
         return spelled
     parameters = parameters_of(target) or {}
@@ -64,7 +64,7 @@ def arguments_of(
 
 
 def check_collision(call: str, parameters: Collection[str], given: Mapping[str, bool]) -> None:
-    """Raise where an option that is `given` is also a parameter of the program."""
+    """Raise if an option that is `given` is also a parameter of the program."""
     for key, is_given in given.items():
         if is_given and key in parameters:
             raise UsageError(
@@ -74,7 +74,7 @@ def check_collision(call: str, parameters: Collection[str], given: Mapping[str, 
 
 
 def check_requires_grad(asked: Any) -> None:
-    """Raise where `requires_grad` is one text, which would be read letter by letter, or a tensor."""
+    """Raise if `requires_grad` is a string, which would be read letter by letter, or a tensor."""
     if isinstance(asked, str):
         raise UsageError(f"requires_grad={asked!r} is a text: write requires_grad=({asked!r},), a name for each tensor")
     if asked is not None and (is_tensor(asked) or not isinstance(asked, (bool, Iterable))):
@@ -85,14 +85,14 @@ def check_requires_grad(asked: Any) -> None:
 
 
 def one_spelling(specialise: bool | None, specialize: bool | None) -> bool | None:
-    """The option `specialise`, which may be spelled as PyTorch spells it; two values that differ raise."""
+    """Return the option `specialise`, which may also be spelled `specialize`; raise if both differ."""
     if None not in (specialise, specialize) and specialise != specialize:
         raise UsageError(f"specialise={specialise} and specialize={specialize} are one option: pass one of them")
     return specialise if specialize is None else specialize
 
 
 def check_target_options(target: Any, kwargs: Mapping[str, Any]) -> None:
-    """Raise at an option of a TARGET alone, where a callable is captured that has no such parameter."""
+    """Raise for an option that only a TARGET has, if a callable without such a parameter is captured."""
     parameters = parameters_of(target) or {}
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return
@@ -108,7 +108,7 @@ TARGET_OPTIONS = {
 
 
 def check_class(target: type, args: Sequence[Any]) -> None:
-    """Raise where a class stands where an instance of it should."""
+    """Raise if the target is a class instead of an instance."""
     import torch
 
     given = ", ".join(kind(value) for value in args[:3]) or "x"
@@ -122,7 +122,7 @@ def check_class(target: type, args: Sequence[Any]) -> None:
 
 
 def check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Collection[str]) -> None:
-    """Raise at a keyword that is no parameter of the target's and nearly an option of ours."""
+    """Raise for a keyword that is not a parameter of the target and is nearly an option of ours."""
     parameters = parameters_of(target)
     if parameters is None or any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return
@@ -136,7 +136,7 @@ def check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Colle
 
 
 def check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise where the inputs are in one tuple, the target takes several, and not one."""
+    """Raise if the inputs are in one tuple, and the target takes several arguments."""
     if len(args) != 1 or kwargs or not isinstance(args[0], (tuple, list)) or not has_tensors(args[0]):
         return
     if not binds(target, *args) and binds(target, *args[0]):
@@ -147,7 +147,7 @@ def check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise where there are numpy arrays among the arguments, and no tensor."""
+    """Raise if the arguments have numpy arrays and no tensor."""
     leaves = list(leaves_of((tuple(args), dict(kwargs))))
     arrays = [leaf for leaf in leaves if type(leaf).__module__ == "numpy" and type(leaf).__name__ == "ndarray"]
     if arrays and not any(is_tensor(leaf) for leaf in leaves):
@@ -158,7 +158,7 @@ def check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 
 def meant(error: BaseException, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """What to write instead of a call that made the program raise, where the call looks the cause; else nothing."""
+    """Say what to write instead of a call that made the program raise, if the call seems to be the cause; else ''."""
     if not isinstance(error, (TypeError, AttributeError, RuntimeError)):
         return ""
     said = str(error)
@@ -176,7 +176,7 @@ def meant(error: BaseException, target: Any, args: Sequence[Any], kwargs: Mappin
 
 
 def check_capture(value: Any, verb: str) -> None:
-    """Raise unless a verb that takes a Capture is given one."""
+    """Raise unless the argument is a Capture."""
     if isinstance(value, Capture):
         return
     if isinstance(value, (str, os.PathLike)):
@@ -188,7 +188,7 @@ def check_capture(value: Any, verb: str) -> None:
 
 
 def check_save(capture: Any, path: Any) -> None:
-    """Raise at a save whose arguments are swapped or are no Capture and no path."""
+    """Raise if the arguments of a save are swapped, or are not a Capture and a path."""
     if isinstance(path, Capture):
         raise UsageError(f"bp.save takes the Capture first: write bp.save(capture, {str(capture)!r:.{SHOWN}})")
     check_capture(capture, "save")
@@ -197,7 +197,7 @@ def check_save(capture: Any, path: Any) -> None:
 
 
 def check_load(path: Any) -> None:
-    """Raise where what is to be loaded is no path, or a file of a sample."""
+    """Raise if the argument is not a path, or is a file of a sample."""
     if isinstance(path, Capture):
         raise UsageError("bp.load reads a sample from its folder, and this is a Capture already: use it as it is")
     if not isinstance(path, (str, os.PathLike)):
@@ -210,11 +210,11 @@ def check_load(path: Any) -> None:
         raise UsageError(f"{place} is a file of a sample: load its folder, bp.load({str(folder)!r})")
 
 
-# ------------------------------------------------------------------ small questions
+# ------------------------------------------------------------------ values and callables
 
 
 def kind(value: Any) -> str:
-    """A value in a few words."""
+    """Describe a value in a few words."""
     if is_tensor(value):
         return f"a tensor of shape {list(value.shape)}"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
@@ -228,7 +228,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def leaves_of(value: Any) -> Iterator[Any]:
-    """The leaves of a value that torch's pytree takes apart."""
+    """Yield the leaves of a value by torch's pytree."""
     from torch.utils._pytree import tree_leaves
 
     yield from tree_leaves(value)
@@ -240,12 +240,12 @@ def has_tensors(value: Any) -> bool:
 
 
 def name_of(target: Any) -> str:
-    """A callable's name."""
+    """Return a callable's name."""
     return getattr(target, "__name__", None) or type(target).__name__
 
 
 def parameters_of(target: Any) -> Mapping[str, inspect.Parameter] | None:
-    """A callable's parameters; None where Python does not know them."""
+    """Return a callable's parameters; None if Python has no signature."""
     try:
         return inspect.signature(getattr(target, "forward", target)).parameters
     except (TypeError, ValueError):
@@ -253,7 +253,7 @@ def parameters_of(target: Any) -> Mapping[str, inspect.Parameter] | None:
 
 
 def binds(target: Any, *args: Any) -> bool:
-    """Whether a callable takes these positional arguments, as far as Python knows."""
+    """Whether a callable accepts these positional arguments, as far as its signature is known."""
     try:
         inspect.signature(getattr(target, "forward", target)).bind(*args)
     except TypeError:

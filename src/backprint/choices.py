@@ -1,4 +1,4 @@
-"""The words that options take: the same ones under the same name in Python and on the command line."""
+"""The words that options accept: the same for each name in Python and on the command line."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 def check_choice(option: str, value: object, optional: bool = False) -> None:
-    """Raise unless a value is one of those that an option takes, or None where it is `optional`."""
+    """Raise unless a value is one that an option accepts, or None if it is `optional`."""
     known = CHOICES[option]
     if value not in known and not (optional and value is None):
         raise UsageError(f"{option}={value!r} is not one of {', '.join(map(repr, known))}")
 
 
 def check_sequence(option: str, value: object) -> None:
-    """Raise at a text where a sequence of texts is meant: it would be read letter by letter."""
+    """Raise for a string where a sequence of strings is needed: it would be read letter by letter."""
     if isinstance(value, (str, bytes)):
         raise UsageError(f"{option}={value!r} is a text: write {option}=({value!r},)")

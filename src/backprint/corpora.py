@@ -1,4 +1,4 @@
-"""The face of corpora: what `backprint corpus` does, for Python. Nothing here imports torch; worker processes do."""
+"""`backprint corpus` for Python. Nothing here imports torch; worker processes do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CorpusRun:
-    """What a corpus run came to: its folder, and how many samples have each verdict."""
+    """The result of a corpus run: its folder, and how many samples have each verdict."""
 
     out: Path
     verdicts: Mapping[str, int]
@@ -33,7 +33,7 @@ class CorpusRun:
         return set(self.verdicts) <= GOOD
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The row of each sample, as the ledger has it: `id`, `verdict`, `cause`, `detail`, `seconds`, …."""
+        """Yield each sample's row in the ledger: `id`, `verdict`, `cause`, `detail`, `seconds`, …."""
         from backprint.corpus.ledger import NAME, Ledger
 
         with Ledger.reading(self.out / NAME) as ledger:
@@ -59,11 +59,11 @@ def run_corpus(
     watch: Watcher | None = None,
     **options: Any,
 ) -> CorpusRun:
-    """Do a verb to every sample below `source`, each in a process of its own, as `backprint corpus VERB` does.
+    """Run a verb on every sample below `source`, each in a process of its own, as `backprint corpus VERB` does.
 
     `verb` is `"backward"`, `"capture"`, `"forward"`, `"verify"`, `"power"`, `"split"`, or `"file.py:function"` of your
     own. The arguments are those of the command line, and `options` are the verb's: `run_corpus("backward", "samples",
-    "out", trust=True, jobs=4)`. Ended at any moment, the same call goes on where it was. `watch` is called with each
+    "out", trust=True, jobs=4)`. If it is ended at any moment, the same call continues. `watch` is called with each
     event of the run.
     """
     from backprint.corpus.run import RunPlan, run_plan
@@ -93,7 +93,8 @@ def workplace(
     jobs: int | None,
     most: tuple[float, float | None, float | None],
 ) -> tuple[int, Limits, Callable[[Path, str], Executor] | None]:
-    """Where samples are worked on: how many at a time, what each may take (`most`), and the cluster if there is one."""
+    """Return where samples are processed: how many at a time, the limits of each (from `most`), and the cluster if
+    there is one."""
     from backprint.corpus.limits import default_jobs, limits_of
 
     count = jobs or default_jobs()
@@ -108,7 +109,7 @@ def workplace(
 
 
 def ignore(event: Any) -> None:
-    """Watch a run without showing it."""
+    """Show nothing of a run."""
 
 
 def dedup(
@@ -118,11 +119,12 @@ def dedup(
     ignore_sizes: bool = False,
     files: str = "link",
 ) -> Dedup:
-    """Keep one of each group of samples that are the same program, and list the others, as `backprint corpus dedup`.
+    """Keep one of each group of samples that are the same program, and list the others, as `backprint corpus dedup`
+    does.
 
-    `source` is the folder of a corpus run, or any folder of samples. With `ignore_sizes` graphs are the same that
-    differ in sizes alone. `files` says how the kept samples are written to `out`: as hard links (`"link"`), copies
-    (`"copy"`), or not (`"none"`). `kept.txt` and `duplicates.json` are written in any case.
+    `source` is the folder of a corpus run, or any folder of samples. With `ignore_sizes`, graphs that differ only in
+    sizes are the same. `files` says how the kept samples are written to `out`: as hard links (`"link"`), copies
+    (`"copy"`), or not (`"none"`). `kept.txt` and `duplicates.json` are always written.
     """
     from backprint.corpus.dedup import dedup as thinned_out
 

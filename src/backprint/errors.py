@@ -9,7 +9,7 @@
     │   └── RefusedError         a name, operator or construct outside the known ones
     ├── SampleError      a folder is not a whole, readable sample
     ├── ReplayError      a graph cannot run on these inputs
-    │   └── GuardError           these inputs break what the capture took for granted
+    │   └── GuardError           these inputs break a condition that the capture assumes
     └── RegionError      a region's dump cannot be written or read
 
 A measured difference is not an error: it is a Verdict.
@@ -27,13 +27,13 @@ class UsageError(BackprintError, ValueError):
 
 
 class PlaceError(BackprintError):
-    """What a run writes cannot be written: its folder was removed, the disk is full. No sample is to blame."""
+    """A run cannot write its files: its folder was removed, or the disk is full. No sample is the cause."""
 
 
 class CaptureError(BackprintError):
     """The program cannot be captured; the message names the construct and what to do.
 
-    `every_engine` says that no other engine would do better.
+    `every_engine` says that no other engine can capture it either.
     """
 
     def __init__(self, message: str = "", *, every_engine: bool = False) -> None:
@@ -62,12 +62,12 @@ class SampleError(BackprintError):
 
 
 class ReplayError(BackprintError):
-    """A graph could not run on the inputs it was given."""
+    """A graph cannot run on these inputs."""
 
 
 class GuardError(ReplayError):
-    """The inputs break a guard: a value or a shape that the capture took for granted."""
+    """The inputs break a guard: a condition on a value or a shape that the capture assumes."""
 
 
 class RegionError(BackprintError):
-    """A region's dump could not be written, or a folder is no dump of one."""
+    """A region's dump cannot be written, or a folder is not a dump."""

@@ -1,7 +1,7 @@
-"""The formats that a sample may have on disk, and how a folder shows its own: by its files alone, none of them read.
+"""The formats of samples on disk, and how to recognise the format of a folder by its files alone, without reading them.
 
-A format is a row here, a room that reads it, and an entry in the tables that name their rows as this one does:
-`target.READERS`, `corpus/dedup.KEYS`, `cli/show.SHOWN`.
+A format is a row here, a room that reads it, and a row of the same name in these tables: `target.READERS`,
+`corpus/dedup.KEYS`, `cli/show.SHOWN`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CAPTURE = "capture.json"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format. `main` makes a folder a sample, with `required` beside it; `files` are all that is read of one."""
+    """One format. `main` makes a folder a sample, with `required` beside it; `files` are all files that are read."""
 
     name: str
     title: str
@@ -28,19 +28,19 @@ class Format:
 
 
 def has_ours(folder: Path) -> bool:
-    """Whether a folder holds a sample of Backprint's own format."""
+    """Whether a folder has a sample of Backprint's own format."""
     return (folder / CAPTURE).exists()
 
 
 def has_graphnet(folder: Path) -> bool:
-    """Whether a folder holds a GraphNet sample that is no part of a Backprint sample."""
+    """Whether a folder has a GraphNet sample that is not part of a Backprint sample."""
     if has_ours(folder) or not (folder / "model.py").is_file() or is_direction(folder):
         return False
     return (folder / "graph_net.json").is_file() or (folder / "weight_meta.py").is_file()
 
 
 def is_direction(folder: Path) -> bool:
-    """Whether a folder holds the forward or the backward of a Backprint sample."""
+    """Whether a folder has the forward or the backward of a Backprint sample."""
     return (
         folder.name in ("forward", "backward") and re.fullmatch(r"pair_\d+", folder.resolve().parent.name) is not None
     )
@@ -63,5 +63,5 @@ FORMATS: dict[str, Format] = {each.name: each for each in (BACKPRINT, GRAPHNET)}
 
 
 def format_of(folder: Path) -> Format | None:
-    """The format of the sample that a folder holds; None where it holds none."""
+    """Return the format of a folder's sample; None if it has none."""
     return next((each for each in FORMATS.values() if each.has_sample(folder)), None)

@@ -1,4 +1,4 @@
-"""`bp.save`: a Capture, proven on inputs that are made again, is written as a sample or as GraphNet's trees.
+"""`bp.save`: prove a Capture on inputs from its recipes, and write it as a sample or as GraphNet's trees.
 
 This joins `replaying/`, which proves, and the rooms that write.
 """
@@ -36,7 +36,7 @@ __all__ = ["check_custom", "write_layout", "write_sample"]
 def write_sample(
     capture: Capture, path: str | os.PathLike[str], data: str, allow: Sequence[str], overwrite: bool, power: str
 ) -> Path:
-    """Write a Capture as a sample of ours, with its verdict."""
+    """Write a Capture as a Backprint sample, with its verdict."""
     check_data(data)
     check_choice("power", power)
     check_place(path, overwrite)
@@ -57,14 +57,14 @@ def write_sample(
 
 
 def recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
-    """The recipes of a fake capture, or none."""
+    """Return the recipes of a fake capture, or none."""
     if data == "exact":
         raise UsageError("data='exact' keeps values, and a fake capture has none: use data='seed' or data='none'")
     return capture.recipes if data == "seed" else without_data(capture.recipes)
 
 
 def recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> Inputs:
-    """Recipes as `data` asks for them."""
+    """Return recipes as `data` requires."""
     if data == "seed" and not exact and capture.recipes.recipes:
         return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
     if capture.origin.alive:
@@ -82,7 +82,8 @@ def recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> I
 
 
 def attested(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
-    """Recipes on which the program runs, and its proof on them: inputs that redrawn break it are kept exact."""
+    """Return recipes on which the program runs, and its proof on them: inputs that break it when redrawn are kept
+    exact."""
     roles = [(port.name, port.role) for port in free_ports(capture)]
     twins = {right for _, right in capture.signature.same}
     names = [name for name, _ in roles if name not in twins]
@@ -97,7 +98,7 @@ def attested(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]
             if not capture.origin.alive:
                 break
     raise SampleError(
-        f"the program does not run on inputs made again: {type(causes[-1]).__name__}: {causes[-1]}"
+        f"the program does not run on inputs from recipes: {type(causes[-1]).__name__}: {causes[-1]}"
     ) from causes[-1]
 
 
@@ -111,10 +112,11 @@ def write_layout(
     overwrite: bool = False,
     allow: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """GraphNet's trees of a Capture, or of a sample's folder: `OUT/train_forward/RELATIVE` and so on, by tree.
+    """Write GraphNet's trees of a Capture, or of a sample's folder: `OUT/train_forward/RELATIVE` and so on; return them
+    by tree.
 
-    `eval_forward` is the GraphNet sample in `source_folder` as it came, completed where files are missing, or else the
-    inference graph of `evaluation`.
+    `eval_forward` is the unchanged GraphNet sample in `source_folder`, completed if files are missing, or the inference
+    graph of `evaluation`.
     """
     made = capture if isinstance(capture, Capture) else load(capture, allow)
     source = Path(source_folder) if source_folder is not None else None
@@ -126,7 +128,7 @@ def write_layout(
 
 
 def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
-    """For each Pair, what stands on its ports on the recipe's inputs; nothing where no recipe says."""
+    """Return, for each Pair, the values at its ports on the recipe's inputs; nothing without recipes."""
     if capture.fake or not capture.recipes.complete:
         return ({},) * len(capture.pairs)
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
@@ -134,6 +136,6 @@ def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
 
 
 def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """One direction on values that may not suit it; random states stay."""
+    """Run one direction on values that may not match it, and restore random states."""
     with settings.ONE_AT_A_TIME, settings.quiet_random():
         return run_graph(graph, values, strict=False)

@@ -1,4 +1,4 @@
-"""What a replay depends on besides its inputs: recorded at capture, put back for a proof, named when it differs."""
+"""What a replay depends on besides its inputs: recorded at capture, restored for a proof, named when it differs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def uncollected() -> Iterator[None]:
 
 @contextlib.contextmanager
 def outside_modes() -> Iterator[None]:
-    """Gradients on and inference off, whatever the caller has; and the caller's modes back. One capture at a time."""
+    """Turn grad mode on and inference mode off, and restore the caller's modes. One capture at a time."""
     with ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad():
         yield
 
@@ -161,12 +161,12 @@ def put_foreign(states: Mapping[str, Any]) -> None:
 
 
 def random_state_digest(state: Any) -> str:
-    """A random state in 16 hex digits."""
+    """Return a random state's digest in 16 hex digits."""
     return hashlib.sha256(repr(hashable_state(state)).encode()).hexdigest()[:16]
 
 
 def hashable_state(state: Any) -> Any:
-    """A random state with bytes in the place of its arrays: numpy's states have some."""
+    """Return a random state with its arrays as bytes: numpy's states have some."""
     if isinstance(state, Mapping):
         return {key: hashable_state(item) for key, item in state.items()}
     if isinstance(state, (tuple, list)):

@@ -25,7 +25,7 @@ from backprint.graph.nouns import Capture
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A callable with its arguments, and the recipes that the arguments were made by, if there are any.
+    """A callable with its arguments, and the recipes that made the arguments, if any.
 
     `with_grad` and `without_grad` are (name, why) of the inputs that require grad and of those that do not.
     `requires_grad` and `mode` are options for capture; `bytes` is the size of all tensors.
@@ -96,7 +96,7 @@ def capture_target(target: Target, **options: Any) -> Capture:
 
 
 def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Capture:
-    """`bp.capture` of a text or a path, which has its own arguments."""
+    """Capture a TARGET given as a string or a path, which has its own arguments."""
     given = dict(kwargs)
     read = {key: given.pop(key) for key in ("device", "trust") if key in given}
     if args or given:
@@ -328,7 +328,8 @@ LOSSES = ("sum", "mean")
 
 
 def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with the losses and decompositions that are given by name; a text where names are meant is refused."""
+    """Return options with losses and decompositions resolved by name; a string instead of a sequence of names is
+    refused."""
     check_sequence("allow", options.get("allow"))
     check_sequence("decompose", options.get("decompose"))
     given = dict(options)
@@ -342,7 +343,7 @@ def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def loss_of(text: str | None) -> Any:
-    """A loss by name, or a function of the user's."""
+    """Return a loss by name, or a function of the user's."""
     if text is None:
         return None
     if text in LOSSES:

@@ -1,7 +1,7 @@
-"""`torch.compile(model, backend="backprint")`: every graph that is compiled is captured, proved and saved.
+"""`torch.compile(model, backend="backprint")`: capture, prove and save every graph that is compiled.
 
 PyTorch finds `backend` by the entry point `torch_dynamo_backends`; this module loads torch only when it is called. The
-program goes on with Dynamo's own graph, run by eager torch, or, where that would compute anything else, uncompiled.
+program continues with Dynamo's own graph, run by eager torch, or, if that would compute anything else, uncompiled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTIONS = ("dir", "data", "allow", "specialise", "partition", "dynamic")
 def backend(
     module: fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """Save a sample of a graph of Dynamo's, and give back the graph itself. What cannot be captured is warned of."""
+    """Save a sample of a graph of Dynamo's, and return the graph itself. If it cannot be captured, warn."""
     settings = checked_options(options or {}, mode)
     from backprint.tracing.dynamo.backend import Uncompiled, as_eager
     from backprint.tracing.dynamo.sources import function_of
@@ -49,7 +49,7 @@ LOG: list[Path] = []
 
 
 def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
-    """The options, with the folder from the environment where they name none; the unknown is refused by name."""
+    """Return the options, with the folder from the environment if none is given; refuse unknown ones by name."""
     from backprint.errors import UsageError
     from backprint.sample.save import check_data
 
@@ -73,14 +73,14 @@ def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, A
     name = compile_name(module)
     asked = {key: settings[key] for key in ("specialise", "partition", "dynamic", "allow") if key in settings}
     made = capture_graph(module, inputs, name, **asked)
-    # Processes share the folder: the number tells them apart, and a sample appears under its name when it is whole.
+    # Processes share the folder: the number makes names unique, and a sample gets its name when it is complete.
     place = Path(settings["dir"]) / f"{name}-{os.getpid()}-{secrets.token_hex(4)}"
     with outside_tracing():
         return Path(save(with_recipes(made), place, settings["data"], allow=settings["allow"]))
 
 
 def warn(text: str) -> None:
-    """Say a thing once in a process."""
+    """Print a warning once in a process."""
     if text in _SAID:
         return
     _SAID.add(text)

@@ -1,8 +1,9 @@
-"""Which versions of torch Backprint was tried with. A newer one is warned of once, and works as far as it does.
+"""The versions of torch that Backprint was tried with. Another one causes one warning, and works as far as it does.
 
-What differs between them stands where it is used: `Function.apply` (a builtin from 2.14 on) in `regions/watch`, threads
-of autograd in builds with CUDA libraries in `corpus/verbs`, texts of autograd's errors in `tracing/derivatives`,
-Dynamo's caches in `tracing/frontend`, marks on sums of gradients (2.11) in `tracing/from_fx`.
+Differences between versions are handled where they matter: `Function.apply` (a builtin from 2.14 on) in
+`regions/watch`, threads of autograd in builds with CUDA libraries in `corpus/verbs`, texts of autograd's errors in
+`tracing/derivatives`, Dynamo's caches in `tracing/dynamo/frontend`, marks on sums of gradients (2.11) in
+`tracing/aot/from_fx`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OLDEST, NEWEST = (2, 11), (2, 14)
 
 @functools.cache
 def warn_if_untried(version: str) -> None:
-    """Say once that this torch is newer or older than those that were tried."""
+    """Warn once if this torch is newer or older than those that were tried."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or OLDEST <= (int(found[1]), int(found[2])) <= NEWEST:
         return

@@ -356,11 +356,11 @@ def test_a_fake_capture_allocates_nothing_and_stays_unproven(place: Path) -> Non
 def test_what_is_there_is_replaced_only_when_asked_for(place: Path) -> None:
     good("capture", "program.py:factory", "-o", "out", "--name", "first")
     said = refused("capture", "program.py:with_kwargs", "-o", "out", "--name", "second")
-    assert "out is there already: pass overwrite=True (--overwrite)" in said
+    assert "out exists already: pass overwrite=True (--overwrite)" in said
     assert bp.load(place / "out").name == "first"
     good("capture", "program.py:with_kwargs", "-o", "out", "--name", "second", "--overwrite")
     assert bp.load(place / "out").name == "second"
-    assert "models is there and is not a sample" in refused(
+    assert "models exists and is not a sample" in refused(
         "capture", "program.py:factory", "-o", "models", "--overwrite"
     )
     assert (place / "models" / "net.py").exists()
@@ -484,7 +484,7 @@ def test_show_answers_in_json(sample: Path) -> None:
 def test_show_without_a_backward(forward_only: Path) -> None:
     result = call("show", "--backward", forward_only)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "no backward: no output of this program asks for a gradient" in result.stderr
+    assert "no backward: no output of this program requires grad" in result.stderr
     assert json.loads(good("show", "--json", forward_only).stdout)["pairs"][0]["backward_hash"] is None
 
 

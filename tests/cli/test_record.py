@@ -302,7 +302,7 @@ def test_a_script_that_raises_in_a_recorded_step_leaves_nothing(where: str, plac
         (SMALL, "2:5", "script.py made 3 steps, so steps 3 to 4 were not reached: ask for steps below 3"),
         (f"{SMALL}import sys\nsys.exit()\n", "3", "so step 3 was not reached: ask for steps below 3"),
         ("pass", "1", "script.py made 0 steps, so step 1 was not reached: it called no optimizer and no backward"),
-        (NO_MODULE, "0", "script.py called no module in step 0, so nothing showed where that began"),
+        (NO_MODULE, "0", "script.py called no module in step 0, so its beginning was not seen"),
     ],
 )
 def test_steps_that_were_not_reached(script: str, steps: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -384,7 +384,7 @@ def test_a_place_that_is_taken_is_refused_before_the_script_runs(steps: str, pla
     good(SMALL, "-o", "out", "--steps", steps)
     result = call(SMALL, "-o", "out", "--steps", steps)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "is there already" in " ".join(result.stderr.split())
+    assert "exists already" in " ".join(result.stderr.split())
     good(SMALL, "-o", "out", "--steps", steps, "--overwrite")
 
 

@@ -342,7 +342,7 @@ def test_a_real_ctrl_c_in_a_long_capture(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert errors == "stopped by SIGINT; nothing was written: a sample is there whole or not at all\n"
+    assert errors == "stopped by SIGINT; nothing was written: a sample is never partial\n"
 
 
 # ------------------------------------------------------------------ progress

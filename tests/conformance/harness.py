@@ -326,14 +326,14 @@ def export_examples() -> list[Any]:
 
 
 def check_example(case: Any, most: int | None = None) -> tuple[str, dict[str, str]]:
-    """One example, every floating-point input of which asks for a gradient."""
+    """One example whose floating-point inputs require grad."""
     torch.manual_seed(1)
     args, kwargs = pytree.tree_map(asking, (tuple(case.example_args), dict(case.example_kwargs)))
     return lettered(check(case.model, args, kwargs, engine="auto"))
 
 
 def asking(value: Any) -> Any:
-    """A floating-point tensor as a leaf that asks for its gradient; anything else as it is."""
+    """A floating-point tensor as a leaf that requires grad; anything else as it is."""
     able = isinstance(value, Tensor) and value.is_floating_point()
     return value.detach().clone().requires_grad_() if able else value
 

@@ -152,7 +152,7 @@ def test_a_sample_is_captured_in_a_process_of_its_own_as_it_is_here(mixed: Path,
     assert bp.load(tmp_path / "new" / "d").verdict["verdict"] == "bitwise"
     assert [each.name for each in (tmp_path / "new").iterdir()] == ["d"]
     again = captured(mixed / "a", tmp_path / "new" / "d")
-    assert (again.exit_code, "is there already" in again.output) == (2, True)
+    assert (again.exit_code, "exists already" in again.output) == (2, True)
 
 
 def test_the_trees_of_a_sample_are_put_in_their_place(mixed: Path, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_of_a_run_the_smallest_that_is_proved_is_kept(tmp_path: Path) -> None:
     ]
     assert {member.id: member.why for member in found.left_out} == {
         "g": "failed: timeout",
-        "h": "its folder is not there",
+        "h": "its folder does not exist",
         "i": "not done yet",
     }
     assert below(tmp_path / "out") == [

@@ -211,9 +211,9 @@ def test_out_has_to_be_a_folder_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "full/notes.txt").write_text("mine")
     (tmp_path / "file").write_text("")
     for out, said in [
-        (source, "is or holds the corpus"),
-        (tmp_path, "is or holds the corpus"),
-        (tmp_path / "full", "holds no corpus run"),
+        (source, "is or contains the corpus"),
+        (tmp_path, "is or contains the corpus"),
+        (tmp_path / "full", "is not the OUT of a corpus run"),
         (tmp_path / "file", "is not a folder"),
     ]:
         with pytest.raises(UsageError, match=said):

@@ -75,7 +75,7 @@ OURS: dict[str, tuple[Sequence[str], str]] = {
     ),
     "a loop of a kernel": (
         ["e = aten.special_laguerre_polynomial_l.n_scalar(input, 1000000000000.0)"],
-        "a graph may ask for 65,536",
+        "a graph may have 65,536",
     ),
     "a chain of powers": (
         ["a = operator.pow(9, 99)", "b = operator.pow(a, 99)", "e = operator.pow(b, 99)"],

@@ -88,7 +88,7 @@ def ended(folder: Path, kind: str, at: At, number: int) -> str:
 
 
 SAID = (
-    ("Python", r"not Python|is nested too deeply to be a graph|truncated, or no text|lines below the graph|are read$"),
+    ("Python", r"not Python|nested too deeply to be a graph|truncated, or not|lines below the graph|are read$"),
     ("characters", r"cannot stand in a graph's text|a comment beside code|outside a string"),
     ("JSON", r"cannot be read as JSON|not JSON"),
     ("files", r"is a symbolic link|is not a regular file|No such file|no folder of the sample's own|cannot be read:"),

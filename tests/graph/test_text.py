@@ -288,7 +288,7 @@ MALFORMED: dict[str, tuple[Make, str]] = {
         lambda: graph_of(Step("v", "aten.relu.default", (Ref("v"),))),
         "uses 'v' before it is defined",
     ),
-    "an unknown subgraph": (lambda: graph_of(result=Sub("body")), "the subgraph 'body', which is not here"),
+    "an unknown subgraph": (lambda: graph_of(result=Sub("body")), "the subgraph 'body', which the graph does not have"),
     "a subgraph in a slice": (lambda: graph_of(result=Slice(Sub("body"), 1, 1)), "the subgraph 'body'"),
     "a name twice": (lambda: graph_of(RELU, RELU), "'relu' is defined twice"),
     "a subgraph twice": (lambda: Graph((), (), (), (), (("a", graph_of()), ("a", graph_of()))), "'a' is defined twice"),

@@ -68,7 +68,7 @@ GROWS = {
     "rounds": (["y = torch.svd_lowrank(L_x_, 2, 100000000)"], "niter=100000000: svd_lowrank may go round 1,000 times"),
     "rounds of a kernel": (
         ["y = torch.special.laguerre_polynomial_l(L_x_, 100000000000.0)"],
-        "a graph may ask for 65,536",
+        "a graph may have 65,536",
     ),
 }
 

@@ -451,7 +451,7 @@ def test_a_size_that_does_not_run_is_not_taken(tmp_path: Path) -> None:
     assert "the graph runs on shapes with them" in built.notes[0]
 
 
-# ------------------------------------------------------------------ who asks for a gradient
+# ------------------------------------------------------------------ which inputs require grad
 
 
 def asks(place: Path) -> dict[str, str]:

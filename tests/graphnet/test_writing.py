@@ -275,7 +275,7 @@ def test_the_command_line_writes_three_trees_of_which_one_is_in_eval_mode(tmp_pa
     assert " saved " not in (out / "eval_forward/net/model.py").read_text()
     again = CliRunner().invoke(main, arguments)
     assert again.exit_code == 2
-    assert "is there already" in again.output
+    assert "exists already" in again.output
     assert CliRunner().invoke(main, [*arguments, "--overwrite"]).exit_code == 0
 
 

@@ -111,7 +111,7 @@ def test_the_fewest_bytes_cross_a_cut_by_what_is_saved() -> None:
         ("range:many", "expected a whole number from 1"),
         ("ranges:5-3", "'5-3' is not a range of the"),
         ("ranges:0-4,3-6", "steps 3-6 overlap"),
-        ("operators:softmax,mm", "nowhere in the forward softmax, mm take each other's results"),
+        ("operators:softmax,mm", "the forward has no softmax, mm that take each other's results"),
         ("module:x", "expected a whole number from 1 to 64"),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_dynamic_graph_at_its_capture_has_numbers_for_sizes() -> None:
     fixed = at_capture(pair.forward)
     first = [value for value in bp.run(pair.forward, {"x": x}) if isinstance(value, Tensor)]
     assert all(map(torch.equal, first, bp.run(tensors_alone(fixed), {"x": x})))
-    with pytest.raises(GraphError, match="take it at its sizes first"):
+    with pytest.raises(GraphError, match="by the captured sizes first"):
         forwards(pair.forward, [1])
 
 

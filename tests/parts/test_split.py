@@ -284,7 +284,7 @@ def test_a_cut_at_an_opaque_edge_is_refused_by_name() -> None:
     cap = bp.capture(through, torch.randn(3, 4), torch.randn(4, 3))
     assert cap.opaque
     count = len(weighty(cap.pairs[0].forward))
-    with pytest.raises(RefusedError, match=r"the backward does not come apart here .*: cut elsewhere"):
+    with pytest.raises(RefusedError, match=r"the backward cannot be separated here .*: cut elsewhere"):
         split_capture(cap, f"range:{count}")
 
 

@@ -511,11 +511,11 @@ def test_what_a_program_does_to_its_argument_is_no_demand_on_it() -> None:
     capture = bp.capture(f, x)
     assert torch.equal(bp.replay(capture, x).outputs, 4 * X)
     x.grad = torch.ones_like(x)
-    with pytest.raises(bp.GuardError, match=r"'x' has a gradient.*False at capture, True here"):
+    with pytest.raises(bp.GuardError, match=r"'has a gradient' of its argument 'x'.*False at capture, True here"):
         bp.replay(capture, x)
     capture = bp.capture(g, X.clone())
     assert torch.equal(bp.replay(capture, X.clone()).outputs, g(X.clone()))
-    with pytest.raises(bp.GuardError, match=r"'x' version.*\d at capture"):
+    with pytest.raises(bp.GuardError, match=r"'version' of its argument 'x'.*\d at capture"):
         bp.replay(capture, X.clone().add_(1))
 
 

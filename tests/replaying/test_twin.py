@@ -126,7 +126,7 @@ def test_a_replay_without_state_takes_the_recipes() -> None:
 def test_a_twin_of_other_sizes_has_the_same_graphs() -> None:
     mine, its = large().verify(twin=(Stack(6, 8), (TOKENS,)))
     assert mine.verdict == "unproven"
-    assert "its twin is bitwise, and has the same graphs but for sizes" in mine.detail
+    assert "its twin is bitwise, and has the same graphs except for sizes" in mine.detail
     assert (its.verdict, its.name) == ("bitwise", "Stack (twin)")
     assert its.ports
 
@@ -147,7 +147,7 @@ def test_a_twin_that_is_another_program_is_said_to_be() -> None:
 def test_a_twin_is_captured_with_the_same_options() -> None:
     doubled = large(loss=lambda output: output * 2, partition="default")
     mine, _ = doubled.verify(twin=(Stack(6, 8), (TOKENS,)))
-    assert "has the same graphs but for sizes" in mine.detail
+    assert "has the same graphs except for sizes" in mine.detail
     plain = bp.capture(Stack(6, 8), TOKENS, engine="aot")
     assert "is built differently" in doubled.verify(twin=plain)[0].detail
 

@@ -114,7 +114,7 @@ def test_a_program_that_does_not_repeat_itself_is_unproven() -> None:
     capture = bp.capture(lambda x: Unsteady.apply(x), torch.randn(2).requires_grad_())
     (verdict,) = capture.verify(draws=("captured",))
     assert verdict.verdict == "unproven"
-    assert "not give the same twice" in verdict.detail
+    assert "not return the same twice" in verdict.detail
     assert not verdict.good
 
 

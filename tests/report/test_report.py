@@ -51,7 +51,7 @@ def out(tmp_path: Path) -> Path:
             {"id": "vision/a", "seconds": 1.0, "peak_bytes": 100 << 20, "asks": [("w", "a parameter")]},
             {"id": "vision/b", "seconds": 3.0, "verdict": "close", "asks": [("w", "a parameter"), ("x", "an input")]},
             {"id": "vision/c", "vacuous": ["output logits", "gradient w"], "power": 0.25},
-            {"id": "text/d", "verdict": "undifferentiable", "detail": "no output asks for a gradient"},
+            {"id": "text/d", "verdict": "undifferentiable", "detail": "no output requires grad"},
             {
                 "id": "text/e",
                 "verdict": "failed",
@@ -105,7 +105,7 @@ def test_what_cannot_be_differentiated_is_no_failure(out: Path) -> None:
     made = report(RunView(out))
     [text] = [row for row in table(made, "By family") if row["family"] == "text"]
     assert (text["undifferentiable"], text["not done"], text["proved share"]) == (1, 1, 0)
-    assert table(made, "Undifferentiable") == [{"sample": "text/d", "why": "no output asks for a gradient"}]
+    assert table(made, "Undifferentiable") == [{"sample": "text/d", "why": "no output requires grad"}]
     assert "text/d" not in {row["sample"] for row in table(made, "Not good")}
 
 
@@ -141,7 +141,7 @@ def test_times_and_sizes_have_their_median_tail_and_largest(tmp_path: Path) -> N
 
 
 def test_which_inputs_ask_is_summed_up_by_reason(out: Path) -> None:
-    rows = table(report(RunView(out)), "Which inputs ask for a gradient")
+    rows = table(report(RunView(out)), "Which inputs require grad")
     assert [(row["because"], row["inputs"], row["samples"]) for row in rows] == [
         ("a parameter", 2, 2),
         ("an input", 1, 1),

@@ -257,7 +257,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "a backward of another forward": (
         text(BACKWARD, lambda text: text.replace("saved detach_1", "saved other", 1)),
         "pair_0",
-        "takes the saved value 'other', which the forward does not give",
+        "takes the saved value 'other', which the forward does not return",
     ),
     "a backward that takes a parameter": (
         text(BACKWARD, lambda text: text.replace("tangent output", "parameter fc.weight", 1)),
@@ -498,7 +498,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "capture.json",
         "where the graph takes f32[2, 3]",
     ),
-    "a large extent": (recipe("x", extent=2**47), "capture.json", "of which only 6 are seen"),
+    "a large extent": (recipe("x", extent=2**47), "capture.json", "of which only 6 are used"),
     "a recipe outside its extent": (recipe("x", offset=1), "capture.json", "a tensor within its extent"),
     "a recipe of another dtype": (
         recipe("x", dtype="float64"),
@@ -806,7 +806,7 @@ SPARSE: dict[str, tuple[Change, str]] = {
         "its parts do not make a sparse_coo tensor",
     ),
     "a witness without places": (row(places=None), "witness.output output.places: expected list"),
-    "a witness of other places": (row(places=["0" * 16, "0" * 16], digest="0" * 16), "in other places"),
+    "a witness of other places": (row(places=["0" * 16, "0" * 16], digest="0" * 16), "indices are not the program's"),
     "a witness with more values": (row(values=[3]), "8 values where float32.3. begins with 3"),
 }
 

@@ -261,7 +261,7 @@ def test_saving_over_a_sample_needs_to_be_asked_for(one: Made, tmp_path: Path) -
     other = bp.capture(lambda x: x.sin().sum(), torch.randn(3), name="other")
     path = one.capture.save(tmp_path / "sample")
     before = snapshot(tmp_path)
-    with pytest.raises(bp.UsageError, match="is there already: pass overwrite=True"):
+    with pytest.raises(bp.UsageError, match="exists already: pass overwrite=True"):
         other.save(path)
     assert snapshot(tmp_path) == before
     other.save(path, overwrite=True)
@@ -276,7 +276,7 @@ def test_what_is_no_sample_is_never_replaced(overwrite: bool, one: Made, tmp_pat
     (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
     (tmp_path / "file").write_text("more")
     for name in ("thesis", "file"):
-        with pytest.raises(bp.UsageError, match=f"{name} is there and is not a sample"):
+        with pytest.raises(bp.UsageError, match=f"{name} exists and is not a sample"):
             one.capture.save(tmp_path / name, overwrite=overwrite)
     assert snapshot(tmp_path) == {"thesis/chapter.tex": b"years of work", "file": b"more"}
 

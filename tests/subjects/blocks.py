@@ -1,7 +1,7 @@
-"""Programs with a region in them, and the same without: what `retain_grad` and `.grad` say is the oracle.
+"""Programs with a region, and the same without it: `retain_grad` and `.grad` are the oracle.
 
-Each takes the region (or a null context) and gives the loss and the tensors whose gradients are compared, by the name
-that the region should know them by.
+Each takes the region (or a null context) and returns the loss and the tensors whose gradients are compared, by the name
+that the region should give them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that Dynamo cuts in several graphs: each a maker of (callable, args), named after what is hard."""
+"""Programs that Dynamo divides into several graphs: each a maker of (callable, args), named after the difficulty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def broken(make: Callable[[], Broken]) -> Callable[[], Broken]:
 
 
 def cut() -> None:
-    """What Dynamo cuts a graph at."""
+    """Break the graph."""
     torch._dynamo.graph_break()
 
 

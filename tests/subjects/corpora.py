@@ -1,4 +1,4 @@
-"""Corpora that the tests make, and runs on them."""
+"""Corpora for tests, and runs on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = Limits(timeout=3.0, memory=GIB // 4, disk=GIB // 8)
 
 
 def corpus(folder: Path, names: Iterable[str]) -> Path:
-    """A folder with a sample for each name: a model.py, which is all that a search looks at."""
+    """Return a folder with a sample for each name: a model.py, which is all that a search looks at."""
     for name in names:
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
@@ -32,18 +32,18 @@ def corpus(folder: Path, names: Iterable[str]) -> Path:
 
 
 def plan(source: Path, out: Path, verb: str = "act", **options: Any) -> RunPlan:
-    """A run of one of this folder's verbs."""
+    """Return a RunPlan with one of this folder's verbs."""
     return RunPlan(f"{VERBS}:{verb}", source, out, options)
 
 
 def worked(source: Path, out: Path, verb: str = "act", limits: Limits = SMALL, jobs: int = 2, **options: Any) -> Any:
-    """Carry it out, here; gives the rows by id."""
+    """Execute a plan in this process; return the rows by id."""
     run_plan(plan(source, out, verb, **options), limits, jobs)
     return rows(out)
 
 
 def rows(out: Path) -> dict[str, dict[str, Any]]:
-    """The rows of a run, by id."""
+    """Return the rows of a run, by id."""
     with Ledger.reading(out / NAME) as ledger:
         return {row["id"]: row for row in ledger.rows()}
 
@@ -53,13 +53,13 @@ TIMES = ("seconds", "stages", "started", "finished", "worker", "attempts", "peak
 
 
 def compared(out: Path, without: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """The rows of a run, as far as another run has the same."""
+    """Return the rows of a run without the columns that differ between equal runs."""
     left_out = {*TIMES, *without}
     return {id: {key: row[key] for key in row if key not in left_out} for id, row in rows(out).items()}
 
 
 def files(out: Path, without: Iterable[str] = ()) -> dict[str, bytes]:
-    """Every file of the samples; of `result.json` what is not a time."""
+    """Return every file of the samples; `result.json` without times."""
     left_out = {*TIMES, "run", *without}
     found = {}
     for place in out.rglob("*"):
@@ -74,7 +74,7 @@ def files(out: Path, without: Iterable[str] = ()) -> dict[str, bytes]:
 
 
 def at_work(out: Path) -> set[str]:
-    """The samples that are being worked on; none where the run has not begun."""
+    """Return the samples in progress; none if the run has not begun."""
     try:
         return {id for id, row in rows(out).items() if row["state"] == "running"}
     except (UsageError, SampleError):
@@ -82,13 +82,13 @@ def at_work(out: Path) -> set[str]:
 
 
 def left_behind(out: Path) -> list[int]:
-    """The processes of a run that are still there."""
+    """Return the processes of a run that still exist."""
     with Ledger.reading(out / NAME) as ledger:
         return processes.processes_of_run(ledger.facts()["run"])
 
 
 def command(*arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """`backprint corpus ...` in a process of its own."""
+    """Start `backprint corpus ...` in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "backprint", "corpus", *map(str, arguments)],
         **dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "120"}),
@@ -97,7 +97,7 @@ def command(*arguments: object, **options: Any) -> subprocess.Popen[str]:
 
 
 def until(condition: Any, seconds: float = 30.0) -> None:
-    """Wait for something to be so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

@@ -1,4 +1,4 @@
-"""A module that disturbs all it can reach, and a picture of all that a capture could disturb."""
+"""A module that changes everything it can reach, and a snapshot of everything that a capture could change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class Busy(nn.Module):
-    """A module that touches everything it can while it runs."""
+    """A module that changes everything it can while it runs."""
 
     def __init__(self, fail: bool = False) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Busy(nn.Module):
 
 
 def of_tensor(tensor: Tensor) -> tuple[Any, ...]:
-    """A tensor's identity, content, version and gradient."""
+    """Return a tensor's identity, content, version and gradient."""
     gradient = tensor.grad if tensor.is_leaf else None
     return (
         id(tensor),
@@ -49,7 +49,7 @@ def of_tensor(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def of_kept(thing: Any) -> Any:
-    """Everything that a run could change in a module, an optimizer or a tensor."""
+    """Return everything that a run could change in a module, an optimizer or a tensor."""
     match thing:
         case Tensor():
             return of_tensor(thing)
@@ -70,7 +70,7 @@ def of_kept(thing: Any) -> Any:
 
 
 def of_process() -> dict[str, Any]:
-    """Everything of the process that a run could change."""
+    """Return everything of the process that a run could change."""
     numbers = numpy.random.get_state()
     return {
         "torch": torch.get_rng_state().tolist(),
@@ -87,5 +87,5 @@ def of_process() -> dict[str, Any]:
 
 
 def picture(*things: Any) -> Any:
-    """What of modules, optimizers, tensors and the process a run could change."""
+    """Return everything of modules, optimizers, tensors and the process that a run could change."""
     return [of_kept(thing) for thing in things], of_process()

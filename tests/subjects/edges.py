@@ -1,8 +1,8 @@
-"""Programs at the edges of autograd: each a maker of (callable, args, kwargs), its name saying what is hard.
+"""Programs at the edges of autograd: each a maker of (callable, args, kwargs), named after the difficulty.
 
-Those of `programs` have to be captured by every engine. These have to be captured right by some engine, or be refused
-by name: custom Functions, hooks, islands, transforms, checkpoints, subclasses, random numbers and state from elsewhere.
-The expected outcome of each stands in the conformance table.
+Every engine must capture the programs of `programs`. These must be captured correctly by some engine, or be refused by
+name: custom Functions, hooks, `no_grad` islands, transforms, checkpoints, subclasses, random numbers and state from
+elsewhere. The conformance table has the expected outcome of each.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def net(*widths: int) -> nn.Sequential:
 
 
 class Body(nn.Module):
-    """A module with a body for a forward, so that a program is one function."""
+    """A module with a function as its forward, so that a program is one function."""
 
     def __init__(self, body: Callable[..., Any], **parts: Any) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Doubled(Function):
 
 
 class Sorted(Function):
-    """One output has a gradient, the other is marked to have none."""
+    """One output has a gradient, the other is marked as non-differentiable."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,7 +106,7 @@ class Sorted(Function):
 
 
 class FloatMarked(Function):
-    """A floating-point output that is marked to have no gradient."""
+    """A floating-point output that is marked as non-differentiable."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,7 +120,7 @@ class FloatMarked(Function):
 
 
 class Halves(Function):
-    """Sees None for the output that nobody uses."""
+    """Its backward gets None for the unused output."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,7 +182,7 @@ class Recomputed(Function):
 
 
 class Clipped(Function):
-    """Its backward looks at the gradient's values."""
+    """Its backward branches on the gradient's values."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

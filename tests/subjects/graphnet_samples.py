@@ -1,7 +1,7 @@
-"""GraphNet samples, handmade in the style of its corpus: what Dynamo writes, what GraphNet's extractor puts beside it.
+"""Handmade GraphNet samples in the style of its corpus: Dynamo's code, with the files of GraphNet's extractor.
 
-`write("convnet", folder)` writes one. SAMPLES are good ones; HOSTILE ones each hold something that no reader may run,
-with words that the refusal has to say.
+`write("convnet", folder)` writes one. SAMPLES are good; each of HOSTILE has something that no reader may run, with
+words that the refusal must contain.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def integers(name: str, *shape: int, data: Sequence[int] | None = None, **fields
 
 
 def size(name: str) -> Row:
-    """A number among the inputs: GraphNet prints 4 for every one."""
+    """Return an integer input: GraphNet prints 4 for every one."""
     said = {"dtype": '"torch.int64"', "mean": "None", "std": "None", "data": "[4]", "device": '"cpu"'}
     return Row(name, SYMINT, (), said)
 
@@ -331,12 +331,12 @@ SAMPLES: Mapping[str, Handmade] = {
 
 
 def write(name: str, folder: Path, **files: str) -> Path:
-    """A sample's six files in `folder`; `files` are others in their place, `model` for `model.py`."""
+    """Write a sample's six files into `folder`; `files` replace others, `model` replaces `model.py`."""
     return write_sample(SAMPLES[name], folder, **files)
 
 
 def write_sample(sample: Handmade, folder: Path, **files: str) -> Path:
-    """As `write`, of a sample that is not in the table."""
+    """Write a sample that is not in the table."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = {"framework": "torch", "model_name": folder.name, "source": "handmade", "num_devices_required": 1}
     texts = {
@@ -359,7 +359,7 @@ ROWS = [floats("L_x_", 2, 3), weight("L_self_parameters_w_", 3)]
 
 
 def body(*lines: str) -> str:
-    """A model with these lines before its return."""
+    """Return a model with these lines before its return."""
     return Handmade(ROWS, "\n".join([*lines, "return (L_x_ * L_self_parameters_w_,)"])).model()
 
 

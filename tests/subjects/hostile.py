@@ -1,4 +1,4 @@
-"""Verbs for the tests of corpus runs: what a sample does here is said by the name of its folder."""
+"""Verbs for the tests of corpus runs: the name of a sample's folder says what the sample does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRINTED = 10_000_000
 
 
 def act(task: Any, options: Any, staging: Path) -> dict[str, Any]:
-    """Do what the folder's name says; then write a file and call it good."""
+    """Do what the folder's name says; then write a file and return a good row."""
     staging.mkdir()
     (staging / "written.txt").write_text(task.id)
     given = DEEDS.get(task.path.name, lambda: None)()
@@ -28,7 +28,7 @@ def segfault() -> None:
 
 
 def exhaust() -> None:
-    """A little at a time, so that only watching finds it."""
+    """Use memory a little at a time, so that only watching detects it."""
     kept = []
     while True:
         kept.append(b"x" * (16 << 20))
@@ -36,7 +36,7 @@ def exhaust() -> None:
 
 
 def some_memory() -> None:
-    """As much as one of two workers has not."""
+    """Use more memory than one of two workers has."""
     kept = b"x" * (400 << 20)
     time.sleep(0.3)
     del kept
@@ -49,7 +49,7 @@ def fork_bomb() -> None:
 
 
 def daemonise() -> None:
-    """A grandchild in a session of its own, whose parent is gone."""
+    """Start a grandchild in a session of its own, whose parent has ended."""
     if not os.fork():
         os.setsid()
         if not os.fork():
@@ -78,14 +78,14 @@ def fill() -> None:
 
 
 def fill_many() -> None:
-    """Files that are each small enough."""
+    """Write files that are each small enough."""
     for number in range(10_000):
         Path(f"much_{number}").write_bytes(b"x" * (4 << 20))
         time.sleep(0.01)
 
 
 def meddle() -> None:
-    """What a process keeps, left changed."""
+    """Change state that a process keeps."""
     import random
 
     os.chdir("/")
@@ -97,7 +97,7 @@ def meddle() -> None:
 
 
 def untouched() -> str:
-    """What `meddle` would have changed, had it been in this process."""
+    """Return what `meddle` would have changed in this process."""
     import json
     import random
 
@@ -139,7 +139,7 @@ def recurse() -> None:
 
 
 def daemons(task: Any, options: Any, staging: Path) -> dict[str, Any]:
-    """A grandchild that outlives its worker, and a sample that never ends."""
+    """Start a grandchild that outlives its worker, in a sample that never ends."""
     daemonise()
     time.sleep(600)
     return {"verdict": "bitwise"}
@@ -158,7 +158,7 @@ def strange_column(task: Any, options: Any, staging: Path) -> dict[str, Any]:
 
 
 def logged(task: Any, options: Any, staging: Path) -> dict[str, Any]:
-    """Writes down that it ran; every seventh fails, every eleventh has nothing to differentiate."""
+    """Log each run; every seventh fails, every eleventh is undifferentiable."""
     note(options["log"], f"begin {task.id}")
     time.sleep(options.get("seconds", 0.0))
     number = int(task.path.name[1:])
@@ -178,7 +178,7 @@ def note(path: str, line: str) -> None:
 
 
 def odd_row(task: Any, options: Any, staging: Path) -> Any:
-    """A row that no ledger can keep, one of `odd_rows.ODD`; or one that a sample tells in the verb's name."""
+    """Return a row that no ledger can keep, one of `odd_rows.ODD`; or send one as a message of the worker's."""
     staging.mkdir()
     if task.path.name == "forged":
         for descriptor in range(3, 600):
@@ -191,7 +191,7 @@ def odd_row(task: Any, options: Any, staging: Path) -> Any:
 
 
 def planted(task: Any, options: Any, staging: Path) -> dict[str, Any]:
-    """A sample with trees beside it, each file of which says whose it is."""
+    """Write trees beside the sample, each file with the sample's name."""
     (staging / "pair_0").mkdir(parents=True)
     (staging / "capture.json").write_text(task.id)
     several = task.path.name == "several" and (task.path / "model.py").read_text() != "one"

@@ -45,7 +45,8 @@ FULL: dict[str, Any] = {
 
 
 def ledger(out: Path, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
-    """A run's folder with a ledger. A row has an `id` and what is other than usual; `state="todo"` leaves it undone."""
+    """Write a run's folder with a ledger. A row has an `id` and its unusual columns; `state="todo"` leaves it
+    unfinished."""
     out.mkdir(parents=True, exist_ok=True)
     with Ledger.writing(out / NAME) as book:
         book.note(**{"verb": "backward", "source": "samples", **facts})
@@ -72,7 +73,7 @@ def ledger(out: Path, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
 
 
 def many(count: int, seed: int = 0) -> Iterable[dict[str, Any]]:
-    """A large corpus with some of everything."""
+    """Yield the rows of a large corpus with some of everything."""
     draw = random.Random(seed)
     for index in range(count):
         verdict = draw.choices(["bitwise", "close", "unproven", "failed", "undifferentiable"], [80, 10, 3, 5, 2])[0]

@@ -1,4 +1,4 @@
-"""A GraphNet sample whose code has lines of a test's own."""
+"""A GraphNet sample whose code has lines of a test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ X, WEIGHT = "L_x_", "L_self_modules_fc_parameters_weight_"
 
 
 def graphnet(folder: Path, before: str = "", within: str = "", rows: int = 4, code: str | None = None) -> Path:
-    """A sample as GraphNet keeps them, with lines of the test's own in its code."""
+    """Write a GraphNet sample with lines of the test in its code."""
     folder.mkdir(parents=True)
     text = MODEL.format(before=before, within=within or "pass") if code is None else code
     (folder / "model.py").write_text(text.replace("        pass\n", ""))

@@ -1,4 +1,4 @@
-"""Rows that no ledger can keep, each with what is said of it."""
+"""Rows that no ledger can keep, each with its error."""
 
 from __future__ import annotations
 

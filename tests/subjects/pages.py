@@ -1,7 +1,8 @@
-"""README and the pages of docs/: their code blocks, run in order as a reader would, and held against the results shown.
+"""README and the pages of docs/: run their code blocks in order, as a reader would, and compare them with the results
+shown.
 
-The `python` blocks of a page share their names. One prints exactly the `# ->` comments in it, and then the `text`
-block directly below it, where there is one. One that begins with `# NAME.py` is a file. A `console` block runs the
+The `python` blocks of a page share their names. A block prints exactly the `# ->` comments in it, and then the `text`
+block directly below it, if there is one. A block that begins with `# NAME.py` is a file. A `console` block runs the
 lines after `$ `, and the lines below each are its output. `...` stands for any text. Other `text` blocks are listings.
 
     python pages.py PAGE    runs a page in the current folder
@@ -27,7 +28,7 @@ ARROW = re.compile(r"# .*?-> (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block. `shown` is the `text` block directly below a `python` one, and in that block `below` is true."""
+    """A fenced block. `shown` is the `text` block directly below a `python` one, whose `below` is then true."""
 
     line: int
     language: str
@@ -37,18 +38,18 @@ class Block:
 
     @property
     def file(self) -> str:
-        """The name of the file that the block is; '' where it is code to run."""
+        """The name of the file that the block is; '' if it is code to run."""
         named = FILE.match(self.text) if self.language == "python" else None
         return named[1] if named else ""
 
     @property
     def printed(self) -> str:
-        """The text that a `python` block has to print."""
+        """The text that a `python` block must print."""
         return "\n".join([*ARROW.findall(self.text), self.shown])
 
 
 def blocks(text: str) -> tuple[Block, ...]:
-    """The fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     found: list[Block] = []
     end = -1
     for fence in FENCE.finditer(text):
@@ -76,7 +77,7 @@ def run_page(text: str, folder: Path) -> None:
 
 
 def prepare(folder: Path) -> dict[str, str]:
-    """Put `examples` and a `backprint` command for this Python into a folder; returns the environment to run in."""
+    """Put `examples` and a `backprint` command for this Python into a folder; return the environment to run in."""
     (folder / "examples").symlink_to(ROOT / "examples")
     commands = folder / ".bin"
     commands.mkdir()
@@ -88,7 +89,7 @@ def prepare(folder: Path) -> dict[str, str]:
 
 
 def check_python(block: Block, folder: Path, names: dict[str, Any]) -> None:
-    """Run a `python` block on the names of the page; it has to print what is shown."""
+    """Run a `python` block on the names of the page; it must print what is shown."""
     source = folder / f"line_{block.line}.py"
     source.write_text(block.text, encoding="utf-8")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -97,7 +98,7 @@ def check_python(block: Block, folder: Path, names: dict[str, Any]) -> None:
 
 
 def check_console(block: Block, folder: Path, environment: dict[str, str]) -> None:
-    """Run the commands of a `console` block one after the other; each has to end well and print the lines below it."""
+    """Run the commands of a `console` block in order; each must exit with 0 and print the lines below it."""
     for session in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, shown = session.partition("\n")
         done = subprocess.run(
@@ -108,7 +109,7 @@ def check_console(block: Block, folder: Path, environment: dict[str, str]) -> No
 
 
 def check_output(line: int, printed: str, shown: str) -> None:
-    """Hold what was printed against what a page shows, where `...` stands for any text."""
+    """Compare printed text with what a page shows, where `...` stands for any text."""
     assert matches(printed, shown), f"line {line}: the page shows\n{shown}\nand this was printed\n{printed}"
 
 
@@ -119,7 +120,7 @@ def matches(printed: str, shown: str) -> bool:
 
 
 def trimmed(text: str) -> str:
-    """A text without space at the ends of its lines."""
+    """Return a text without space at the ends of its lines."""
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 

@@ -1,4 +1,4 @@
-"""Programs that capture must get right: each a maker of (callable, args, kwargs), its name saying what is hard."""
+"""Programs that capture must get right: each a maker of (callable, args, kwargs), named after the difficulty."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def dropout_in_order() -> Program:
 
         def forward(self, x: Tensor) -> Tensor:
             a = F.dropout(x, 0.3, True)
-            torch.rand(3)  # drawn and thrown away: it moves the seed
+            torch.rand(3)  # an unused draw advances the generator
             b = F.dropout(self.fc(a), 0.5, True)
             return b + torch.randn_like(b) * torch.bernoulli(torch.full_like(b, 0.5))
 

@@ -1,7 +1,7 @@
 """Random graphs for the tests of the text and of the canonical form.
 
-`anything` makes graphs of every kind of value, spec, port and comment, without regard to sense. `programs` makes graphs
-that mean something: views, mutations through them, random draws, guards.
+`anything` makes graphs of every kind of value, spec, port and comment, which mean nothing. `programs` makes graphs that
+compute: views, mutations through them, random draws, guards.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ NUMBERS = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), FLOATS, st.
 
 
 def values(names: list[str], subs: list[str]) -> st.SearchStrategy[object]:
-    """Any value over these names."""
+    """Return any value over these names."""
     plain = [st.none(), NUMBERS, WORDS, st.builds(Op, st.sampled_from(TARGETS)), st.builds(Device, DEVICES)]
     plain.append(st.builds(Atom, st.sampled_from(sorted(ATOMS))))
     plain += [st.sampled_from(names).map(Ref)] * 3 if names else []
@@ -98,7 +98,7 @@ def values(names: list[str], subs: list[str]) -> st.SearchStrategy[object]:
 
 @st.composite
 def anything(draw: st.DrawFn, depth: int = 1) -> Graph:
-    """A graph of whatever the nouns allow."""
+    """Return a graph of whatever the nouns allow."""
     fresh = draw(st.lists(LOCALS, unique=True, max_size=7))
     names, steps, guards = fresh[: draw(st.integers(0, 3))], [], 0
     inputs = tuple(Port(draw(PORT_NAMES), draw(st.sampled_from(IN_ROLES)), draw(SPECS), name) for name in names)
@@ -147,7 +147,7 @@ EFFECTS = (*WRITES, *RANDOM, "assert_equal")
 
 @st.composite
 def programs(draw: st.DrawFn, kinds: tuple[str, ...] = (*PURE, *PURE, *VIEWS, *EFFECTS), most: int = 10) -> Graph:
-    """A graph that computes, with a port for each of some values, and some values that nothing needs."""
+    """Return a graph that computes, with a port for each of some values, and some values that nothing needs."""
     spec = TensorSpec(draw(st.sampled_from(["float32", "float64"])), (2, draw(st.integers(3, 4))))
     names = [f"x{index}" for index in range(draw(st.integers(1, 3)))]
     inputs = tuple(Port(f"input.{name}", draw(st.sampled_from(["input", "parameter"])), spec, name) for name in names)
@@ -179,6 +179,6 @@ def programs(draw: st.DrawFn, kinds: tuple[str, ...] = (*PURE, *PURE, *VIEWS, *E
 
 
 def with_step(graph: Graph, index: int, **changes: object) -> Graph:
-    """The graph with one step changed."""
+    """Return the graph with one step changed."""
     changed = replace(graph.steps[index], **changes)
     return replace(graph, steps=(*graph.steps[:index], changed, *graph.steps[index + 1 :]))

@@ -1,4 +1,4 @@
-"""Verbs for the tests of Ray clusters: small deeds of fixed length, as nodes do them."""
+"""Verbs for the tests of Ray clusters, with fixed durations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def act(task: Any, options: Any, staging: Path) -> dict[str, Any]:
-    """Take a while, do what the folder's name says, write what was read."""
+    """Wait, do what the folder's name says, write what was read."""
     time.sleep(options.get("seconds", 0.0))
     name = task.path.name
     if name == "segfault":

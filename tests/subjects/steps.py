@@ -1,6 +1,7 @@
-"""Hard programs for engine eager: training steps, second derivatives, checkpoints, seeds, branches on data.
+"""Difficult programs for engine eager: training steps, second derivatives, checkpoints, seeds, branches on data.
 
-Each row makes a fresh (target, args, kept); `kept` are the modules, optimizers and tensors that it must leave alone.
+Each row makes a new (target, args, kept); `kept` are the modules, optimizers and tensors that the program's capture
+must not change.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def leaf(*shape: int) -> Tensor:
 
 
 def trained(model: nn.Module, optimizer: torch.optim.Optimizer, before: int = 0, clip: bool = False) -> Made:
-    """A whole training step, taken `before` times already."""
+    """Make a whole training step that has run `before` times already."""
 
     def train(x: Tensor, y: Tensor) -> Tensor:
         optimizer.zero_grad()
@@ -322,7 +323,7 @@ def cond() -> Made:
     return f, (leaf(4),), ()
 
 
-# ------------------------------------------------------------------ what tracing would meet as something else
+# ------------------------------------------------------------------ what tracing would see differently
 
 
 @step

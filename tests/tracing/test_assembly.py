@@ -81,7 +81,7 @@ def test_a_further_engine_is_one_function_and_a_row(tmp_path: Path, monkeypatch:
 def test_an_engine_that_writes_down_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENGINES, "hand", Engine("hand", by_hand, frozenset()))
     x, w = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
-    with pytest.raises(bp.CaptureError, match="is not what the program does"):
+    with pytest.raises(bp.CaptureError, match="does not compute what the program computes"):
         bp.capture(lambda x, w: x.cos() * w, x, w, engine="hand")
 
 

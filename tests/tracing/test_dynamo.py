@@ -37,7 +37,7 @@ def test_a_program_that_dynamo_cuts_is_captured_right(name: str) -> None:
 
 
 REFUSED = {
-    "recurrent": "outside of every graph",
+    "recurrent": "outside every graph",
     "tensor_hook": "lose a tensor hook",
 }
 
@@ -249,13 +249,13 @@ def cast_once_for_two_graphs() -> Callable[..., Any]:
 
 
 NOT_WHOLE = {
-    disabled_operator: r"aten.mul.Tensor runs outside of every graph.*test_dynamo.py:\d+ in <lambda>",
-    break_in_a_loop: r"aten.sin.default runs outside of every graph.*test_dynamo.py:\d+ in f: 'x = x.sin\(\)'",
-    data_dependent_size: "runs outside of every graph",
-    differentiable_value_changed_later: "changes it in place, and autograd would have to follow",
+    disabled_operator: r"aten.mul.Tensor runs outside every graph.*test_dynamo.py:\d+ in <lambda>",
+    break_in_a_loop: r"aten.sin.default runs outside every graph.*test_dynamo.py:\d+ in f: 'x = x.sin\(\)'",
+    data_dependent_size: "runs outside every graph",
+    differentiable_value_changed_later: "changes it in place, and autograd would have to track",
     view_of_what_is_changed_later: "shares memory with a tensor that graph 1 changes in place",
     a_list_of_values: r"Tensor.tolist reads values at test_dynamo.py:\d+ in f",
-    a_buffer_that_is_replaced: "puts another tensor in the place of mean",
+    a_buffer_that_is_replaced: "replaces mean by another tensor",
     compiled_inside: "fc is compiled already",
     hooked_and_shared: "fc.weight has a gradient hook and is used by 2 graphs",
     cast_once_for_two_graphs: "weight is used under autocast by 2 graphs",

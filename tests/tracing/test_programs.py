@@ -37,4 +37,4 @@ def test_program_without_gradient_is_undifferentiable_and_keeps_its_forward() ->
     (verdict,) = capture.verify()
     assert capture.pairs[0].backward is None
     assert verdict.verdict == "undifferentiable"
-    assert "no output asks for a gradient" in verdict.detail
+    assert "no output requires grad" in verdict.detail

@@ -309,7 +309,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a loss that is not a number": (
         lambda: bp.capture(nn.Linear(2, 2), torch.ones(1, 2), loss=lambda y: y),
         bp.UsageError,
-        "one number",
+        "one element",
     ),
     "values that are read": (
         lambda: bp.capture(lambda x: x * x.sum().item(), torch.ones(2), engine="aot"),
@@ -454,7 +454,7 @@ def test_a_replay_is_refused_where_numbers_of_the_process_would_be_other_ones(
     wanted = f(2 * x)
     assert all(torch.equal(each.outputs, wanted) for each in replayed)
     for each, given in ((capture, None), (sample, state)):
-        with pytest.raises(bp.GuardError, match=f"draws from {name}, which stands elsewhere now.*draw from torch"):
+        with pytest.raises(bp.GuardError, match=f"draws from {name}, whose state is not as at capture.*use torch"):
             bp.replay(each, x, state=given)
     assert torch.equal(bp.replay(sample, x, state="recipe").outputs, bp.replay(sample, x, state="recipe").outputs)
     bp.replay(sample)
@@ -472,7 +472,7 @@ def test_numbers_of_a_generator_that_the_program_reaches_pin_it_and_the_inputs(s
     sample = bp.load(tmp_path / "sample")
     got = bp.replay(capture, x).outputs
     assert torch.equal(got, g(x))
-    with pytest.raises(bp.GuardError, match=r"draws from generator 0 \(\w+ source\), which stands elsewhere now"):
+    with pytest.raises(bp.GuardError, match=r"draws from generator 0 \(\w+ source\), whose state is not as at capture"):
         bp.replay(capture, x)
     assert torch.equal(bp.replay(sample, x).outputs, got)
     with pytest.raises(bp.GuardError, match=r"'x' is pinned .*the program draws from generator 0"):
@@ -617,7 +617,7 @@ def test_a_program_that_knows_its_argument_by_identity_is_refused(engine: str, t
     if threads:  # then an alias stands for an argument that gets a gradient by default
         other.start()
     try:
-        with pytest.raises(bp.CaptureError, match=r"knows its arguments by identity.*by their values"):
+        with pytest.raises(bp.CaptureError, match=r"tells arguments apart by identity.*by their values"):
             bp.capture(lambda x: x * table.get(id(x), 3.0), x, engine=engine)
         assert bp.capture(lambda x: x * (2 if id(x) else 3), x, engine=engine).verify()[0].verdict == "bitwise"
     finally:

@@ -23,7 +23,7 @@ PLACES = torch.tensor([[0, 1, 1, 3], [2, 0, 2, 1]])
 
 
 def dense(*shape: int) -> Tensor:
-    """Normals that ask for a gradient."""
+    """Normals that require grad."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_()
 
 
@@ -272,7 +272,7 @@ def test_a_wrong_sparse_result_is_seen() -> None:
     assert compare("x", "output", right.to_dense(), right).verdict == "wrong"
     assert compare("x", "output", right.coalesce(), right).verdict == "wrong"
     elsewhere = torch.sparse_coo_tensor(PLACES.flip(1), torch.arange(4.0), (4, 6))
-    assert "other places" in compare("x", "output", elsewhere, right).detail
+    assert "indices are not" in compare("x", "output", elsewhere, right).detail
 
 
 def test_engine_aot_refuses_sparse_tensors_by_name_and_auto_takes_eager() -> None:

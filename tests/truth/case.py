@@ -163,7 +163,7 @@ def rand(*shape: int, seed: int = 1) -> Tensor:
 
 
 def leaf(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Normal numbers that ask for a gradient."""
+    """Normals that require grad."""
     return randn(*shape, seed=seed, dtype=dtype).requires_grad_()
 
 

@@ -197,7 +197,7 @@ def values(tensor: Tensor) -> Tensor:
 
 
 def askers(case: Case, call: Call) -> tuple[list[Tensor], bool]:
-    """Which tensors ask for a gradient, and whether only because nothing else did."""
+    """Which tensors require grad, and whether only by default."""
     option = case.options.get("requires_grad")
     reach = tensors(roots_of(case.fn, call.args, call.kwargs))
     reach = {p: t for p, t in reach.items() if not p.endswith(".grad") and "_hooks" not in p}

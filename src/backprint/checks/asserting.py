@@ -1,7 +1,7 @@
-"""Operators whose kernels on a GPU assert what they are given, and end the process's use of the GPU where it fails.
+"""Operators whose kernels on a GPU assert on their arguments, after which the process cannot use the GPU.
 
-On the CPU the same kernels raise, so nobody needs to look before. Indices may be out of range, and probabilities no
-probabilities, where inputs are drawn anew to find out whether a result depends on them.
+On the CPU the same kernels raise an error, so nothing needs to be checked before. Indices may be out of range, and
+probabilities invalid, when inputs are redrawn to find out whether a result depends on them.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from backprint.checks.schema import bound_by_schema
 
 
 def would_assert(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Why a GPU's kernel of this operator would assert, in words; '' where it would not, or runs elsewhere."""
+    """Say why a GPU's kernel of this operator would assert; '' if it would not, or runs elsewhere."""
     check = check_on_gpu(function)
     if check is None or not any(isinstance(value, Tensor) and value.is_cuda for value in (*args, *kwargs.values())):
         return ""
     given, complaint = bound_by_schema(function, args, kwargs)
     try:
         return complaint or check(given)
-    except (TypeError, ValueError, AttributeError, LookupError):  # arguments that the operator itself refuses
+    except (TypeError, ValueError, AttributeError, LookupError):  # the operator itself refuses these arguments
         return ""
 
 
 @functools.cache
 def check_on_gpu(function: Any) -> Check | None:
-    """The check of an operator's arguments where it runs on a GPU, by its name or that of all its overloads."""
+    """Return the check of an operator's arguments on a GPU, by its name or that of all its overloads."""
     name = str(function)
     return ASSERTING.get(name) or ASSERTING.get(name.rpartition(".")[0])
 
 
 def along(given: Bound) -> str:
-    """Indices along one dimension."""
+    """Check indices along one dimension."""
     size = length_along(given["self"], int(given["dim"]))
     return beyond("index", given["index"], 0, size)
 
 
 def along_from_either_end(given: Bound) -> str:
-    """Indices along one dimension, which may count from its end."""
+    """Check indices along one dimension, which may count from its end."""
     size = length_along(given["self"], int(given["dim"]))
     return beyond("index", given["index"], -size, size)
 
 
 def length_along(tensor: Tensor, dim: int) -> int:
-    """The size of a dimension; a number has one element."""
+    """Return the size of a dimension; a number has one element."""
     return int(tensor.shape[dim]) if tensor.dim() else 1
 
 
 def anywhere(given: Bound) -> str:
-    """Indices into a tensor as if it were flat."""
+    """Check indices into a flattened tensor."""
     count = given["self"].numel()
     return beyond("index", given["index"], -count, count)
 
 
 def indexed(given: Bound) -> str:
-    """A list of indices, one for each dimension; a mask stands for as many as it has."""
+    """Check a list of indices, one for each dimension; a mask counts for as many as it has."""
     sizes, at, complaints = given["self"].shape, 0, []
     for number, index in enumerate(given["indices"]):
         if index is None:
@@ -74,12 +74,12 @@ def indexed(given: Bound) -> str:
 
 
 def rows(given: Bound) -> str:
-    """Indices of rows."""
+    """Check indices of rows."""
     return beyond("indices", given["indices"], 0, int(given["weight"].shape[0]))
 
 
 def classes(given: Bound) -> str:
-    """Targets that are classes, or the one that is ignored."""
+    """Check that targets are classes, or the ignored one."""
     scores = given["self"]
     count = int(scores.shape[1 if scores.dim() > 1 else 0])
     ignored = (int(given["ignore_index"]),) if "ignore_index" in given else ()
@@ -87,27 +87,27 @@ def classes(given: Bound) -> str:
 
 
 def probabilities(given: Bound) -> str:
-    """Numbers from 0 to 1, `p` where the operator has it."""
+    """Check that numbers are between 0 and 1, and `p` if the operator has it."""
     return outside("p", given["p"], 0, 1) if "p" in given else outside("self", given["self"], 0, 1)
 
 
 def predicted(given: Bound) -> str:
-    """A prediction from 0 to 1."""
+    """Check that a prediction is between 0 and 1."""
     return outside("self", given["self"], 0, 1)
 
 
 def weights(given: Bound) -> str:
-    """Numbers from 0 on, none of them infinite."""
+    """Check that numbers are non-negative and finite."""
     return outside("self", given["self"], 0, torch.finfo(torch.float64).max)
 
 
 def rates(given: Bound) -> str:
-    """Numbers from 0 on."""
+    """Check that numbers are non-negative."""
     return first(outside(name, given[name], 0, float("inf")) for name in ("self", "count") if name in given)
 
 
 def asserted(given: Bound) -> str:
-    """A number that is not 0."""
+    """Check that a number is not 0."""
     value = given["self"]
     if not readable(value):
         return ""
@@ -116,7 +116,7 @@ def asserted(given: Bound) -> str:
 
 
 def outside(name: str, value: Any, low: float, high: float) -> str:
-    """What is said of a tensor that holds a number outside of [low, high], or NaN."""
+    """Return the complaint about a tensor with a number outside [low, high], or NaN."""
     if not readable(value) or value.numel() == 0 or value.is_complex():
         return ""
     with reading_values():
@@ -128,7 +128,7 @@ def outside(name: str, value: Any, low: float, high: float) -> str:
 
 
 def every(check: Check, names: str) -> dict[str, Check]:
-    """Rows for operators that have one check."""
+    """Return rows for operators that share one check."""
     return {f"aten.{name}": check for name in names.split()}
 
 
@@ -146,4 +146,4 @@ ASSERTING: Mapping[str, Check] = {
     **every(rates, "poisson binomial"),
     **every(asserted, "_assert_async"),
 }
-"""By operator: what is wrong with its arguments."""
+"""By operator: the check of its arguments."""

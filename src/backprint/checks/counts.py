@@ -1,4 +1,4 @@
-"""Divisions that end a process, and numbers that say how long a kernel's loop or how large its result is."""
+"""Divisions that crash a process, and numbers that determine how long a kernel's loop or how large its result is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRAPS = {torch.int32: -(2**31), torch.int64: -(2**63)}
 
 
 def divided(given: Bound) -> str:
-    """Of a division of whole numbers: the smallest one by -1 ends the process."""
+    """Check an integer division: the smallest integer divided by -1 crashes the process."""
     left, right = given.get("self", given.get("a")), given.get("other", given.get("b"))
     if not all(map(is_dividable, (left, right))):
         return ""
@@ -46,25 +46,25 @@ def divided(given: Bound) -> str:
 
 
 def rounded(given: Bound) -> str:
-    """Of `div`, which rounds where it is asked to."""
+    """Check `div`, if it rounds."""
     return divided(given) if given.get("rounding_mode") is not None else ""
 
 
 def factored_whole(given: Bound) -> str:
-    """Of the least common multiple: the smallest whole number has no absolute value, and ends the process."""
+    """Check the least common multiple: the smallest integer has no absolute value, and crashes the process."""
     low = TRAPS.get(torch.result_type(given["self"], given["other"]))
     return "" if low is None else first(beyond(name, given[name], low + 1, -low) for name in ("self", "other"))
 
 
 def is_dividable(value: Any) -> bool:
-    """Whether a value is a whole number, or a tensor of them that can be looked at."""
+    """Whether a value is an integer, or a tensor of integers that can be read."""
     if isinstance(value, Tensor):
         return not value.dtype.is_floating_point and not value.dtype.is_complex and readable(value)
     return isinstance(value, int)
 
 
 def paired(given: Bound) -> str:
-    """Of operators on lists of tensors: lists of one length."""
+    """Check operators on lists of tensors: the lists have one length."""
     lists = {
         name: value for name, value in given.items() if isinstance(value, (list, tuple)) and any(map(is_tensor, value))
     }
@@ -75,7 +75,7 @@ def paired(given: Bound) -> str:
 
 
 def sobol(given: Bound) -> str:
-    """Of Sobol's sequences: a state of 30 bits for each dimension."""
+    """Check Sobol sequences: the state has 30 bits for each dimension."""
     dims, bits = int(given["dimension"]), 30
     state = given.get("sobolstate", given["self"])
     if not 1 <= dims <= 21201:
@@ -94,12 +94,12 @@ def sobol(given: Bound) -> str:
 
 
 def some(given: Bound) -> str:
-    """Of what stacks tensors: one or more."""
+    """Check operators that stack tensors: there is at least one."""
     return "" if given["tensors"] else "no tensors to stack"
 
 
 def rounds(name: str, most: int = MOST_ROUNDS) -> Check:
-    """Of kernels that go round a loop as often as an argument says."""
+    """Return a check of kernels whose loop count is an argument."""
 
     def check(given: Bound) -> str:
         count = given[name]
@@ -108,25 +108,27 @@ def rounds(name: str, most: int = MOST_ROUNDS) -> Check:
                 return ""
             with reading_values():
                 count = count.max().item()
-        return f"{name}={count} rounds of a kernel's loop; a graph may ask for {most:,}" if count > most else ""
+        return f"{name}={count} iterations of a kernel's loop; a graph may have {most:,}" if count > most else ""
 
     return check
 
 
 def pieces(given: Bound) -> str:
-    """Of what cuts a tensor into as many pieces as it is told, empty ones too."""
+    """Check operators that cut a tensor into a number of pieces: that number is limited, because pieces may be
+    empty."""
     return rounds("sections")(given) if isinstance(given.get("sections"), int) else ""
 
 
 def ranged(given: Bound) -> str:
-    """Of `range`: a step that is not nothing in the dtype of the result."""
+    """Check `range`: the step is not zero in the dtype of the result."""
     kind = given["out"].dtype if isinstance(given.get("out"), Tensor) else given.get("dtype")
     whole = kind is not None and not kind.is_floating_point and not kind.is_complex
     return f"step={given['step']!r} is 0 in {kind}" if whole and not int(given.get("step", 1)) else ""
 
 
 def begun(given: Bound) -> str:
-    """Of numbers drawn from one on: one that floats know, as the kernel goes on until it is below the largest."""
+    """Check random numbers drawn from a lower bound on: floats can represent it, because the kernel loops until it is
+    below the largest."""
     start = given.get("from")
     if start is None or given.get("to") is not None or abs(int(start)) <= 2**53:
         return ""
@@ -134,7 +136,7 @@ def begun(given: Bound) -> str:
 
 
 def unbatched(given: Bound) -> str:
-    """Of the end of a vmap: a place for its dimension, which is not counted from the end where there is none."""
+    """Check the end of a vmap: its dimension is a valid, non-negative place."""
     x, place = given["self"], int(given["out_dim"])
     batched = is_wrapped(x)
     if -(x.dim() + 1) * batched <= place <= x.dim() and int(given["batch_size"]) >= 0:
@@ -143,7 +145,7 @@ def unbatched(given: Bound) -> str:
 
 
 def repeated(given: Bound) -> str:
-    """Of a repetition by values: there is room for as many."""
+    """Check a repetition by values: the result fits in memory."""
     counts, item = given["repeats"], given.get("self")
     if not isinstance(counts, Tensor) or not readable(counts) or counts.is_floating_point():
         return ""
@@ -159,7 +161,7 @@ def repeated(given: Bound) -> str:
 
 
 def enumerated(given: Bound) -> str:
-    """Of what makes a place for each number up to the largest: there is room for them."""
+    """Check operators that make an element for each number up to the largest: the result fits in memory."""
     numbers, classes = given["self"], int(given.get("num_classes", -1))
     if not readable(numbers) or not numbers.numel() or numbers.is_floating_point() or classes >= 0:
         return ""
@@ -169,14 +171,15 @@ def enumerated(given: Bound) -> str:
 
 
 def decimal(given: Bound) -> str:
-    """Of rounding to decimals: as many as a float may have. Their power of ten is a whole number to some kernels."""
+    """Check rounding to decimals: no more than a float may have. Some kernels compute their power of ten as an
+    integer."""
     count = int(given.get("decimals", 0))
     return f"decimals={count}; a float has 1,100 at most" if abs(count) > 1100 else ""
 
 
 def combined_all(given: Bound) -> str:
-    """Of combinations: each of so many is looked at, also those that are none."""
+    """Check combinations: the kernel tries each of them, including those that do not count."""
     count, size = given["self"].numel(), int(given["r"])
     looked = size * count**size if size <= 64 else 2**63
     most = 2**26
-    return f"r={size} of {count} looks at {looked:,} numbers; a graph may ask for {most:,}" if looked > most else ""
+    return f"r={size} of {count} reads {looked:,} numbers; a graph may have {most:,}" if looked > most else ""

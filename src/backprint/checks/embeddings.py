@@ -1,4 +1,4 @@
-"""Embeddings and bags of them: indices are rows, offsets places among the indices."""
+"""Embeddings and bags of them: indices are rows, offsets are positions among the indices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backprint.checks.looking import Bound, beyond, counted, first, rising, unli
 
 
 def embedded(given: Bound) -> str:
-    """Of embedding's backward: each index is a row."""
+    """Check embedding's backward: each index is a row."""
     indices, rows = given["indices"], int(given["num_weights"])
     grad = given.get("grad_output", given.get("grad"))
     if rows < 0:
@@ -21,7 +21,7 @@ def embedded(given: Bound) -> str:
 
 
 def bagged(given: Bound) -> str:
-    """Of embedding_bag: indices are rows, offsets places in the indices, in order."""
+    """Check embedding_bag: indices are rows, offsets are positions among the indices, in order."""
     indices, offsets = given["indices"], given["offsets"]
     if not isinstance(indices, Tensor) or not isinstance(offsets, Tensor) or offsets.dim() != 1 or indices.dim() != 1:
         return "indices and offsets are not lists of numbers"
@@ -38,7 +38,7 @@ def bagged(given: Bound) -> str:
 
 
 def unbagged(given: Bound) -> str:
-    """Of embedding_bag's backwards: a gradient for each bag, indices that are rows, and the bag of each."""
+    """Check embedding_bag's backwards: there is a gradient for each bag, indices are rows, and each has its bag."""
     grad, indices, bags = given["grad"], given["indices"], given["offset2bag"]
     if not all(isinstance(each, Tensor) for each in (grad, indices, bags)) or grad.dim() != 2 or indices.dim() != 1:
         return "grad is not a table with a row for each bag, or indices is not a list"
@@ -62,7 +62,8 @@ def unbagged(given: Bound) -> str:
 
 
 def offsets_in_order(offsets: Any, bags: int, count: int) -> str:
-    """What is said of offsets that are no places in the indices, in order, one for each bag or one more."""
+    """Return the complaint about offsets that are not positions among the indices, in order, one for each bag or one
+    more."""
     if not isinstance(offsets, Tensor):
         return ""
     if offsets.dim() != 1 or offsets.numel() not in (bags, bags + 1):

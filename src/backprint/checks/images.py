@@ -1,4 +1,4 @@
-"""Pools, resizing, windows and grids: indices lie in the image, gradients have its channels."""
+"""Pools, resizing, windows and grids: indices are in the image, gradients have its channels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from backprint.checks.looking import MOST_ROUNDS, Bound, Check, beyond, first, u
 
 
 def pooled(dims: int, low: int = 0) -> Check:
-    """Of a pool's backward: each index lies in the plane that it was taken from; -1 may stand for an empty window."""
+    """Return a check of a pool's backward: each index is in the plane that it was taken from; -1 may mark an empty
+    window."""
 
     def check(given: Bound) -> str:
         image, grad, indices = given["self"], given["grad_output"], given["indices"]
@@ -36,7 +37,7 @@ def pooled(dims: int, low: int = 0) -> Check:
 
 
 def averaged(dims: int) -> Check:
-    """Of an average pool's backward: a gradient with the channels of the image."""
+    """Return a check of an average pool's backward: the gradient has the channels of the image."""
 
     def check(given: Bound) -> str:
         image, grad = given["self"], given["grad_output"]
@@ -46,23 +47,21 @@ def averaged(dims: int) -> Check:
 
 
 def adaptive_windows(dims: int) -> Check:
-    """Of adaptive pools: no more windows than a graph needs, each of which reads the image."""
+    """Return a check of adaptive pools: the number of windows, each of which reads the image, is limited."""
 
     def check(given: Bound) -> str:
         sizes, plane = given["output_size"], math.prod(given["self"].shape[-dims:])
         windows = math.prod(map(int, sizes)) if isinstance(sizes, (list, tuple)) else int(sizes) ** dims
         most = 64 * plane + MOST_ROUNDS
         return (
-            f"{windows:,} windows of an image of {plane:,} points; a graph may ask for {most:,}"
-            if windows > most
-            else ""
+            f"{windows:,} windows of an image of {plane:,} points; a graph may have {most:,}" if windows > most else ""
         )
 
     return check
 
 
 def unpooled(dims: int) -> Check:
-    """Of max_unpool: each index lies in the plane that is made."""
+    """Return a check of max_unpool: each index is in the plane that is made."""
 
     def check(given: Bound) -> str:
         size, indices = given["output_size"], given["indices"]
@@ -75,7 +74,7 @@ def unpooled(dims: int) -> Check:
 
 
 def windowed(given: Bound) -> str:
-    """Of pools that add up sizes without looking: windows of no odd size."""
+    """Check pools that add sizes without an overflow check: the window's sizes are reasonable."""
     for name in ("kernel_size", "stride", "padding", "dilation"):
         for size in given[name] if isinstance(given[name], (list, tuple)) else [given[name]]:
             if not 0 <= int(size) < 2**31:
@@ -84,7 +83,7 @@ def windowed(given: Bound) -> str:
 
 
 def sampled(given: Bound) -> str:
-    """Of grid_sampler's backward: a gradient for each point of the grid."""
+    """Check grid_sampler's backward: there is a gradient for each point of the grid."""
     image, grid, grad = (given[name] for name in ("input", "grid", "grad_output"))
     if not all(isinstance(each, Tensor) and each.dim() == image.dim() >= 4 for each in (image, grid, grad)):
         return "input, grid and grad_output do not belong together"
@@ -92,7 +91,7 @@ def sampled(given: Bound) -> str:
 
 
 def unfolded(given: Bound) -> str:
-    """Of unfold's backward: a gradient of as many windows as there are."""
+    """Check unfold's backward: the gradient has as many windows as there are."""
     sizes, dim, size, step = ([int(n) for n in given["input_sizes"]], *(int(given[k]) for k in ("dim", "size", "step")))
     if not sizes:
         return ""
@@ -104,7 +103,7 @@ def unfolded(given: Bound) -> str:
 
 
 def convolved(given: Bound) -> str:
-    """Of convolutions that are told the size of their kernel: it is that of the weight."""
+    """Check convolutions with an argument for the size of their kernel: it is that of the weight."""
     weight, sizes = given["weight"], given["kernel_size"]
     sizes = [int(each) for each in sizes] if isinstance(sizes, (list, tuple)) else [int(sizes)]
     if not isinstance(weight, Tensor) or weight.dim() < 3:
@@ -115,7 +114,7 @@ def convolved(given: Bound) -> str:
 
 
 def resized(given: Bound) -> str:
-    """Of resizing with antialiasing: scales that lead from the one size to the other."""
+    """Check resizing with antialiasing: the scales match the sizes."""
     x = given.get("self")
     before = [int(each) for each in given.get("input_size") or (x.shape if isinstance(x, Tensor) else ())][2:]
     after, scales = given["output_size"], [given.get(f"scales{side}") for side in ("_h", "_w")]

@@ -1,4 +1,4 @@
-"""Sparse tensors, segments and aliases: places lie in the sizes, sizes and strides in the storage."""
+"""Sparse tensors, segments and aliases: indices are within the sizes, sizes and strides within the storage."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from backprint.checks.looking import (
 
 
 def rows_to_places(given: Bound) -> str:
-    """Of `_convert_indices_from_coo_to_csr`: each index is a row."""
+    """Check `_convert_indices_from_coo_to_csr`: each index is a row."""
     if int(given["size"]) < 0 or int(given["size"]) > MOST_ELEMENTS:
         return f"size={int(given['size'])} is not a number of rows"
     return beyond("self", given["self"], 0, int(given["size"]))
 
 
 def places_to_rows(given: Bound) -> str:
-    """Of `_convert_indices_from_csr_to_coo`: each place is one in the columns, in order."""
+    """Check `_convert_indices_from_csr_to_coo`: each pointer is a position among the columns, in order."""
     places, columns = given["crow_indices"], given["col_indices"]
     if (
         not isinstance(places, Tensor)
@@ -45,7 +45,7 @@ def places_to_rows(given: Bound) -> str:
 
 
 def segmented(given: Bound) -> str:
-    """Of segment_reduce and its backward: lengths add up to the data's, offsets are places in it."""
+    """Check segment_reduce and its backward: lengths add up to the data's, offsets are positions in it."""
     data, axis = given["data"], int(given["axis"])
     if not isinstance(data, Tensor) or not 0 <= axis < data.dim():
         return f"axis={axis} is not one of the data's"
@@ -67,7 +67,7 @@ def segmented(given: Bound) -> str:
 
 
 def back_segmented(given: Bound, data: Tensor, axis: int, count: int) -> str:
-    """Of segment_reduce's backward: the gradient is that of as many segments."""
+    """Check segment_reduce's backward: the gradient has as many segments."""
     if "grad" not in given:
         return ""
     shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
@@ -75,7 +75,7 @@ def back_segmented(given: Bound, data: Tensor, axis: int, count: int) -> str:
 
 
 def spanned(given: Bound) -> str:
-    """Of an alias with other sizes and strides: it stays in the storage."""
+    """Check an alias with other sizes and strides: it stays in the storage."""
     x, sizes, strides = given["self"], *([int(n) for n in given[name]] for name in ("size", "stride"))
     if not isinstance(x, Tensor) or x.layout is not torch.strided or len(sizes) != len(strides):
         return "sizes and strides do not belong together"
@@ -88,7 +88,7 @@ def spanned(given: Bound) -> str:
 
 
 def coo(given: Bound) -> str:
-    """Of a sparse tensor: indices that lie in its sizes."""
+    """Check a sparse tensor: indices are within its sizes."""
     return refusal(
         lambda: torch._validate_sparse_coo_tensor_args(
             given["indices"], given["values"], given["size"], given.get("is_coalesced")
@@ -98,7 +98,7 @@ def coo(given: Bound) -> str:
 
 
 def compressed(layout: torch.layout | None, outer: str, inner: str) -> Check:
-    """Of a compressed sparse tensor: indices that lie in its sizes."""
+    """Return a check of a compressed sparse tensor: indices are within its sizes."""
 
     def check(given: Bound) -> str:
         kind = layout or given["layout"]
@@ -115,7 +115,7 @@ def compressed(layout: torch.layout | None, outer: str, inner: str) -> Check:
 
 
 def refusal(validate: Callable[[], Any], given: Bound) -> str:
-    """What torch's own validation says, where there are values."""
+    """Return the error of torch's own validation, if there are values."""
     if not all(readable(each) for each in given.values() if isinstance(each, Tensor)):
         return ""
     try:

@@ -11,7 +11,7 @@ from backprint.checks.looking import MOST_ELEMENTS, Bound, beyond, counted, read
 
 
 def finite_matrix(given: Bound) -> str:
-    """Of what hands a matrix to LAPACK unseen: finite numbers."""
+    """Check operators that pass a matrix to LAPACK unchecked: its numbers are finite."""
     matrix = given["self"]
     with reading_values():
         good = not readable(matrix) or bool(torch.isfinite(matrix).all())
@@ -19,10 +19,10 @@ def finite_matrix(given: Bound) -> str:
 
 
 def transformed(given: Bound) -> str:
-    """Of Fourier transforms: dimensions that are there, each once."""
+    """Check Fourier transforms: the dimensions exist, and each occurs once."""
     x, dims = given["self"], [int(each) for each in given["dim"]]
     rank = x.dim() if isinstance(x, Tensor) else 0
-    if any(not 0 <= each < rank for each in dims) or len(set(dims)) != len(dims):  # kernels do not count from the end
+    if any(not 0 <= each < rank for each in dims) or len(set(dims)) != len(dims):  # kernels need positive ones
         return f"dim={dims} are not dimensions of a tensor that has {rank}"
     if "last_dim_size" in given and (not dims or not 1 <= int(given["last_dim_size"]) <= MOST_ELEMENTS):
         return "there is no last dimension of this size"
@@ -32,7 +32,7 @@ def transformed(given: Bound) -> str:
 
 
 def factored(given: Bound) -> str:
-    """Of what takes an LU factorisation: each pivot is a row."""
+    """Check operators that take an LU factorisation: each pivot is a row."""
     matrix = given.get("LU", given.get("LU_data"))
     pivots = given.get("pivots", given.get("LU_pivots"))
     if not isinstance(matrix, Tensor) or not isinstance(pivots, Tensor) or matrix.dim() < 2:
@@ -44,7 +44,7 @@ def factored(given: Bound) -> str:
 
 
 def factored_symmetric(given: Bound) -> str:
-    """Of what takes an LDL factorisation: each pivot is a row, negative ones stand in pairs."""
+    """Check operators that take an LDL factorisation: each pivot is a row, and negative ones come in pairs."""
     matrix, pivots = given["LD"], given["pivots"]
     if matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2]:
         return "LD is not a square matrix"
@@ -61,7 +61,7 @@ def factored_symmetric(given: Bound) -> str:
 
 
 def distant(given: Bound) -> str:
-    """Of the backwards of pdist and cdist: a gradient for each distance."""
+    """Check the backwards of pdist and cdist: there is a gradient for each distance."""
     grad = given["grad"] if "grad" in given else given["grad_output"]  # as torch 2.14 calls it
     if "pdist" in given:
         count = given["self"].shape[0]
@@ -76,7 +76,7 @@ def distant(given: Bound) -> str:
 
 
 def combined(given: Bound) -> str:
-    """Of a sum of matrices with coefficients: a coefficient for each matrix, of its dtype."""
+    """Check a sum of matrices with coefficients: there is a coefficient for each matrix, of its dtype."""
     matrices, factors = given["input"], given["coefficients"]
     if matrices.dim() < 1 or factors.dim() != 2 or factors.shape[1] != matrices.shape[0]:
         return f"coefficients have the shape {list(factors.shape)}, and input {list(matrices.shape)}"

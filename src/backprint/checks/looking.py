@@ -1,6 +1,6 @@
-"""What a check may look at: the values of a tensor, its shape, its memory; and how it complains.
+"""What a check may read: the values of a tensor, its shape, its memory; and how it complains.
 
-A tensor without values (fake, meta) reaches no kernel, so its values are not looked at.
+A tensor without values (fake, meta) reaches no kernel, so its values are not read.
 
 Private torch APIs of this module, tried on torch 2.13: `torch.utils._python_dispatch._disable_current_modes`,
 `torch._C._functorch.is_functorch_wrapped_tensor`.
@@ -17,24 +17,24 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 Bound: TypeAlias = Mapping[str, Any]
-"""A call's arguments by the schema's names, the defaults too."""
+"""A call's arguments by the schema's names, defaults included."""
 
 Check: TypeAlias = Callable[[Bound], str]
-"""What is wrong with a call, in words; '' where nothing is."""
+"""What is wrong with a call, in words; '' if nothing is."""
 
 MOST_ROUNDS = 2**16
-"""How often a kernel may go round a loop because a number among its arguments says so."""
+"""The most iterations of a kernel's loop whose count is an argument."""
 
 
 @contextlib.contextmanager
 def reading_values() -> Iterator[None]:
-    """While a check reads values, no mode sees it and autograd records nothing."""
+    """Read values without any mode seeing it, and without autograd."""
     with torch.no_grad(), _disable_current_modes():
         yield
 
 
 def readable(value: Any) -> bool:
-    """Whether a tensor's values can be looked at."""
+    """Whether a tensor's values can be read."""
     return (
         type(value) in (Tensor, nn.Parameter)
         and not value.is_meta
@@ -44,19 +44,19 @@ def readable(value: Any) -> bool:
 
 
 def is_wrapped(value: Tensor) -> bool:
-    """Whether a function transform, as vmap, stands between a tensor and its values."""
+    """Whether a function transform, such as vmap, hides a tensor's values."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
 
 
 def beyond(name: str, value: Any, low: int, high: int, also: Iterable[int] = ()) -> str:
-    """What is said of a tensor that holds a number outside of [low, high)."""
+    """Return the complaint about a tensor with a number outside [low, high)."""
     if isinstance(value, Tensor) and value.layout is not torch.strided:
         return f"{name} is a {value.layout} tensor, which holds no indices"
     if not readable(value) or value.numel() == 0:
         return ""
     with reading_values():
         odd = (value < low) | (value != value)
-        if high < 2**63:  # torch compares with what the dtype can hold
+        if high < 2**63:  # torch compares only with numbers of the dtype
             odd |= value >= high
         for each in also:
             odd &= value != each
@@ -67,21 +67,22 @@ def beyond(name: str, value: Any, low: int, high: int, also: Iterable[int] = ())
 
 
 def unlike(name: str, value: Any, shape: Sequence[int]) -> str:
-    """What is said of a tensor that has another shape."""
+    """Return the complaint about a tensor of another shape."""
     if not isinstance(value, Tensor) or tuple(value.shape) == tuple(shape):
         return ""
     return f"{name} has the shape {list(value.shape)}, which should be {list(shape)}"
 
 
 def counted(name: str, value: Any, count: int) -> str:
-    """What is said of a tensor that has another number of elements."""
+    """Return the complaint about a tensor with another number of elements."""
     if not isinstance(value, Tensor) or value.numel() == count:
         return ""
     return f"{name} has {value.numel()} elements, which should be {count}"
 
 
 def held(name: str, value: Any) -> str:
-    """What is said of a tensor that a kernel reads from end to end, and whose memory is shorter (an expanded one)."""
+    """Return the complaint about a tensor that a kernel reads to its end, and whose memory is shorter (an expanded
+    one)."""
     if not readable(value) or value.storage_offset() + value.numel() <= value.untyped_storage().nbytes() // max(
         value.element_size(), 1
     ):
@@ -90,12 +91,12 @@ def held(name: str, value: Any) -> str:
 
 
 def first(complaints: Iterable[str]) -> str:
-    """The first complaint that says something."""
+    """Return the first complaint that is not ''."""
     return next((each for each in complaints if each), "")
 
 
 def rising(value: Tensor) -> bool:
-    """Whether a tensor's numbers never fall along its last dimension."""
+    """Whether a tensor's numbers never decrease along its last dimension."""
     if not readable(value):
         return True
     with reading_values():
@@ -103,7 +104,7 @@ def rising(value: Tensor) -> bool:
 
 
 def numbers_in(value: Any) -> list[int] | None:
-    """A list of numbers, or a tensor of them; None where it has no values."""
+    """Return a list of numbers, or a tensor's; None if it has no values."""
     if isinstance(value, Tensor):
         if not readable(value):
             return None
@@ -113,7 +114,7 @@ def numbers_in(value: Any) -> list[int] | None:
 
 
 MOST_ELEMENTS = 2**40
-"""A number of elements that no machine holds."""
+"""More elements than fit into any machine."""
 
 
 def is_tensor(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Losses: targets are classes, lengths are lengths."""
+"""Losses: targets are classes, lengths are valid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backprint.checks.looking import Bound, beyond, counted, first, numbers_in, 
 
 
 def classed(given: Bound) -> str:
-    """Of nll_loss's backward: each target is a class."""
+    """Check nll_loss's backward: each target is a class."""
     scores, target = given["self"], given["target"]
     if not isinstance(scores, Tensor) or not isinstance(target, Tensor) or not 1 <= scores.dim() <= 4:
         return "self are not scores of classes"
@@ -25,7 +25,7 @@ def classed(given: Bound) -> str:
 
 
 def margined(given: Bound) -> str:
-    """Of the margin losses' backwards: targets are classes, and a gradient for the loss or for each row."""
+    """Check the margin losses' backwards: targets are classes, and there is a gradient for the loss or for each row."""
     scores, target, grad = given["self"], given["target"], given["grad_output"]
     if not all(isinstance(each, Tensor) for each in (scores, target, grad)) or not scores.dim() <= 2:
         return "self are not scores of classes"
@@ -44,7 +44,8 @@ def margined(given: Bound) -> str:
 
 
 def aligned(given: Bound) -> str:
-    """Of ctc_loss and its backward: targets are classes, lengths lengths, and what a forward saved fits both."""
+    """Check ctc_loss and its backward: targets are classes, lengths are valid, and the forward's saved values match
+    both."""
     scores, targets = given["log_probs"], given["targets"]
     if not isinstance(scores, Tensor) or not isinstance(targets, Tensor) or scores.dim() not in (2, 3):
         return "log_probs are not scores of classes over time"
@@ -72,7 +73,7 @@ def aligned(given: Bound) -> str:
 
 
 def targets_read(targets: Tensor, lengths: Sequence[int]) -> tuple[list[Tensor], str]:
-    """The parts of the targets that are read, and what is wrong with their lengths."""
+    """Return the parts of the targets that are read, and what is wrong with their lengths."""
     if any(each < 0 for each in lengths):
         return [], "target_lengths holds a negative length"
     if targets.dim() == 1:

@@ -12,7 +12,7 @@ from backprint.checks.looking import Bound, counted, first, held, unlike
 
 
 def normed(given: Bound) -> str:
-    """Of batch norms: a number for each channel."""
+    """Check batch norms: there is a number for each channel."""
     x = given.get("input")
     if not isinstance(x, Tensor):
         return ""
@@ -29,16 +29,16 @@ def normed(given: Bound) -> str:
 
 
 TRAINING = ("train", "training", "update")
-"""What batch norms call the flag that says whether they train."""
+"""The names of batch norms' training flag."""
 
 
 def is_training(given: Bound) -> bool:
-    """Whether a batch norm trains."""
     return any(given.get(name) for name in TRAINING)
 
 
 def unkept(given: Bound) -> str:
-    """Of a batch norm: its backward reads in training what the forward saved; all else reads running statistics."""
+    """Check a batch norm's backward: in training it reads values that the forward saved, else the running
+    statistics."""
     if not any(name in given for name in TRAINING) and (
         "eps" not in given or "running_mean" not in given or "count" in given or "counts" in given
     ):
@@ -53,7 +53,7 @@ def unkept(given: Bound) -> str:
 
 
 def layered(given: Bound) -> str:
-    """Of layer norms' backwards: a mean and a deviation for each row."""
+    """Check layer norms' backwards: there is a mean and a deviation for each row."""
     x, shape = given["input"], [int(each) for each in given["normalized_shape"]]
     if not isinstance(x, Tensor) or not shape or list(x.shape[-len(shape) :]) != shape:
         return "input does not end in normalized_shape"
@@ -68,7 +68,7 @@ def layered(given: Bound) -> str:
 
 
 def grouped(given: Bound) -> str:
-    """Of group norms: sizes that make up the input, groups that divide the channels."""
+    """Check group norms: the sizes make up the input, and the groups divide the channels."""
     x, n, c, plane, group = given["input"], *(int(given[name]) for name in ("N", "C", "HxW", "group"))
     if min(n, c, plane) < 0 or group < 1 or c % group or not isinstance(x, Tensor) or x.numel() != n * c * plane:
         return f"N={n}, C={c}, HxW={plane}, group={group} do not make up the input"
@@ -83,14 +83,14 @@ def grouped(given: Bound) -> str:
 
 
 def attended(given: Bound) -> str:
-    """Of flash attention on CPU: queries, keys and values of one batch, and what the forward saved of them."""
+    """Check flash attention on CPU: queries, keys and values have one batch, and match the forward's saved values."""
     query, key, value = (given[name] for name in ("query", "key", "value"))
     if not all(isinstance(each, Tensor) and each.dim() == 4 for each in (query, key, value)):
         return "query, key and value do not have four dimensions"
     batch, heads, length, _ = query.shape
     same = key.shape[:3] == value.shape[:3] and key.shape[0] == batch and key.shape[3] == query.shape[3]
     if not same or not key.shape[1] or heads % key.shape[1]:
-        return "query, key and value do not belong together"
+        return "query, key and value do not match"
     made = (batch, heads, length, value.shape[3])
     return first(
         (
@@ -103,7 +103,7 @@ def attended(given: Bound) -> str:
 
 
 def masked(mask: Any, shape: Sequence[int]) -> str:
-    """What is said of a mask that does not broadcast to the scores."""
+    """Return the complaint about a mask that does not broadcast to the scores."""
     if not isinstance(mask, Tensor):
         return ""
     pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
@@ -112,7 +112,7 @@ def masked(mask: Any, shape: Sequence[int]) -> str:
 
 
 def scaled_weight(given: Bound) -> str:
-    """Of weight norm: a scale for each row or column of a weight that has some."""
+    """Check weight norm: there is a scale for each row or column of a weight that has some."""
     weight = given.get("v", given.get("saved_v"))
     if not isinstance(weight, Tensor) or not weight.numel() or int(given["dim"]) not in (0, weight.dim() - 1):
         return "the weight is empty, or dim is neither its first nor its last dimension"
@@ -124,11 +124,11 @@ def scaled_weight(given: Bound) -> str:
 
 
 def softened(given: Bound) -> str:
-    """Of a softmax's backward: a gradient for each number of its output."""
+    """Check a softmax's backward: there is a gradient for each number of its output."""
     output = given["output"]
     return unlike("grad_output", given.get("grad_output", given.get("grad")), output.shape)
 
 
 def headed(given: Bound) -> str:
-    """Of attention's heads: one or more."""
+    """Check attention's heads: there is at least one."""
     return "" if int(given["num_heads"]) > 0 else f"num_heads={given['num_heads']}"

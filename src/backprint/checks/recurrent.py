@@ -12,7 +12,7 @@ from backprint.checks.looking import MOST_ROUNDS, Bound, counted, first, held, r
 
 
 def recurrent(given: Bound) -> str:
-    """Of oneDNN's recurrent layers: weights and states of one hidden size. Each layer and direction is a call."""
+    """Check oneDNN's recurrent layers: weights and states have one hidden size. Each layer and direction is a call."""
     x, hidden = given["input"], int(given["hidden_size"])
     names = ("weight0", "weight1", "weight2", "weight3")
     names = names if "weight0" in given else ("weight1", "weight2", "weight3", "weight4")
@@ -41,7 +41,7 @@ def recurrent(given: Bound) -> str:
 
 
 def recurrent_back(given: Bound) -> str:
-    """Of their backward: the workspace too, which has the size that the forward makes."""
+    """Check their backward: also the workspace, which has the size that the forward makes."""
     if complaint := recurrent(given) or ("batch_sizes are not supported" if given["batch_sizes"] else ""):
         return complaint
     x, workspace = given["input"], given["workspace"]
@@ -59,7 +59,7 @@ def workspace_of(
     shape: tuple[int, ...], dtype: torch.dtype, reverse: int, mode: int, hidden: int, layers: int, biases: int,
     both: int, first_batch: int,
 ) -> int:  # fmt: skip
-    """The bytes of the workspace of a recurrent layer, which its forward makes; -1 where it does not run."""
+    """Return the bytes of the workspace that a recurrent layer's forward makes; -1 if it does not run."""
     times, batch, width = shape
     gates = {2: 4, 3: 3}.get(mode, 1) * hidden
     shapes = (

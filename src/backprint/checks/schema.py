@@ -1,4 +1,4 @@
-"""A call against its operator's schema: what fits the type of each argument.
+"""Check a call against its operator's schema: each argument fits its type.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C.FunctionSchema`.
 """
@@ -16,7 +16,7 @@ from backprint.checks.table import check_of
 
 
 def wrong(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Why an operator may not be called so: by its schema's types, then by its own check."""
+    """Say why an operator may not be called like this: by its schema's types, then by its own check."""
     given, complaint = bound_by_schema(function, args, kwargs)
     if complaint:
         return complaint
@@ -47,7 +47,7 @@ def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 
 @functools.cache
 def rows_of(function: Any) -> tuple[tuple[str, str, Callable[[Any], bool], Any], ...]:
-    """Of each argument: its name, its type in words, what fits it, its default."""
+    """Return, for each argument, its name, its type in words, the check of its type, its default."""
     rows = []
     for each in function._schema.arguments:
         kind = CONSTANTS.get(each.name, str(each.real_type)) if "int" in str(each.real_type) else str(each.real_type)
@@ -78,19 +78,19 @@ SPREAD = frozenset("kernel_size stride padding dilation output_size output_paddi
 
 
 def lengths_of(name: str, count: int, default: Any) -> frozenset[int]:
-    """How many items a list of fixed length may have."""
+    """Return how many items a list of fixed length may have."""
     none = default == [] or name == "stride"  # the stride of a pool: as long as its kernel
     return frozenset({count, *({1} if name in SPREAD else ()), *({0} if none else ())})
 
 
 def of_length(fits: Callable[[Any], bool], lengths: frozenset[int]) -> Callable[[Any], bool]:
-    """What says whether a value fits, and has one of these lengths if it is a list."""
+    """Return a function that checks whether a value fits, and has one of these lengths if it is a list."""
     return lambda value: fits(value) and (not isinstance(value, (list, tuple)) or len(value) in lengths)
 
 
 @functools.cache
 def fitting(kind: str) -> Callable[[Any], bool]:
-    """What says whether a value fits a type of a schema."""
+    """Return a function that checks whether a value fits a type of a schema."""
     if kind.startswith("Optional["):
         inner = fitting(kind[9:-1])
         return lambda value: value is None or inner(value)
@@ -102,7 +102,7 @@ def fitting(kind: str) -> Callable[[Any], bool]:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number of 64 bits, or stands for one."""
+    """Whether a value is an integer of 64 bits, or a symbolic one."""
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     return isinstance(value, (torch.SymInt, torch.SymBool)) or is_single(value)
@@ -137,7 +137,7 @@ FITS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def said(value: Any) -> str:
-    """A value in a message."""
+    """Return a value as text for a message."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
     if isinstance(value, (list, tuple)):

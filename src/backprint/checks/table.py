@@ -46,18 +46,18 @@ from backprint.checks.recurrent import recurrent, recurrent_back
 
 @functools.cache
 def check_of(function: Any) -> Check | None:
-    """The check of an operator's own."""
+    """Return the own check of an operator, if any."""
     return check_by_name(str(function))
 
 
 def check_by_name(name: str) -> Check | None:
-    """The check of the operator `namespace.name.overload`, or of the family that its name is one of."""
+    """Return the check of the operator `namespace.name.overload`, or of its family."""
     packet = name.rpartition(".")[0]
     return CHECKS.get(packet) or family_check(packet)
 
 
 def every(check: Check, names: str) -> dict[str, Check]:
-    """Rows for operators that have one check."""
+    """Return rows for operators that share one check."""
     return dict.fromkeys(names.split(), check)
 
 
@@ -168,7 +168,7 @@ CHECKS: dict[str, Check] = {
 
 
 def family_check(packet: str) -> Check | None:
-    """The check that a family of operators has by its name."""
+    """Return the check of a family of operators, by name."""
     if "batch_norm" in packet:
         return normed
     if packet.startswith("aten._foreach_"):

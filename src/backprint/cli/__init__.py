@@ -1,4 +1,4 @@
-"""Floor 5: the command line. One file a verb; a verb's module is imported when called, torch when needed."""
+"""The command line. One file a verb; a verb's module is imported when it is called, torch when it is needed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ VERBS = ("capture", "record", "verify", "power", "region", "corpus", "show", "de
 
 
 UNCHANGED = "nothing was changed"
-"""What Ctrl-C leaves, where a verb does not say more."""
+"""The message at Ctrl-C, if a verb has no other."""
 
 NEWLINE, INDENTED = "\n", "\n  "
-"""A message of several lines cannot look like one of ours."""
+"""Continuation lines of a message are indented, so that they cannot look like another message of ours."""
 
 
 class Ended(BaseException):
-    """A script that a verb ran has ended, by an exit or an error of its own: the process ends by that."""
+    """A script that a verb ran has exited or raised: the process ends in the same way."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 class Verbs(click.Group):
-    """The group that finds a verb in the module of its name, and turns our errors into exit codes."""
+    """The group that imports a verb's module by name, and turns our errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -46,14 +46,14 @@ class Verbs(click.Group):
             return super().main(*args, **kwargs)
         except Ended as ended:
             error = ended.error
-        raise error  # here, where click no longer takes it for one of its own
+        raise error  # outside click, which would handle it as its own
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with ending(lambda: UNCHANGED):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with ending(lambda: UNCHANGED):  # first of all: click's own end of Ctrl-C is "Aborted!" and 1
+        with ending(lambda: UNCHANGED):  # before click, which would print "Aborted!" and exit with 1
             return self.invoked(ctx)
 
     def invoked(self, ctx: click.Context) -> Any:
@@ -88,5 +88,5 @@ def main() -> None:
 
 
 def run_command(arguments: Sequence[str] | None = None) -> None:
-    """`main` for scripts."""
+    """Call `main` from a script."""
     main(args=arguments)

@@ -59,17 +59,17 @@ from backprint.sample.place import check_place, settle
 @TRUST
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW
-@click.option("--overwrite", is_flag=True, help="Replace a sample that is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
 @LAYOUT
 @limits
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def command(target: str, output: Path, timeout: float, memory: float | None, **asked: Any) -> None:
     """Capture the forward and backward of TARGET and write them as a sample.
 
-    TARGET is `file.py:factory` or `package.module:factory`, where the factory gives (model, args) or (model, args,
-    kwargs), and which runs here; or the folder of a GraphNet sample, which is parsed and not executed; or the folder of
-    one of our samples, whose forward is captured again. A sample is captured in a process of its own, within
-    `--timeout` and `--memory`: one that crashes or hangs costs a line, and nothing is written.
+    TARGET is `file.py:factory` or `package.module:factory`, where the factory returns (model, args) or (model, args,
+    kwargs) and is executed here; or the folder of a GraphNet sample, which is parsed and not executed; or the folder of
+    a Backprint sample, whose forward is captured again. A sample is captured in a process of its own, within
+    `--timeout` and `--memory`: if it crashes or hangs, one line says so, and nothing is written.
     """
     with ending(lambda: kept(output)), working(f"{target}: reading") as at:
         if asked["layout"] == "backprint":
@@ -85,14 +85,15 @@ def command(target: str, output: Path, timeout: float, memory: float | None, **a
 
 
 def kept(output: Path) -> str:
-    """What is there after an end at any moment."""
+    """Say what exists after Ctrl-C."""
     there = (output / "capture.json").exists()
-    return f"{output} is a whole sample" if there else "nothing was written: a sample is there whole or not at all"
+    return f"{output} is a complete sample" if there else "nothing was written: a sample is never partial"
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """What came of a capture: the lines to print, the exit code, and where the trees of `--layout graphnet` lie."""
+    """The result of a capture: the lines to print, the exit code, and the folders of the trees of `--layout
+    graphnet`."""
 
     lines: tuple[str, ...]
     code: int = 0
@@ -105,7 +106,7 @@ class CaptureReport:
 def of_sample(
     target: Path, output: Path, asked: Mapping[str, Any], allowed: tuple[float, float | None], at: Callable[[str], None]
 ) -> CaptureReport:
-    """The same of a sample, which may be a stranger's; what its process wrote is put in its place when that is over."""
+    """Capture a sample, which may be a stranger's, in a process of its own; then put the written folder in place."""
     near = next(folder for folder in output.absolute().parents if folder.is_dir())
     given = {**asked, "loss": absolute(asked["loss"]), "output": os.fspath(output), "here": os.getcwd()}
 
@@ -128,13 +129,13 @@ def of_sample(
 
 
 def absolute(loss: str | None) -> str | None:
-    """A loss that a process in another folder finds too."""
+    """Return a loss with an absolute path, for a process in another folder."""
     place, colon, name = (loss or "").rpartition(":")
     return f"{Path(place).absolute()}:{name}" if colon and place.endswith(".py") else loss
 
 
 def put_in_place(report: CaptureReport, folder: Path, output: Path, overwrite: bool) -> None:
-    """Put what was written in its place, whole or not at all."""
+    """Put the written folders in place by renames."""
     if not report.trees and (folder / MADE).is_dir():
         output.parent.mkdir(parents=True, exist_ok=True)
         settle(folder / MADE, output)
@@ -143,17 +144,17 @@ def put_in_place(report: CaptureReport, folder: Path, output: Path, overwrite: b
             shutil.rmtree(output / old / place, ignore_errors=True)
     for tree, place in report.trees.items():
         if (output / tree / place).exists():
-            raise UsageError(f"{output / tree / place} is there already: pass --overwrite, or choose another place")
+            raise UsageError(f"{output / tree / place} exists already: pass --overwrite, or choose another place")
         (output / tree / place).parent.mkdir(parents=True, exist_ok=True)
         os.replace(folder / MADE / tree / place, output / tree / place)
 
 
 MADE = "made"
-"""The folder of a sample's staging that has what was captured."""
+"""The folder in a sample's staging folder that the capture is written to."""
 
 
 def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """In a process of the sample's own: what came of it."""
+    """Capture in the sample's own process, and write the report as the answer."""
     asked = dict(options)
     sys.path.insert(0, asked.pop("here"))
     output = Path(asked.pop("output"))
@@ -179,7 +180,7 @@ STAGES = {"read": "reading", "capture": "capturing", "save": "proving and saving
 def captured(
     target: str, place: Path, output: Path, asked: Mapping[str, Any], entered: Callable[[str], Any]
 ) -> CaptureReport:
-    """Read, capture, save to a place, which is that of `output` or becomes it."""
+    """Read a target, capture it, and save it to `place`, which is or becomes `output`."""
     from backprint.target import capture_target, read_target
 
     rest = dict(asked)
@@ -207,7 +208,7 @@ def captured(
 
 
 def answer_lines(answer: dict[str, Any], made: Any) -> Iterator[str]:
-    """The answer in words."""
+    """Yield the answer as lines of text."""
     for pair in made.pairs:
         back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
         name = made.name if len(made.pairs) == 1 else f"{made.name} {pair.name}"
@@ -229,7 +230,7 @@ def trees(
     made: Any, place: Path, output: Path, found: Any, target: str, options: dict[str, Any], overwrite: bool,
     as_json: bool,
 ) -> CaptureReport:  # fmt: skip
-    """Write GraphNet's trees, with the program's verdict; nothing that is wrong is written."""
+    """Write GraphNet's trees, if the program's verdict is not wrong."""
     import backprint as bp
     from backprint.saving import write_layout
 
@@ -251,7 +252,7 @@ def trees(
 
 
 def in_eval(found: Any, options: dict[str, Any]) -> Any:
-    """A factory's program in eval mode, captured; None for samples, which have no program to put into a mode."""
+    """Capture a factory's program in eval mode; None for samples, which have no program with modes."""
     from dataclasses import replace
 
     import torch

@@ -24,13 +24,13 @@ NAMED = 5
 """How many samples without power are named at the end."""
 
 OTHERS: tuple[str, ...] = ("report", "dedup", "split")
-"""Verbs that have a file of their own, `corpus_NAME.py`."""
+"""Verbs with a file of their own, `corpus_NAME.py`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Corpus(click.Group):
-    """The group of the verbs for corpora."""
+    """The group of the corpus verbs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.commands, *OTHERS]
@@ -46,15 +46,15 @@ class Corpus(click.Group):
 def command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 
-    What becomes of each is in OUT/ledger.sqlite. Ended at any moment, the same command goes on where it was.
+    The result of each is in OUT/ledger.sqlite. If the command is ended at any moment, the same command continues.
     """
 
 
 def options(function: F) -> F:
-    """What every run takes."""
+    """Add the options of every run."""
     for option in reversed(
         (
-            click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory goes."),
+            click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows."),
             click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take."),
             click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free."),
             click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16."),
@@ -82,7 +82,7 @@ OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=c
 
 
 def capturing(function: F) -> F:
-    """The options of a verb that captures, besides `--mode`."""
+    """Add the options of a verb that captures, except `--mode`."""
     for option in (power_option("quick"), LAYOUT, TRUST, DEVICE, DATA, ENGINE, OUT, SOURCE):
         function = option(function)
     return function
@@ -106,13 +106,13 @@ def backward(source: Path, out: Path, **given: Any) -> None:
 @capturing
 @options
 def capture(source: Path, out: Path, **given: Any) -> None:
-    """Capture, prove and save every sample below SRC, in the mode that it is in, or that --mode says."""
+    """Capture, prove and save every sample below SRC, in its own mode or that of --mode."""
     chosen, rest = parted(given)
     carry_out("capture", source, out, chosen, **rest)
 
 
 def parted(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of a verb that captures, and those of the run."""
+    """Return the options of a verb that captures, and those of the run."""
     names = ("mode", "engine", "data", "device", "trust", "layout", "power")
     return {name: given[name] for name in names}, {name: each for name, each in given.items() if name not in names}
 
@@ -136,11 +136,11 @@ def verify(source: Path, out: Path | None, allow: tuple[str, ...], **rest: Any) 
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
 @options
 def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **rest: Any) -> None:
-    """Do any verb to every sample below SRC: `backward`, `verify`, …, or file.py:function of your own.
+    """Run any verb on every sample below SRC: `backward`, `verify`, …, or file.py:function of your own.
 
-    The function is given (task, options, staging): task.path is the sample's folder, options what --set says, staging
-    a folder it may make, which becomes the sample's in OUT. It returns a dict with columns of the ledger, `verdict` at
-    least.
+    The function takes (task, options, staging): task.path is the sample's folder, options are those of --set, staging
+    is a folder that it may create, which becomes the sample's in OUT. It returns a dict with columns of the ledger, at
+    least `verdict`.
     """
     from backprint.errors import UsageError
 
@@ -151,7 +151,7 @@ def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **re
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """`NAME=VALUE`, the value as JSON if it is."""
+    """Parse `NAME=VALUE`; the value may be JSON."""
     from backprint.errors import UsageError
 
     name, equals, value = text.partition("=")
@@ -176,7 +176,7 @@ def carry_out(
     close: Callable[[CorpusRun, bool], None] | None = None,
     **given: Any,
 ) -> None:
-    """The run that a verb asks for, shown as it goes; exit 1 unless all is good. `close` says what came of it."""
+    """Execute a run and show its progress; exit with 1 unless all samples are good. `close` prints the result."""
     from backprint.corpora import run_corpus
     from backprint.corpus.progress import shown
     from backprint.corpus.stopping import Stopped
@@ -196,20 +196,20 @@ def carry_out(
 
 
 def end_at_once(code: int) -> NoReturn:
-    """End without what Ray does at the exit of a process: with tasks at work, it is a race. The ledger is closed."""
+    """Skip Ray's exit handlers, which race with running tasks. The ledger is closed."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def summarise_run(done: CorpusRun, as_json: bool) -> None:
-    """Say for people what came of a run."""
+    """Print the result of a run."""
     for text in () if as_json else closing_lines(done):
         echo(text)
 
 
 def closing_lines(done: CorpusRun) -> Iterator[str]:
-    """Verdicts, causes and proofs of a run, in lines."""
+    """Yield the verdicts, causes and proofs of a run as lines."""
     from backprint.corpus.ledger import NAME, Ledger
     from backprint.corpus.progress import powerless
     from backprint.graph.verdicts import VERDICTS
@@ -231,7 +231,8 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def status(out: Path, as_json: bool) -> None:
-    """How the run in OUT stands: counts, rate, what runs, the slowest samples, the last ones that are not good."""
+    """Show the state of the run in OUT: counts, rate, running samples, the slowest samples, the last ones that are not
+    good."""
     from backprint.corpus import status as reading
 
     answer = reading.state(out)

@@ -21,8 +21,9 @@ def command(source: Path, output: Path, ignore_sizes: bool, files: str, as_json:
     """Keep one of each group of samples that are the same program, and list the others.
 
     SRC_OR_OUT is the folder of a corpus run, whose ledger has the hashes, or any folder of samples, which are read and
-    not executed. Of a group the one is kept that is proved, then the smallest, then the first by name. `kept.txt` is a
-    list for `--list` of other verbs, `duplicates.json` has the others. Interrupted, the same call goes on.
+    not executed. Of each group it keeps the sample that is proved, then the smallest, then the first by name.
+    `kept.txt` is a list for `--list` of other verbs, `duplicates.json` has the others. If it is interrupted, the same
+    call continues.
     """
     from backprint.corpora import dedup
     from backprint.corpus.dedup import KEPT, LIST

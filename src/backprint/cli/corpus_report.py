@@ -25,9 +25,10 @@ from backprint.cli.say import echo
 def command(
     out: Path, format: str | None, output: Path | None, against: Path | None, unique: bool, as_json: bool
 ) -> None:
-    """What a corpus run came to: verdicts by family and cause, times, sizes, power, duplicates, what is not good.
+    """Report the results of a corpus run: verdicts by family and cause, times, sizes, power, duplicates, samples that
+    are not good.
 
-    OUT is the folder that the run wrote; it may still be running. Nothing in it is changed.
+    OUT is the folder of the run, which may still be running. Nothing in it is changed.
     """
     from backprint.errors import UsageError
     from backprint.report.against import against as compared

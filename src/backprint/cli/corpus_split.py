@@ -39,7 +39,8 @@ def command(
 
     SOURCE is a sample, or a folder with samples below; the parts of each are below OUT/<its path>/, and `parts.json`
     there has a row for each. Every part is proven: on the values that the whole had there, and against autograd of its
-    forward on values made again. One that is not is told, and not written. With --json, one object a part.
+    forward on inputs from recipes. A part that is not proven is reported, and not written. With --json, one object a
+    part.
     """
     from backprint.corpus.parts import all_parts
 
@@ -50,7 +51,7 @@ def command(
 
     def close(done: CorpusRun, as_json: bool) -> None:
         rows = list(all_parts(out))
-        if as_json and unique:  # which parts are equal is known at the end
+        if as_json and unique:  # only known at the end
             for row in rows:
                 echo(json.dumps(row))
         if not as_json:
@@ -61,7 +62,7 @@ def command(
 
 
 class Silent:
-    """Nothing is shown before the end."""
+    """Shows nothing before the end."""
 
     def __init__(self, as_json: bool) -> None:
         pass
@@ -73,17 +74,17 @@ class Silent:
         pass
 
     def show(self, event: Any) -> None:
-        """Take an event in."""
+        """Ignore an event."""
 
 
 class PartLines(Silent):
-    """One JSON object a part, as its sample finishes."""
+    """Prints one JSON object for each part, when its sample finishes."""
 
     def __init__(self, out: Path, as_json: bool) -> None:
         self.out = out
 
     def show(self, event: Any) -> None:
-        """Take an event in."""
+        """Print the parts of a finished sample."""
         from backprint.corpus.parts import parts_of
         from backprint.corpus.run import Written
 
@@ -92,7 +93,7 @@ class PartLines(Silent):
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    """The rows for people."""
+    """Print the rows as a table."""
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False, header_style="bold")

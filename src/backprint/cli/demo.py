@@ -1,4 +1,4 @@
-"""`backprint demo`: capture, verify and show two models, and say where the results are."""
+"""`backprint demo`: capture, verify and show two models, and print where the results are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(output: Path) -> None:
 
 
 def demonstrate(output: Path) -> None:
-    """The whole flow on each of the models."""
+    """Run the whole flow on each of the models."""
     import importlib
 
     import backprint as bp
@@ -57,12 +57,12 @@ def demonstrate(output: Path) -> None:
 
 
 def title(text: str) -> None:
-    """What comes next."""
+    """Print a heading."""
     echo(f"\n== {text}", lines=True)
 
 
 def body(code: str, lines: int) -> str:
-    """The first steps of a graph's text."""
+    """Return the first steps of a graph's text."""
     rows = code.split("\n")
     start = next(index for index, row in enumerate(rows) if row == "    ):") + 1
     return "\n".join(rows[start : start + lines])

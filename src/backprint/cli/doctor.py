@@ -1,4 +1,4 @@
-"""`backprint doctor`: whether this machine can capture, keep and prove."""
+"""`backprint doctor`: check whether this machine can capture, save and prove."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ def command(as_json: bool) -> None:
 
 
 def python_version() -> str:
-    """The interpreter."""
     return f"{platform.python_version()} on {platform.machine()}"
 
 
 def torch_version() -> str:
-    """PyTorch, and what it runs on."""
+    """Return PyTorch's version, threads and devices."""
     import torch
 
     cuda = (
@@ -51,7 +50,7 @@ def torch_version() -> str:
 
 
 def flow() -> str:
-    """A capture, kept, read and proved."""
+    """Capture, save, load and verify a small model."""
     import torch
 
     import backprint as bp

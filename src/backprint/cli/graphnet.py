@@ -1,4 +1,4 @@
-"""What `backprint show` says of a GraphNet sample: nothing of it is run, and torch is not needed."""
+"""`backprint show` of a GraphNet sample: none of it is run, and torch is not needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
 
 
 def sample_numbers(place: Path) -> dict[str, Any]:
-    """Everything that is said of the sample, as data."""
+    """Return the facts about the sample as data."""
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.plan import plan_of
 
@@ -59,14 +59,14 @@ def sample_numbers(place: Path) -> dict[str, Any]:
 
 
 def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
-    """How many lines a sample's program has, and how often each function is called."""
+    """Return how many lines a sample's program has, and how often each function is called."""
     if sample.graph is not None:
         return len(sample.graph.steps), Counter(step.target for step in sample.graph.steps if not step.is_guard)
-    return len(sample.program.lines), count_calls(sample.program)  # without trust, what is not parsed has been refused
+    return len(sample.program.lines), count_calls(sample.program)  # without trust, code that is not parsed was refused
 
 
 def count_calls(program: Any) -> Counter[str]:
-    """How often each function and method is called."""
+    """Count the calls of each function and method."""
     from backprint.graphnet.code import FunctionCall, MethodCall, located_expressions
 
     found: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def count_calls(program: Any) -> Counter[str]:
 
 
 def print_sample(row: dict[str, Any]) -> None:
-    """The numbers for people."""
+    """Print the numbers."""
     from rich.table import Table
 
     from backprint.cli.show import amount
@@ -92,7 +92,7 @@ def print_sample(row: dict[str, Any]) -> None:
         shown.add_column(heading, overflow="fold")
     for each in row["inputs"]:
         spec = f"{each['dtype']}{each['shape'] or ''}"
-        cells = (each["name"], each["role"], spec, "asks" if each["asks"] else "", each["why"])
+        cells = (each["name"], each["role"], spec, "yes" if each["asks"] else "", each["why"])
         shown.add_row(*map(table_text, cells))
     console().print(shown)
     calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])

@@ -43,12 +43,12 @@ def command(
     memory: float | None,
     as_json: bool,
 ) -> None:
-    """Measure what a check of these samples can see: how far each result moves when inputs are drawn again.
+    """Measure what a check of these samples can see: how far each result moves when inputs are redrawn.
 
-    Figures are in tolerances: below 1, a check of that port would not notice that the input is another. A SAMPLE is a
-    folder that holds capture.json, a GraphNet sample, which is captured first, or a folder with samples below. Each is
-    verified too: it has a proof where all compares equal and every port has power, as `verify` says. Exit code 1 unless
-    each has a proof, and a check sees everything that results depend on.
+    Figures are in tolerances: below 1, a check of that port would not notice another value of the input. A SAMPLE is a
+    folder with capture.json, a GraphNet sample, which is captured first, or a folder with samples below. Each is
+    verified too: it has a proof if everything compares equal and every port has power, as in `verify`. Exit code 1
+    unless each has a proof, and a check sees everything that results depend on.
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
@@ -72,7 +72,7 @@ def command(
 
 
 def weighed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """In a process of the sample's own: its row."""
+    """Measure in the sample's own process, and write its row as the answer."""
     from backprint.target import read_capture
 
     given = partial(read_capture, task.path, options["mode"], options["trust"], tuple(options["allow"]))
@@ -83,7 +83,7 @@ weighed.warm = loaded  # type: ignore[attr-defined]  # what its worker loads fir
 
 
 def measured(place: Path, power: str, seconds: float | None, read: Callable[[], Any]) -> dict[str, Any]:
-    """A sample's power as data; a sample that cannot be read or run is a row too."""
+    """Return a sample's power as data; a sample that cannot be read or run has a row too."""
     import backprint as bp
 
     try:
@@ -109,7 +109,7 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
 
 
 def print_power(row: dict[str, Any]) -> None:
-    """A sample's power for people."""
+    """Print a sample's power."""
     from rich.table import Table
 
     out = console()
@@ -118,16 +118,16 @@ def print_power(row: dict[str, Any]) -> None:
         out.print(table_text(row["error"], "red"))
         return
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("drawn again", "ports", "least", "of", "most", ""):
+    for heading in ("redrawn", "ports", "least", "of", "most", ""):
         shown.add_column(heading, overflow="fold")
     for name, one in row["redrawn"].items():
         shown.add_row(table_text(name), *map(table_text, cells(one)))
     out.print(shown)
-    echo(f"{row['tried']} of {row['of']} inputs drawn again alone; {verdict(row)}")
+    echo(f"{row['tried']} of {row['of']} inputs redrawn alone; {verdict(row)}")
 
 
 def cells(one: dict[str, Any]) -> tuple[str, ...]:
-    """What a row of the table says after its name."""
+    """Return the cells of a row after its name."""
     if "untried" in one:
         return "", "", "", "", f"not tried: {one['untried']}"
     if not one["ports"]:
@@ -137,7 +137,7 @@ def cells(one: dict[str, Any]) -> tuple[str, ...]:
 
 
 def verdict(row: dict[str, Any]) -> str:
-    """What the numbers come to."""
+    """Say whether the sample has a proof, and why not."""
     sees = "a check sees all that results depend on" if row["reacts"] else ""
     hidden = f"hidden is {first_three(row['hidden'])}" if row["hidden"] else ""
     if row["proof"]:

@@ -21,16 +21,16 @@ from backprint.plain import printable
     "-o", "--output", default="recorded", show_default=True, type=click.Path(path_type=Path), help="Where samples go."
 )
 @click.option("--steps", default="1:2", show_default=True, metavar="A:B", help="Steps from A to before B, from 0 on.")
-@choice("data", "How the values that the step took are kept; only exact ones are sure to run again.", "exact")
-@click.option("--overwrite", is_flag=True, help="Replace samples that are there already.")
+@choice("data", "How the step's input values are kept; only exact ones are sure to run again.", "exact")
+@click.option("--overwrite", is_flag=True, help="Replace existing samples.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, arguments: tuple[str, ...]) -> None:
     """Run a training script unmodified, and keep its steps: forward, backward and optimizer, linked.
 
-    Options come before SCRIPT; all after it are the script's own, as are its output, results and exit code. What
-    Backprint has to say goes to standard error, a step that it could not keep among that. A step ends where an
-    optimizer's step does, or, where a script has no optimizer, where a backward does.
+    Options come before SCRIPT; everything after it belongs to the script, as do its output, results and exit code.
+    Messages of Backprint go to standard error, also about a step that it could not keep. A step ends with an
+    optimizer's step, or, if a script has no optimizer, with a backward.
     """
     from backprint.cli import Ended
     from backprint.errors import CaptureError
@@ -55,18 +55,18 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
         where = os.path.relpath(place, start)
         print_line(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict_text(kept)}, in {where}")
 
-    start, path = os.getcwd(), path_of(script)  # the script may go elsewhere
+    start, path = os.getcwd(), path_of(script)  # the script may change the directory
     try:
         bp.record(script, arguments, (first, last), keep, tell=print_line, stay=True)
     except SystemExit as leaving:
         raise Ended(leaving) from None
-    except BaseException as error:  # the script's own, which ends it as it ends it alone
+    except BaseException as error:  # the script's own: the process ends with it
         show_alone(error, path)
         raise Ended(error) from None
 
 
 def read_steps(text: str) -> tuple[int, int]:
-    """`A:B` as two numbers, `A` alone as that step."""
+    """Return `A:B` as two numbers, `A` alone as that step."""
     from backprint.errors import UsageError
 
     first, colon, last = text.partition(":")
@@ -76,7 +76,7 @@ def read_steps(text: str) -> tuple[int, int]:
 
 
 def print_line(text: str) -> None:
-    """A line to standard error, whatever the script has done to it."""
+    """Write a line to standard error, whatever the script has done to it."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be closed, or gone
         sys.stderr.flush()
     with contextlib.suppress(OSError):

@@ -34,7 +34,7 @@ RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginni
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--run", default="latest", show_default=True, help=RUN_HELP)
 def print_passes(dump: Path, run: str) -> None:
-    """Print the passes of a dump: edges, what flowed, and the forward lines they come from."""
+    """Print the passes of a dump: edges, the gradients on them, and the forward lines they come from."""
     from backprint.regions.read import check_dump, read_passes
     from backprint.regions.write import summary_text
 
@@ -71,7 +71,7 @@ def draw(dump: Path, run: str, timeout: float, nodes: int) -> None:
 
 
 def chosen(dump: Path, run: str) -> list[str]:
-    """Which of several runs is taken."""
+    """Say which of several runs is used."""
     from backprint.regions.read import ALL, runs_of, select_run
 
     runs = runs_of(dump)
@@ -95,9 +95,9 @@ def chosen(dump: Path, run: str) -> list[str]:
 def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run_b: str) -> None:
     """Compare two dumps of the same region edge by edge: two runs, devices, precisions, before and after a change.
 
-    A and B are folders of passes, or a pass's own folder. Of a folder that several runs of a script wrote into, the
-    passes of the latest run are compared, and that is said. Exit 1 unless all edges are there on both sides, and
-    bitwise or close.
+    A and B are folders of passes, or a pass's own folder. If several runs of a script wrote into a folder, the passes
+    of the latest run are compared, and a line says so. Exit 1 unless all edges exist on both sides and are bitwise or
+    close.
     """
     from backprint.regions.compare import compare_passes
     from backprint.regions.read import check_dump, read_passes
@@ -119,7 +119,7 @@ def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run
 
 
 def as_dict(found: Any) -> dict[str, Any]:
-    """A DumpComparison as JSON."""
+    """Return a DumpComparison as JSON."""
 
     def row(each: Any) -> dict[str, Any] | None:
         if each is None:
@@ -135,7 +135,7 @@ def as_dict(found: Any) -> dict[str, Any]:
 
 
 def print_comparison(found: Any, every: bool, left: Path, right: Path) -> None:
-    """For a person: what differs, first divergence and largest error last, where they are seen."""
+    """Print what differs; the first divergence and the largest error come last, where they are seen."""
     shown = [row for row in found.rows if every or row.verdict not in ("bitwise", "same")]
     if shown:
         width = max(len(row.name) for row in shown)

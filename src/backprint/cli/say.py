@@ -1,7 +1,7 @@
-"""What every verb prints goes through here: strangers' control characters are spelled out, and long work is seen.
+"""Everything that verbs print: control characters in strangers' texts are escaped, and long work is shown.
 
-A progress line stands on standard error of a terminal, and is wiped before anything else is printed; where there is no
-terminal, a line comes now and then.
+A progress line is shown on a terminal's standard error, and removed before anything else is printed; without a
+terminal, a line is printed now and then.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 EVERY = 15.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines without a terminal."""
 
 TICK = 0.5
-"""Seconds between two looks of the progress line on a terminal, and before its first."""
+"""Seconds between two updates of the progress line on a terminal, and before its first."""
 
 WIPE = "\r\x1b[K"
 
 
 def echo(text: str, *, err: bool = False, lines: bool = False) -> None:
-    """Print a text in one line, or with `lines` in those that it has."""
+    """Print a text in one line, or with `lines` in its own lines."""
     wipe()
     click.echo(printable(text, lines), err=err)
 
 
 def echo_styled(text: str, mark: str, **style: Any) -> None:
-    """Print a line whose beginning has a style of ours."""
+    """Print a line whose beginning has a style."""
     wipe()
     click.echo(click.style(printable(mark), **style) + printable(text))
 
 
 def console(**options: Any) -> Console:
-    """Where tables are printed; what strangers wrote goes there as `plain`."""
+    """Return the console for tables; strangers' texts must go through `table_text`."""
     from rich.console import Console
 
     wipe()
@@ -52,7 +52,7 @@ def console(**options: Any) -> Console:
 
 
 def table_text(text: str, style: str = "") -> Text:
-    """A text of strangers for a table."""
+    """Return a stranger's text for a table."""
     from rich.text import Text
 
     return Text(printable(text), style)
@@ -62,7 +62,7 @@ def table_text(text: str, style: str = "") -> Text:
 
 
 def limits(command: Any) -> Any:
-    """The options of a verb that runs samples, each in a process of its own."""
+    """Add the options of a verb that runs samples, each in a process of its own."""
     command = click.option(
         "--memory", type=float, metavar="GIB", help="What one sample may take; else nearly all that is free."
     )(command)
@@ -74,12 +74,12 @@ def limits(command: Any) -> Any:
 # ------------------------------------------------------------------ the end
 
 STOPPED = 130
-"""The exit code of what Ctrl-C ended."""
+"""The exit code after Ctrl-C."""
 
 
 @contextlib.contextmanager
 def ending(kept: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C ends the verb with a line that says what is kept."""
+    """End the verb at Ctrl-C with a line that says what is kept."""
     try:
         yield
     except KeyboardInterrupt:
@@ -91,7 +91,7 @@ def ending(kept: Callable[[], str]) -> Iterator[None]:
 
 
 class Working:
-    """What is being done, and since when, shown until `close`."""
+    """Shows the current work and its time until `close`."""
 
     def __init__(self, file: IO[str]) -> None:
         self.file, self.what, self.since = file, "", time.monotonic()
@@ -100,16 +100,16 @@ class Working:
         self.thread = threading.Thread(target=self.show, name="backprint progress", daemon=True)
 
     def at(self, what: str) -> None:
-        """Something else is being done now."""
+        """Set the current work."""
         self.what, self.since = what, time.monotonic()
 
     def show(self) -> None:
-        """Until it is closed."""
+        """Update the line until it is closed."""
         while not self.closed.wait(TICK if self.inline else EVERY):
             self.paint()
 
     def paint(self) -> None:
-        """The line as it is now."""
+        """Print the current line."""
         said = printable(f"{self.what} … {time.monotonic() - self.since:.0f} s")
         with self.lock, contextlib.suppress(OSError, ValueError):  # it may be closed, or gone
             if self.closed.is_set() or not self.what:
@@ -120,7 +120,7 @@ class Working:
             self.painted = self.inline
 
     def wipe(self) -> None:
-        """Remove the line from the terminal; it comes back."""
+        """Remove the line from the terminal until the next update."""
         with self.lock, contextlib.suppress(OSError, ValueError):
             if self.painted:
                 self.file.write(WIPE)
@@ -128,7 +128,7 @@ class Working:
                 self.painted = False
 
     def close(self) -> None:
-        """Nothing more is shown."""
+        """Stop showing the line."""
         self.closed.set()
         self.wipe()
         self.thread.join(1.0)
@@ -145,7 +145,7 @@ def wipe() -> None:
 
 @contextlib.contextmanager
 def working(what: str = "") -> Iterator[Callable[[str], None]]:
-    """Show what is being done; gives what says that it is something else now."""
+    """Show the current work; yield a function that sets it."""
     global _working
     before, _working = _working, Working(sys.stderr)
     made = _working

@@ -23,9 +23,10 @@ from backprint.plain import printable
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object.")
 def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str, ...], as_json: bool) -> None:
-    """Show a sample: its code, and what it costs. Nothing of the sample is run, and torch is not needed.
+    """Show a sample: its code, and its cost. Nothing of the sample is run, and torch is not needed.
 
-    Of a GraphNet sample: its facts, its inputs under their own names with who asks for a gradient and why, its calls.
+    For a GraphNet sample: its facts, its inputs under their own names with whether they require grad and why, its
+    calls.
     """
     import backprint as bp
     from backprint.corpus.find import absent
@@ -56,11 +57,11 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
             echo(f"note: {text}")
         tell_lies(capture)
     elif side == "backward" and all(pair.backward is None for pair in capture.pairs):
-        echo("no backward: no output of this program asks for a gradient", err=True)
+        echo("no backward: no output of this program requires grad", err=True)
 
 
 def code(title: str, text: str) -> None:
-    """A graph's text, coloured on a terminal."""
+    """Print a graph's text, with colours on a terminal."""
     from rich.markup import escape
     from rich.syntax import Syntax
 
@@ -72,11 +73,11 @@ def code(title: str, text: str) -> None:
     coloured = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(
         printable(text, lines=True)
     )
-    out.print(coloured, soft_wrap=True)  # lines that are longer than the window go on in its next line
+    out.print(coloured, soft_wrap=True)  # long lines continue in the next line of the window
 
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
-    """Everything that `tell` says, as data."""
+    """Return all numbers that are shown, as data."""
     from backprint.graph.summary import summarise_all
 
     pairs = []
@@ -93,7 +94,7 @@ def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
 
 
 def tell_lies(capture: Any) -> None:
-    """Where the sample contradicts itself: `verify` calls it wrong."""
+    """Print where the sample contradicts itself: `verify` calls it wrong."""
     from backprint.graph.claims import lies
 
     for lie in lies(capture):
@@ -101,7 +102,7 @@ def tell_lies(capture: Any) -> None:
 
 
 def tell_breaks(capture: Any) -> None:
-    """Where the program was cut, and why cleaner engines would not do."""
+    """Print the graph breaks, and why other engines failed."""
     for text in capture.breaks:
         echo(f"break: {text}")
     for text in capture.why:
@@ -109,7 +110,7 @@ def tell_breaks(capture: Any) -> None:
 
 
 def print_pair(capture: Any, index: int, pair: Any) -> None:
-    """A Pair's numbers for people."""
+    """Print a Pair's numbers."""
     from backprint.graph.summary import summarise
 
     summary = summarise(pair)
@@ -123,7 +124,7 @@ def print_pair(capture: Any, index: int, pair: Any) -> None:
 
 
 def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
-    """How large a Pair is, what it takes of others, and what its Capture took for granted."""
+    """Return the size of a Pair, its inputs from other Pairs, and the guards and opaque edges of its Capture."""
     from rich.table import Table
 
     backward = pair.backward
@@ -151,7 +152,7 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
 
 
 def print_saved(summary: Any) -> None:
-    """The lines that save most for the backward."""
+    """Return the lines that save most for the backward."""
     from rich.table import Table
 
     out = console()
@@ -165,7 +166,7 @@ def print_saved(summary: Any) -> None:
 
 
 def print_operators(summary: Any) -> None:
-    """The operators of each direction, with how often each is called."""
+    """Return the operators of each direction, with how often each is called."""
     from rich.markup import escape
 
     for title, ops in (("forward", summary.forward_ops), ("backward", summary.backward_ops)):
@@ -175,7 +176,7 @@ def print_operators(summary: Any) -> None:
 
 
 def amount(count: int) -> str:
-    """Bytes for people."""
+    """Return bytes as text."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
@@ -185,7 +186,7 @@ def amount(count: int) -> str:
 
 
 def short(count: int) -> str:
-    """A large number for people."""
+    """Return a large number as text."""
     size = float(count)
     for unit in ("", "K", "M", "G", "T"):
         if size < 1000 or unit == "T":

@@ -43,11 +43,11 @@ def command(
     memory: float | None,
     as_json: bool,
 ) -> None:
-    """Replay samples and prove them: every output, mutation and gradient against the original program's own.
+    """Replay samples and prove them: compare every output, mutation and gradient with the original program's.
 
-    A SAMPLE is a folder that holds capture.json, or a folder with samples somewhere below. Nothing in a sample is
-    run but known tensor operators, each sample in a process of its own: one that crashes or hangs is `failed`. A
-    GraphNet sample is captured first, in memory.
+    A SAMPLE is a folder with capture.json, or a folder with samples somewhere below. Nothing in a sample is run but
+    known tensor operators, each sample in a process of its own: one that crashes or hangs is `failed`. A GraphNet
+    sample is captured first, in memory.
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
@@ -74,18 +74,18 @@ def command(
 
 
 def numbered(places: Sequence[Path], at: Callable[[str], None]) -> Callable[[Path], None]:
-    """What says which of the samples is at work."""
+    """Return a function that shows which of the samples is being checked."""
     count = itertools.count(1)
     return lambda place: at(f"{next(count)}/{len(places)} {place}")
 
 
 def ended_row(answer: Answer) -> dict[str, Any]:
-    """The row of a sample whose process gave none."""
+    """Return the row of a sample whose process returned none."""
     return failed_row(answer.place.name, answer.ended)
 
 
 def failed_row(name: str, detail: str) -> dict[str, Any]:
-    """The row of a sample that came to nothing."""
+    """Return the row of a sample that failed."""
     return {
         "verdict": "failed",
         "name": name,
@@ -97,7 +97,7 @@ def failed_row(name: str, detail: str) -> dict[str, Any]:
 
 
 def verified(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """In a process of the sample's own: its rows."""
+    """Verify in the sample's own process, and write its rows as the answer."""
     return write_answer(
         staging, list(rows_of_sample(task.path, tuple(options["allow"]), options["mode"], options["trust"]))
     )
@@ -109,7 +109,7 @@ verified.warm = loaded  # type: ignore[attr-defined]  # what its worker loads fi
 def rows_of_sample(
     place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """A row for each Pair of a sample; a sample that cannot be read is a row too."""
+    """Yield a row for each Pair of a sample; a sample that cannot be read has a row too."""
     import backprint as bp
     from backprint.target import read_capture
 
@@ -139,7 +139,7 @@ def rows_of_sample(
 
 
 def missing(verdict: Any) -> str:
-    """Why a good Verdict is no proof, with the ports; '' where it is one, or is not good."""
+    """Say why a good Verdict is not a proof, with the ports; '' if it is one, or is not good."""
     if not verdict.good or verdict.proof:
         return ""
     if not verdict.vacuous:
@@ -149,18 +149,18 @@ def missing(verdict: Any) -> str:
 
 
 def unseen_ports(verdict: Any) -> tuple[str, ...]:
-    """What a check did not see when the sample was saved; samples of before have no such table."""
+    """Return what a check did not see when the sample was saved; older samples have no such table."""
     rows = ((verdict or {}).get("powers") or {}).get("redrawn", {})
     return tuple(name for name, row in rows.items() if row.get("hidden"))
 
 
 def first_three(names: Sequence[str]) -> str:
-    """The first three names."""
+    """Return the first three names as text."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
-    """The rows for people."""
+    """Print the rows as a table."""
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False, header_style="bold")

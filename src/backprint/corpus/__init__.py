@@ -1,1 +1,1 @@
-"""Many samples: found, worked on by a pool of processes, and written down in one ledger."""
+"""Many samples: find them, process them in a pool of processes, and record them in one ledger."""

@@ -1,7 +1,7 @@
-"""A few samples, each in a process of its own: what a verb that is not a run asks of them.
+"""Process a few samples for a verb that is not a run, each in a process of its own.
 
-A sample may come from a stranger, and an operator that torch lets through can end its process. So what replays samples
-does it as a run does: in forked processes, under limits, one after the other, and whatever one does costs itself only.
+A sample may come from a stranger, and an operator that torch accepts can crash its process. So such verbs replay
+samples as a run does: in forked processes, under limits, one after the other, and a crash costs only its own sample.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from backprint.corpus.pool import Pool, TaskOutcome
 from backprint.corpus.task import Task
 
 ANSWER = "answer.json"
-"""The file in a sample's staging folder that has what is answered of it."""
+"""The file with the answer, in a sample's staging folder."""
 
 MOST = 64 << 20
-"""The longest answer."""
+"""The largest answer that is read, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a sample: the answer, or how its process ended instead of giving one."""
+    """The answer for one sample, or how its process ended without one."""
 
     place: Path
     content: Any = None
     ended: str = ""
     folder: Path | None = None
-    """Where the function has written, until the next answer is asked for."""
+    """The folder that the function has written, until the next answer is requested."""
 
 
 def apart(
@@ -47,10 +47,10 @@ def apart(
     entered: Callable[[str], None] = lambda stage: None,
     near: Path | None = None,
 ) -> Iterator[Answer]:
-    """For each sample in turn what `function(task, options, staging)` wrote with `write`, as soon as it is known.
+    """Yield, for each sample in turn, the answer that `function(task, options, staging)` wrote with `write_answer`.
 
-    Each is `allowed` so many seconds and GiB. `at` is told of each before it begins, `entered` of its stages. What is
-    written lies in a folder `near` until it is done with.
+    `allowed` limits each to so many seconds and GiB. `at` is called with each sample before it begins, `entered` with
+    its stages. Written folders are kept in a folder beside `near` until the next answer.
     """
     if not places:
         return
@@ -71,7 +71,7 @@ def apart(
 
 
 def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOutcome:
-    """What came of one sample; one whose worker was lost is tried once more."""
+    """Return the outcome of one sample; if its worker was lost, try once more."""
     tries = 0
     while True:
         while not pool.free():
@@ -91,7 +91,7 @@ def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOu
 
 
 def answer_of(place: Path, outcome: TaskOutcome) -> Answer:
-    """What the sample's process wrote, or why it did not."""
+    """Return the answer that the sample's process wrote, or why it wrote none."""
     file = outcome.place / ANSWER if outcome.place is not None else None
     if outcome.row.get("cause") or file is None or not file.is_file():
         row = outcome.row
@@ -102,7 +102,7 @@ def answer_of(place: Path, outcome: TaskOutcome) -> Answer:
 
 
 def write_answer(staging: Path, content: Any) -> dict[str, Any]:
-    """Keep an answer, as the last thing a function does; gives its row."""
+    """Write an answer, as the last thing that a function does; return its row."""
     staging.mkdir(exist_ok=True)
     (staging / ANSWER).write_text(json.dumps(content), "utf-8")
     return {"verdict": "unproven"}
@@ -111,7 +111,7 @@ def write_answer(staging: Path, content: Any) -> dict[str, Any]:
 def here(
     function: str, places: Sequence[Path], options: Mapping[str, Any], at: Callable[[Path], None]
 ) -> Iterator[Answer]:
-    """The same in this process, where there are no forked ones to be had."""
+    """Do the same in this process, on platforms where processes cannot be forked."""
     from backprint.corpus.verbs import verb_of
 
     verb = verb_of(function)

@@ -1,4 +1,4 @@
-"""The stages of the sample that this process works on: which one it is in, and how long each took."""
+"""The stages of the sample that this process works on: the current one, and the seconds of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 
 class Clock:
-    """Seconds by stage. `entered` is told of each stage as it begins."""
+    """Seconds by stage. `entered` is called with each stage as it begins."""
 
     def __init__(self, entered: Callable[[str], None] = lambda name: None) -> None:
         self.entered = entered
@@ -17,7 +17,7 @@ class Clock:
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """A stage; one that raises stays the current one."""
+        """Time a stage; one that raises stays the current one."""
         self.stage = name
         self.entered(name)
         start = time.perf_counter()
@@ -31,17 +31,17 @@ _clock = Clock()
 
 
 def begin(entered: Callable[[str], None]) -> Clock:
-    """A new clock for a new sample."""
+    """Start a new clock for a new sample."""
     global _clock
     _clock = Clock(entered)
     return _clock
 
 
 def stage(name: str) -> contextlib.AbstractContextManager[None]:
-    """What a verb does next, for the ledger and for who watches: `with stage("capture"): …`."""
+    """Mark the next stage of a verb, for the ledger and the progress display: `with stage("capture"): …`."""
     return _clock.timed(name)
 
 
 def current() -> str:
-    """The stage that this process is in."""
+    """Return the current stage of this process."""
     return _clock.stage

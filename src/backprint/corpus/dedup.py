@@ -1,11 +1,11 @@
-"""Thinning out a corpus: samples that are the same program, one of each kept, and the list of the others.
+"""Deduplicate a corpus: keep one of each group of samples that are the same program, and list the others.
 
-What a sample is known by comes from a run's ledger, or is computed from the samples' files: graphs of ours by their
-canonical form, GraphNet's code without names, comments and layout, or where that is refused, its text as it is. Nothing
-is executed. A sample that cannot be read at all is left out, and listed with the reason.
+The keys of samples come from a run's ledger, or are computed from the samples' files: our graphs in canonical form,
+GraphNet's code without names, comments and layout, or if that is refused, its text. Nothing is executed. A sample that
+cannot be read is left out, and listed with the reason.
 
-Killed at any moment, the same call goes on where it was: keys are written down as they are computed, folders are put in
-their place in one rename, `duplicates.json` comes last.
+If it is killed at any moment, the same call continues: keys are written as they are computed, folders are put in place
+by one rename, `duplicates.json` comes last.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KEPT = "kept.txt"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A sample and what it is known by. `why` it cannot be compared, where `key` is empty, or by its text alone."""
+    """A sample and its key. `why` says why it has no key, or was compared by its text only."""
 
     id: str
     key: Key
@@ -54,14 +54,15 @@ class Member:
 
     @property
     def order(self) -> tuple[bool, float, int, str]:
-        """The best of a group is the least: proved with power, by verdict, smallest, first by name."""
-        order = rank(self.verdict) if self.verdict else rank("bitwise") + 0.5  # what was never checked
+        """The sort key: the first of a group is the best, proved with power, then by verdict, then smallest, then by
+        name."""
+        order = rank(self.verdict) if self.verdict else rank("bitwise") + 0.5  # never checked
         return (self.verdict not in PROVED or self.vacuous, order, self.bytes, self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Dedup:
-    """What came of it: the groups, the best of each first, and the samples that had nothing to be compared."""
+    """The result: the groups, the best of each first, and the samples without a key."""
 
     source: str
     by: str
@@ -70,11 +71,11 @@ class Dedup:
 
     @property
     def kept(self) -> tuple[Member, ...]:
-        """One of each group, in the order of their names."""
+        """One sample of each group, in the order of their names."""
         return tuple(sorted((group[0] for group in self.groups), key=lambda member: member.id))
 
     def as_json(self) -> dict[str, Any]:
-        """For the list of the others."""
+        """Return the content of `duplicates.json`."""
         return {
             "source": self.source,
             "by": self.by,
@@ -90,14 +91,14 @@ class Dedup:
 
 
 def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> Dedup:
-    """Group the samples of a run or of a folder, and write one of each group, or just the lists, to `out`."""
+    """Group the samples of a run or of a folder, and write one of each group, or only the lists, to `out`."""
     check(source, out, by, files)
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
         plan = {"source": os.fspath(source.resolve()), "ignore_sizes": by == "shape", "files": files}
         agree(out, plan)
         for left in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
-            remove(left)  # of a call that was killed; what it had put in its place is whole
+            remove(left)  # of a call that was killed; folders in place are complete
         members = members_of(source, by, out)
         found = sorted_out(os.fspath(source), by, members)
         write_kept(out / WORK / KEPT, "".join(f"{member.id}\n" for member in found.kept))
@@ -110,7 +111,7 @@ def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> De
 
 
 def sorted_out(source: str, by: str, members: Iterator[Member]) -> Dedup:
-    """Members by group; those without a key stay alone."""
+    """Group members by key; those without a key are left out."""
     known: list[Member] = []
     unknown: list[Member] = []
     for member in members:
@@ -124,7 +125,7 @@ def sorted_out(source: str, by: str, members: Iterator[Member]) -> Dedup:
 
 
 def check(source: Path, out: Path, by: str, files: str) -> None:
-    """Refuse what cannot be meant."""
+    """Refuse invalid arguments."""
     check_choice("files", files)
     if by not in BY:
         raise UsageError(f"by={by!r} is not one of {', '.join(BY)}")
@@ -132,15 +133,15 @@ def check(source: Path, out: Path, by: str, files: str) -> None:
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
     here, there = source.resolve(), out.resolve()
     if here == there or here in there.parents or there in here.parents:
-        raise UsageError(f"OUT {out} lies in the corpus {source}, or holds it: choose a folder beside it")
+        raise UsageError(f"OUT {out} is in the corpus {source}, or contains it: choose a folder beside it")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder: choose another OUT")
     if out.is_dir() and not (out / WORK / "plan.json").is_file() and {entry.name for entry in out.iterdir()} - {WORK}:
-        raise UsageError(f"{out} is there, and was not written by dedup: choose another OUT")
+        raise UsageError(f"{out} exists, and was not written by dedup: choose another OUT")
 
 
 def agree(out: Path, plan: Mapping[str, Any]) -> None:
-    """Write down what is asked for; what was begun is gone on with if it is the same."""
+    """Write the plan; if there is one already, continue it if it is the same."""
     place = out / WORK / "plan.json"
     if not place.is_file():
         write_whole(place, json.dumps(plan) + "\n")
@@ -153,7 +154,7 @@ def agree(out: Path, plan: Mapping[str, Any]) -> None:
 
 
 def write_kept(place: Path, text: str) -> None:
-    """Write down which samples are kept; they cannot become others on the way."""
+    """Write which samples are kept; they must not change in a continued call."""
     if place.is_file() and place.read_text(encoding="utf-8") != text:
         raise UsageError(
             f"{place.parents[1]}: other samples are kept now than when this was begun, so the corpus has changed: "
@@ -166,7 +167,7 @@ def write_kept(place: Path, text: str) -> None:
 
 
 def members_of(source: Path, by: str, out: Path) -> Iterator[Member]:
-    """The samples of a run, the parts that a split wrote, or the samples below a folder."""
+    """Yield the samples of a run, the parts that a split wrote, or the samples below a folder."""
     if not (source / NAME).is_file():
         return of_folder(source, by, out)
     with Ledger.reading(source) as ledger:
@@ -175,7 +176,7 @@ def members_of(source: Path, by: str, out: Path) -> Iterator[Member]:
 
 
 def of_split(source: Path, by: str, out: Path) -> Iterator[Member]:
-    """The parts in the folders of a split, and the samples and parts of which nothing was written."""
+    """Yield the parts in the folders of a split, and the samples and parts that were not written."""
     written = False
     for part in all_parts(source):
         written = written or bool(part["part"])
@@ -189,15 +190,15 @@ def of_split(source: Path, by: str, out: Path) -> Iterator[Member]:
 
 
 def of_ledger(source: Path, by: str) -> Iterator[Member]:
-    """The samples of a run: only those that wrote something can be kept."""
+    """Yield the samples of a run: only those that have written a folder can be kept."""
     forward, backward = BY[by]
     with Ledger.reading(source) as ledger:
         for row in ledger.rows():
             why = "" if row["state"] == "done" else "not done yet"
             if not why and row["verdict"] == "failed":
-                why = f"failed: {row['cause'] or row['detail'] or 'nothing was said'}"
+                why = f"failed: {row['cause'] or row['detail'] or 'without a cause'}"
             if not why and not (place_of(source, row) / RESULT).is_file():
-                why = "its folder is not there"
+                why = "its folder does not exist"
             if not why and not row[forward]:
                 why = "no graphs to compare" if by == "exact" else "the ledger has no hash of its graphs without sizes"
             key = () if why else ("graphs", row[forward], row[backward] or "")
@@ -206,12 +207,12 @@ def of_ledger(source: Path, by: str) -> Iterator[Member]:
 
 
 def powerless(said: Mapping[str, Any]) -> bool:
-    """Whether what a row or a stored verdict says compared equal, and is no proof."""
+    """Whether a row or a stored verdict compared equal but is not a proof."""
     return bool(without_power(*standing(said)))
 
 
 def of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
-    """The samples below a folder: what was computed before a restart is not computed again."""
+    """Yield the samples below a folder; keys computed before a restart are not computed again."""
     notes = out / WORK / "keys.jsonl"
     known = remembered(notes)
     empty = True
@@ -231,7 +232,7 @@ def of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
 
 
 def remembered(notes: Path) -> dict[tuple[str, str], Member]:
-    """The keys that are written down already; of a line cut off by the end of its process nothing is kept."""
+    """Return the keys that are written already; an incomplete last line is dropped."""
     found: dict[tuple[str, str], Member] = {}
     if not notes.is_file():
         return found
@@ -248,7 +249,7 @@ def remembered(notes: Path) -> dict[tuple[str, str], Member]:
 
 
 def stamp_of(folder: Path) -> str:
-    """Sizes and times of a sample's files: where they are as they were, so is its key."""
+    """Return a hash of the sizes and times of a sample's files: if it is unchanged, so is the key."""
     said = []
     for path in sorted(own_files(folder)):
         seen = (folder / path).lstat()
@@ -257,7 +258,7 @@ def stamp_of(folder: Path) -> str:
 
 
 def member_of(folder: Path, job: Job, by: str) -> Member:
-    """What one sample is known by, from its files; whatever is wrong with one is that one's reason."""
+    """Return one sample's key, from its files; any error becomes the reason why it has none."""
     if job.cause:
         return Member(job.id, (), why=one_line(f"{job.cause}: {job.detail}"))
     try:
@@ -268,7 +269,7 @@ def member_of(folder: Path, job: Job, by: str) -> Member:
 
 
 def of_capture(folder: Path, name: str, by: str) -> Member:
-    """A sample of ours: its graphs in canonical form, as a run's ledger has them."""
+    """Return the key of a Backprint sample: its graphs in canonical form, as in a run's ledger."""
     from backprint.graph.sizes import at_hints
     from backprint.sample.load import load
 
@@ -286,7 +287,7 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
 
 
 def of_graphnet(folder: Path, name: str, by: str) -> Member:
-    """A sample of GraphNet's: its code, whatever its values are called; exactly the same with its inputs' shapes."""
+    """Return the key of a GraphNet sample: its code without names; for `exact` also its inputs' shapes."""
     from backprint.graphnet.likeness import sample_identity
 
     said, elements = sample_identity(folder, exact=by == "exact")
@@ -294,7 +295,7 @@ def of_graphnet(folder: Path, name: str, by: str) -> Member:
 
 
 def of_text(folder: Path, job: Job, by: str) -> Key:
-    """The key of code that is refused: its bytes, and exactly, those of its inputs' metadata too."""
+    """Return the key of code that is refused: its bytes, and for `exact` those of its inputs' metadata too."""
     metas = folder / "weight_meta.py"
     beside = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
     return ("text", sha256(folder / "model.py"), *beside)
@@ -304,7 +305,7 @@ KEYS: Mapping[str, Callable[[Path, str, str], Member]] = {"backprint": of_captur
 
 
 def hex_digest(text: str) -> str:
-    """Sixty-four hex digits."""
+    """Return the SHA-256 of a text in hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -312,7 +313,7 @@ def hex_digest(text: str) -> str:
 
 
 def put_kept(source: Path, out: Path, member: Member, files: str) -> None:
-    """A kept sample's own files in the new corpus, in one rename; one that is there already was put there whole."""
+    """Put a kept sample's own files into the new corpus by one rename; an existing one is complete."""
     old, new = source / unescape(member.id), out / unescape(member.id)
     if not old.is_dir():  # the corpus is one sample itself
         old = source
@@ -333,7 +334,7 @@ def put_kept(source: Path, out: Path, member: Member, files: str) -> None:
 
 
 def carry(old: Path, new: Path, files: str) -> None:
-    """One file, linked or copied."""
+    """Link or copy one file."""
     if files == "copy":
         shutil.copyfile(old, new)
         return
@@ -342,12 +343,12 @@ def carry(old: Path, new: Path, files: str) -> None:
     except OSError as error:
         if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
             said = f"{old} cannot be linked to {new}: {error.strerror}"
-            raise UsageError(f"{said}. Take --files copy, in another OUT") from error
+            raise UsageError(f"{said}. Use --files copy, in another OUT") from error
         raise
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A file, there whole or not at all."""
+    """Write a file by a rename, so that it is never partial."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
     partial.write_text(text, encoding="utf-8")

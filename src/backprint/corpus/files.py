@@ -1,4 +1,4 @@
-"""A sample's own files, and how they travel where no file system is shared: as a mapping of paths to bytes."""
+"""A sample's own files, and as a mapping of paths to bytes where no file system is shared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprint.errors import SampleError
 
 
 def own_files(folder: Path) -> Iterator[str]:
-    """The files that are a sample's own: those beside its main one, and those of its pairs; no links."""
+    """Yield a sample's own files: those beside its main file, and those of its pairs; no links."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False):
@@ -22,7 +22,7 @@ def own_files(folder: Path) -> Iterator[str]:
 
 
 def all_files(folder: Path) -> Iterator[str]:
-    """Every plain file below a folder; no links."""
+    """Yield every regular file below a folder; no links."""
     for below, folders, names in os.walk(folder):
         folders.sort()
         for name in names:
@@ -32,14 +32,14 @@ def all_files(folder: Path) -> Iterator[str]:
 
 
 def packed(folder: Path, names: Iterator[str], most: int) -> dict[str, bytes]:
-    """Files as bytes; refused where they are more than may travel."""
+    """Return files as bytes; raise if they are more than may be sent."""
     content: dict[str, bytes] = {}
     size = 0
     for name in sorted(names):
         size += (folder / name).lstat().st_size
         if size > most:
             raise SampleError(
-                f"{folder}: more than the {most >> 20:,} MiB that a sample may have to travel between machines: "
+                f"{folder}: more than the {most >> 20:,} MiB of a sample that are sent between machines: "
                 "put SRC and OUT on a file system that all of them see"
             )
         content[name] = (folder / name).read_bytes()
@@ -47,11 +47,11 @@ def packed(folder: Path, names: Iterator[str], most: int) -> dict[str, bytes]:
 
 
 def unpacked(content: Mapping[str, bytes], folder: Path) -> Path:
-    """Write files that have travelled; a path that leads out of the folder is refused."""
+    """Write files that were sent; refuse a path that leaves the folder."""
     for name, data in content.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-            raise SampleError(f"{name!r:.100}: a file of a sample lies in its own folder")
+            raise SampleError(f"{name!r:.100}: a file of a sample must be in its own folder")
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)

@@ -1,8 +1,8 @@
-"""The samples below a folder, each as one Job, in an order that depends on their names alone.
+"""Find the samples below a folder, each as one Job, in an order that depends only on their names.
 
-Names may hold newlines or bytes that are no text, folders may be unreadable, links may lead in circles: whatever is
-found is a Job, with a printable id, and says what is wrong with it already. Nothing here raises for what a corpus
-holds; only a corpus that is not there at all is an error.
+Names may contain newlines or bytes that are not text, folders may be unreadable, links may be circular: everything
+found is a Job with a printable id, and with what is wrong with it. Nothing in a corpus makes this module raise; only a
+missing corpus is an error.
 """
 
 from __future__ import annotations
@@ -25,38 +25,39 @@ from backprint.formats import BACKPRINT, CAPTURE, GRAPHNET, is_direction
 from backprint.plain import escape_character
 
 THEIRS = (GRAPHNET.main, *GRAPHNET.required)
-"""The files that a GraphNet sample cannot be without; any of them makes a folder one."""
+"""The files that a GraphNet sample must have; any of them makes a folder one."""
 
 OWN = re.compile(r"capture\.json|result\.json|tensors\.safetensors|pair_\d+")
-"""What a sample of ours consists of, so what no sample below another may be called."""
+"""The files of a Backprint sample: no sample below another may have such a name."""
 
 MAIN = (CAPTURE, GRAPHNET.main)
 """The file that makes a folder a sample."""
 
 BULK = 256 << 20
-"""Bytes from which on a file is known by its size and time: it is not read."""
+"""A larger file, in bytes, is identified by its size and time: it is not read."""
 
 RESERVED = re.compile(r"ledger\..*|\.work")
-"""What a run keeps beside its samples, so what no sample may be called."""
+"""The files that a run keeps beside its samples: no sample may have such a name."""
 
 DEPTH = 64
 """How many folders deep is searched."""
 
 MOST_BYTES = 256 * 2**20
-"""How long a sample's main file may be: the search hashes it, and no sample that can be read is longer."""
+"""The largest main file of a sample: the search hashes it, and larger samples cannot be read."""
 
 BLOCK = 2**20
 
 MOST_ENTRIES = 1_000_000
-"""How many entries a folder may have."""
+"""The most entries that a folder may have."""
 
 MOST_LINKS = 10_000
-"""How many links out of what was entered are followed: folders that link to each other have any number of paths."""
+"""The most links to folders outside that are followed: folders that link to each other have any number of paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One sample of a corpus: `id` is its printable name, `path` leads to it from SRC. `cause` is why it cannot be."""
+    """One sample of a corpus: `id` is its printable name, `path` is relative to SRC. `cause` says why it is
+    unusable."""
 
     id: str
     path: str
@@ -75,7 +76,7 @@ def find(
     limit: int | None = None,
     without: Path | None = None,
 ) -> Iterator[Job]:
-    """Every sample below `source`, or those that the lines of the file `names` say, as far as one of `only` matches.
+    """Yield every sample below `source`, or those listed in the file `names`, that match one of `only`.
 
     `without` is not searched.
     """
@@ -94,7 +95,7 @@ def find(
 
 
 def patterns(only: str | Collection[str] | None) -> tuple[str, ...]:
-    """One pattern, several, or none."""
+    """Return one pattern, several, or none as a tuple."""
     return (only,) if isinstance(only, str) else tuple(only or ())
 
 
@@ -102,7 +103,7 @@ def patterns(only: str | Collection[str] | None) -> tuple[str, ...]:
 
 
 def escape(path: str) -> str:
-    r"""A path as printable text: `\n`, `\xff` and the like for what is not, `\\` for a backslash."""
+    r"""Return a path as printable text: `\n`, `\xff` and the like for other characters, `\\` for a backslash."""
     return "".join(map(_escaped, path))
 
 
@@ -116,7 +117,7 @@ LONG = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 
 
 def unescape(name: str) -> str:
-    """The path that `escape` made this of; a backslash that means nothing stays."""
+    """Return the path of an escaped text; a backslash without a meaning stays."""
     return re.sub(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[\\ntr])", _unescaped, name)
 
 
@@ -134,7 +135,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def searched(source: Path, below: str, without: Path | None = None) -> Iterator[str]:
-    """Paths from `source` of the samples in one of its folders, and of what cannot be searched."""
+    """Yield the paths, from `source`, of the samples in one of its folders, and of folders that cannot be searched."""
     entered = [os.path.realpath(source)]
     skipped = os.path.realpath(without) if without else None
     yield from _walk(os.fspath(source), below, entered, skipped, below.count("/"), itertools.count(1))
@@ -143,7 +144,8 @@ def searched(source: Path, below: str, without: Path | None = None) -> Iterator[
 def _walk(
     source: str, below: str, entered: list[str], without: str | None, depth: int, links: Iterator[int]
 ) -> Iterator[str]:
-    """Depth first, names in order. A link out of what was entered is followed; one inside it is found there anyway."""
+    """Search depth first, names in order. Links to folders outside are followed; inside, their targets are found
+    anyway."""
     here = os.path.join(source, below) if below else source
     try:
         with os.scandir(here) as entries:
@@ -186,12 +188,12 @@ class Unsearched(str):
 
 
 def _holds_samples(names: set[str]) -> bool:
-    """Whether a folder is one of subgraphs, described as a whole: it has no model of its own."""
+    """Whether a folder only contains subgraphs, and has no model of its own."""
     return "model.py" not in names and any(name.startswith("subgraph_") for name in names)
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
-    """What an entry of a folder is to a search: `folder`, `link` to one, `broken` link, else nothing."""
+    """Return the kind of an entry: `folder`, `link` to one, `broken` link, else ''."""
     try:
         if not entry.is_symlink():
             return "folder" if entry.is_dir() else ""
@@ -205,7 +207,8 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[str]:
-    """The samples that a file's lines name: each is an id as `corpus status` shows it, of a sample or of a folder."""
+    """Yield the samples that a file's lines name: each is an id as `corpus status` shows it, of a sample or of a
+    folder."""
     try:
         lines = os.fsdecode(names.read_bytes()).split("\n")
     except OSError as error:
@@ -221,7 +224,7 @@ def samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[
 
 
 def once(paths: Iterator[str]) -> Iterator[str]:
-    """Each path the first time it comes."""
+    """Yield each path only the first time."""
     seen = set()
     for path in paths:
         if path not in seen:
@@ -230,14 +233,14 @@ def once(paths: Iterator[str]) -> Iterator[str]:
 
 
 def samples_in(places: Collection[Path]) -> Iterator[Path]:
-    """The samples that these paths name: themselves, or all below them; what is no folder, and has none, as it is."""
+    """Yield the samples at these paths or below them; a path that is not a folder, or has none, is yielded itself."""
     for place in places:
         paths = [place / path for path in searched(place, "")] if place.is_dir() else []
         yield from [path for path in paths if not is_direction(path)] or [place]
 
 
 def absent(places: Collection[Path]) -> str:
-    """What is wrong with the first of these paths that names no sample, and none below; '' where all do."""
+    """Say what is wrong with the first path without a sample at it or below it; '' if all have one."""
     for place in places:
         if not place.is_dir():
             return f"{place}: {'not a folder' if place.exists() else 'no such folder'}"
@@ -251,7 +254,7 @@ def absent(places: Collection[Path]) -> str:
 
 
 def job(source: Path, path: str, name: str) -> Job:
-    """The Job of one folder: its kind, family and hash, or what is wrong with it."""
+    """Return the Job of one folder: its kind, family and hash, or what is wrong with it."""
     folder = source / path
     first, slash, _ = path.partition("/")
     if isinstance(path, Unsearched):
@@ -277,7 +280,7 @@ def _reserved(folder: Path, path: str) -> tuple[str, str] | None:
 
 
 def _reachable(folder: Path, path: str) -> tuple[str, str] | None:
-    """Why a folder is no sample whatever its files are."""
+    """Say why a folder cannot be a sample, whatever its files are."""
     try:
         if not stat.S_ISDIR(folder.stat().st_mode):
             return "missing file", "not a folder"
@@ -297,7 +300,7 @@ def _reachable(folder: Path, path: str) -> tuple[str, str] | None:
 
 
 def _apart(folder: Path, path: str) -> tuple[str, str] | None:
-    """Why a sample could not lie in OUT beside one that it is below."""
+    """Say why a sample could not be in OUT beside a sample that it is below."""
     parts = path.split("/")
     for depth in range(1, len(parts)):
         above = folder.parents[depth - 1]
@@ -312,26 +315,26 @@ REFUSED = {errno.EFBIG: "refused", errno.ELOOP: "symlink loop"}
 
 
 def _unread(what: str, error: OSError) -> tuple[str, str]:
-    """The cause and the words of a file that cannot be read."""
+    """Return the cause and the message for a file that cannot be read."""
     cause = REFUSED.get(error.errno or 0) or CAUSES.get(type(error).__name__, "unreadable")
     return cause, f"{what}: {error.strerror or error}"
 
 
 def declared(folder: Path) -> str:
-    """The `source` that a GraphNet sample names, if it names one."""
+    """Return the `source` that a GraphNet sample names, if any."""
     try:
         if (folder / "graph_net.json").is_symlink():
             return ""
         with _plain(folder / "graph_net.json") as file:
             said = json.loads(file.read(1 << 20))
     except (OSError, ValueError, RecursionError):
-        return ""  # whether the file has to be right is for the one who reads the sample
+        return ""  # the reader of the sample decides whether the file must be valid
     source = said.get("source") if isinstance(said, dict) else None
     return escape(source)[:200] if isinstance(source, str) else ""
 
 
 def source_hash(folder: Path) -> str:
-    """What a sample is known by: the SHA-256 of its one file, or of the digests of all files that are read of it."""
+    """Return the identity of a sample: the SHA-256 of its only file, or of the digests of all files that are read."""
     names = sorted(_read_of(folder))
     if names == ["model.py"]:
         return file_digest(folder / names[0])
@@ -340,7 +343,7 @@ def source_hash(folder: Path) -> str:
 
 
 def _read_of(folder: Path) -> Iterator[str]:
-    """The files that are read of a sample, as far as they are there."""
+    """Yield the files that are read of a sample, if they exist."""
     ours = os.path.lexists(folder / CAPTURE)
     yield from (name for name in (BACKPRINT if ours else GRAPHNET).files if os.path.lexists(folder / name))
     if not ours:
@@ -353,7 +356,7 @@ def _read_of(folder: Path) -> Iterator[str]:
 
 
 def known(path: Path) -> str:
-    """What a file is known by: its digest; of what is no plain file, or too large to be read here, what it is."""
+    """Return the identity of a file: its digest; for a link or a large file, its target or its size and time."""
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         return f"link {os.readlink(path)}" if stat.S_ISLNK(found.st_mode) else "no file"
@@ -363,7 +366,7 @@ def known(path: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a plain file's bytes; a file that is longer than any that is read is an OSError."""
+    """Return the SHA-256 of a regular file; raise OSError if the file is larger than is read."""
     sum = hashlib.sha256()
     with _plain(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
@@ -377,7 +380,7 @@ def file_digest(path: Path) -> str:
 
 
 def _plain(path: Path) -> io.BufferedReader:
-    """A regular file, opened; anything else (a pipe would wait for ever) is an OSError."""
+    """Open a regular file; raise OSError for anything else, because a pipe would block."""
     if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may do something
         raise OSError(errno.EINVAL, "is not a regular file")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""OUT, the folder of a run: whether it may be written to, and by one run at a time."""
+"""OUT, the folder of a run: whether it may be written to, by one run at a time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from backprint.errors import PlaceError, SampleError, UsageError
 
 
 def check_places(given: Path, out: Path) -> None:
-    """Refuse an OUT that holds what is no run's, or the corpus itself."""
+    """Refuse an OUT that contains other files than a run's, or the corpus itself."""
     source, there = given.resolve(), out.resolve()
     if source == there or there in source.parents:
-        raise UsageError(f"OUT {out} is or holds the corpus {given}: choose a folder beside it")
+        raise UsageError(f"OUT {out} is or contains the corpus {given}: choose a folder beside it")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder: choose another OUT")
     if out.is_dir() and not (out / NAME).exists() and {entry.name for entry in out.iterdir()} - {WORK}:
-        raise UsageError(f"{out} is there, and holds no corpus run: choose another OUT")
+        raise UsageError(f"{out} exists, and is not the OUT of a corpus run: choose another OUT")
 
 
 @contextlib.contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """One run at a time in a folder. The lock goes with the process, however that ends."""
+    """Allow one run at a time in a folder. The lock ends with the process, however it ends."""
     place = out / WORK / "lock"
     place.parent.mkdir(exist_ok=True)
     with open(place, "a+", encoding="utf-8") as file:
@@ -44,18 +44,18 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def holder(file: IO[str]) -> str:
-    """Who holds the lock."""
+    """Return who holds the lock."""
     file.seek(0)
     return file.read(200).strip() or "another run"
 
 
 @contextlib.contextmanager
 def writable(out: Path) -> Iterator[None]:
-    """OUT made; where it cannot be written to, or is removed meanwhile, that is said with what to do."""
+    """Create OUT; if it cannot be written to, or is removed meanwhile, say so with the next step."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         yield
-    except BrokenPipeError:  # of who reads what is printed
+    except BrokenPipeError:  # the reader of standard output has closed it
         raise
     except (OSError, sqlite3.Error) as error:
         raise unwritable(out, error) from error
@@ -66,7 +66,7 @@ def writable(out: Path) -> Iterator[None]:
 
 
 def unwritable(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
-    """What is wrong with OUT, and the next step."""
+    """Say what is wrong with OUT, and the next step."""
     if not out.is_dir():
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
     if isinstance(error, FileNotFoundError) and (out / NAME).exists():

@@ -1,4 +1,4 @@
-"""Samples that are the same program, by what they are known by. Pure: hashes in, groups out."""
+"""Group samples that are the same program by their keys: hashes in, groups out."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import Any, Protocol, TypeVar
 Key = tuple[str, ...]
 
 BY = {"exact": ("forward_hash", "backward_hash"), "shape": ("forward_shape", "backward_shape")}
-"""Which hashes make two samples one: of both graphs as they are, or without their sizes."""
+"""The hashes that make two samples one: of both graphs, or of both without their sizes."""
 
 
 class Keyed(Protocol):
-    """What a sample is known by; '' where there is nothing."""
+    """The hashes of a sample; '' if it has none."""
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The sample's name."""
 
     @property
     def source_hash(self) -> str:
-        """Of the text it was read from."""
+        """The hash of the text it was read from."""
 
     @property
     def forward_hash(self) -> str:
-        """Of its forward graph."""
+        """The hash of its forward graph."""
 
     @property
     def backward_hash(self) -> str:
-        """Of its backward graph."""
+        """The hash of its backward graph."""
 
 
 Item = TypeVar("Item")
 
 
 def key_of(item: Keyed) -> Key:
-    """By its graphs; where there are none, by the text that they were to come from; else it is like no other."""
+    """Return the key: the graphs' hashes; without graphs, the source's hash; else the id."""
     if item.forward_hash:
         return ("graphs", item.forward_hash, item.backward_hash)
     return ("source", item.source_hash) if item.source_hash else ("id", item.id)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key], order: Callable[[Item], Any]) -> list[list[Item]]:
-    """The groups, each in order, as their first members came."""
+    """Return the groups, each in order, in the order of their first members."""
     found: dict[Key, list[Item]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
@@ -50,5 +50,5 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key], order: Callable[[
 
 
 def several(groups: Iterable[Sequence[Item]]) -> list[Sequence[Item]]:
-    """The groups that have duplicates."""
+    """Return the groups that have duplicates."""
     return [group for group in groups if len(group) > 1]

@@ -1,7 +1,7 @@
-"""The record of a corpus run: one SQLite file, every sample in it exactly once, written by one process alone.
+"""The record of a corpus run: one SQLite file with every sample in it exactly once, written by one process only.
 
-A row's columns are a table, and so are the facts of the run that a resume has to share with it. Readers open the file
-read-only, while a run goes on or after it.
+The columns of a row are a table, and so are the facts that a resumed run must share. Readers open the file read-only,
+during a run or after it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMAT = 1
 STATES = ("todo", "running", "done")
 
 SAME = ("format", "verb", "source", "options")
-"""Facts of a run that a resume has to share."""
+"""Facts of a run that a resumed run must share."""
 
 
 class Ledger:
@@ -42,7 +42,7 @@ class Ledger:
 
     @classmethod
     def writing(cls, path: Path) -> Ledger:
-        """The ledger at a path, made where there is none."""
+        """Return the ledger at a path, created if missing."""
         with naming_ledger(path):
             connection = sqlite3.connect(path, isolation_level=None, timeout=30)
             connection.execute("pragma journal_mode = wal")
@@ -57,7 +57,7 @@ class Ledger:
 
     @classmethod
     def reading(cls, path: Path) -> Ledger:
-        """The ledger at a path (or in a run's folder), to be read alone."""
+        """Return the ledger at a path, or in a run's folder, read-only."""
         path = path / NAME if path.is_dir() else path
         if not path.is_file():
             raise UsageError(f"{path}: no ledger here; name the OUT of a corpus run")
@@ -80,12 +80,12 @@ class Ledger:
     # -------------------------------------------------------------- the run
 
     def facts(self) -> dict[str, Any]:
-        """What is known of the run as a whole."""
+        """Return the facts of the run as a whole."""
         with naming_ledger(self.path):
             return {key: json.loads(value) for key, value in self.connection.execute("select key, value from run")}
 
     def note(self, **facts: Any) -> None:
-        """Write facts of the run down."""
+        """Write facts of the run."""
         rows = [(key, json.dumps(value, sort_keys=True)) for key, value in facts.items()]
         with self.transaction():
             self.connection.executemany("insert or replace into run values (?, ?)", rows)
@@ -93,7 +93,7 @@ class Ledger:
     # -------------------------------------------------------------- the samples
 
     def add(self, jobs: Iterable[Job]) -> int:
-        """Write new samples down as `todo`; one whose source has changed is `todo` again. Gives how many these are."""
+        """Add new samples as `todo`; one whose source has changed is `todo` again. Return how many these are."""
         before = self.connection.total_changes
         fresh = f"insert into samples ({', '.join(GIVEN)}) values (?, ?, ?, ?, ?, 'todo', 0)"
         again = (
@@ -107,7 +107,7 @@ class Ledger:
         return self.connection.total_changes - before
 
     def unfinished(self, page: int = 1000) -> Iterator[dict[str, Any]]:
-        """The rows that are not done, in the order they were added. Rows may be finished in between."""
+        """Yield the rows that are not done, in the order they were added. Rows may be finished meanwhile."""
         last = -1
         while True:
             query = "select rowid as place, * from samples where state != 'done' and rowid > ? order by rowid limit ?"
@@ -119,16 +119,16 @@ class Ledger:
             last = rows[-1]["place"]
 
     def begin(self, id: str) -> None:
-        """A worker has taken a sample."""
+        """Note that a worker has started a sample."""
         query = "update samples set state = 'running', attempts = attempts + 1, started = ? where id = ?"
         self.connection.execute(query, (time.time(), id))
 
     def put_off(self, id: str) -> None:
-        """A sample that a worker has had waits for another try."""
+        """Make a sample that a worker has had wait for another try."""
         self.connection.execute("update samples set state = 'todo' where id = ?", (id,))
 
     def again(self, words: Collection[str]) -> list[dict[str, Any]]:
-        """Samples that are done, and have one of these verdicts or causes, are to do again; gives their old rows."""
+        """Reset finished samples with one of these verdicts or causes to `todo`; return their old rows."""
         chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
         values = tuple(word for word in words for _ in range(2))
         old = list(self.rows(chosen, values)) if words else []
@@ -140,7 +140,7 @@ class Ledger:
         return old
 
     def finish(self, id: str, row: Mapping[str, Any]) -> None:
-        """A sample is done, and this is what came of it."""
+        """Write the row of a finished sample."""
         content = {"state": "done", **{key: encoded(key, value) for key, value in checked_row(row).items()}}
         sets = ", ".join(f"{key} = ?" for key in content)
         done = self.connection.execute(f"update samples set {sets} where id = ?", (*content.values(), id))
@@ -148,28 +148,27 @@ class Ledger:
             raise SampleError(f"{self.path}: there is no sample {id!r} in this ledger")
 
     def row(self, id: str) -> dict[str, Any] | None:
-        """One sample's row."""
         found = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
         return decoded(found) if found else None
 
     def rows(
         self, where: str = "1", values: tuple[Any, ...] = (), order: str = "rowid", limit: int = -1
     ) -> Iterator[dict[str, Any]]:
-        """The samples' rows for which an SQL condition holds, in the order they were added or another."""
+        """Yield the samples' rows for which an SQL condition holds, in the order they were added or another."""
         query = f"select * from samples where {where} order by {order} limit {limit:d}"
         with naming_ledger(self.path):
             for row in self.connection.execute(query, values):
                 yield decoded(row)
 
     def proofs(self) -> Proofs:
-        """How many of the samples that are done have a proof, and which ports of the others are without power."""
+        """Return how many finished samples have a proof, and which ports of the others have no power."""
         query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
         with naming_ledger(self.path):
             rows = self.connection.execute(query).fetchall()
         return proofs((id, verdict, power, json.loads(still or "[]")) for id, verdict, power, still in rows)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
-        """How many samples have each value of a column, the most frequent first."""
+        """Return how many samples have each value of a column, the most frequent first."""
         if column not in COLUMNS:
             raise UsageError(f"{column!r} is not a column of a ledger: {', '.join(COLUMNS)}")
         query = f"select coalesce({column}, ''), count(*) from samples where {where} group by 1 order by 2 desc, 1"
@@ -178,7 +177,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it or nothing."""
+        """Run a block in one transaction."""
         with naming_ledger(self.path):
             self.connection.execute("begin immediate")
             try:
@@ -190,23 +189,23 @@ class Ledger:
 
 
 def escape_path(job: Job) -> str:
-    """A Job's path as the ledger keeps it: as its id is written, `.` for the corpus itself."""
+    """Return a Job's path in the ledger's form: like its id, `.` for the corpus itself."""
     return job.id if job.path else "."
 
 
 def source_of(source: Path, row: Mapping[str, Any]) -> Path:
-    """Where a row's sample lies in the corpus it was found in."""
+    """Return the folder of a row's sample in the corpus it was found in."""
     return source / unescape(row["path"])
 
 
 def place_of(out: Path, row: Mapping[str, Any]) -> Path:
-    """Where a row's sample lies in the run's own folder, once it is done."""
+    """Return the folder of a row's sample in the run's OUT."""
     return out / unescape(row["id"])
 
 
 @contextlib.contextmanager
 def naming_ledger(path: Path) -> Iterator[None]:
-    """What SQLite says, with the file it says it of."""
+    """Add the file's name to SQLite's errors."""
     try:
         yield
     except sqlite3.Error as error:
@@ -217,12 +216,12 @@ def naming_ledger(path: Path) -> Iterator[None]:
 
 
 def encoded(key: str, value: Any) -> Any:
-    """A value of a checked row as SQLite keeps it."""
+    """Return a value of a checked row in SQLite's form."""
     return json.dumps(value) if COLUMNS[key] == "json" and value is not None else value
 
 
 def without_infinities(value: Any) -> Any:
-    """Plain data without infinities, which JSON has not."""
+    """Return plain data without infinities, which JSON cannot represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
@@ -231,7 +230,7 @@ def without_infinities(value: Any) -> Any:
 
 
 def decoded(row: sqlite3.Row) -> dict[str, Any]:
-    """A row as plain data, its JSON read."""
+    """Return a row as plain data, its JSON parsed."""
     return {
         key: json.loads(row[key]) if kind == "json" and row[key] is not None else row[key]
         for key, kind in COLUMNS.items()
@@ -242,9 +241,9 @@ def decoded(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def take_up(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Ledger:
-    """The ledger of a run with these facts: a new one, or the one that is there, if it is of the same run.
+    """Return the ledger of a run with these facts: a new one, or the existing one if it is of the same run.
 
-    `restart` begins a new one, and the old ledger stays under another name.
+    `restart` starts a new one, and keeps the old ledger under another name.
     """
     if restart and path.exists():
         set_aside(path)
@@ -265,7 +264,7 @@ NEXT = "finish it as it was begun, choose another OUT, or begin anew with --rest
 
 
 def difference(key: str, then: Any, now: Any) -> str:
-    """How a run is another than the one that was begun, both sides."""
+    """Say how a run differs from the one that was begun, with both sides."""
     if isinstance(then, dict) and isinstance(now, Mapping):
         names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
         said = ", ".join(f"{name} {then.get(name)!r}, now {now.get(name)!r}" for name in names)
@@ -274,9 +273,9 @@ def difference(key: str, then: Any, now: Any) -> str:
 
 
 def set_aside(path: Path) -> Path:
-    """Give a ledger another name: `ledger.1.sqlite`, or the next that is free."""
+    """Rename a ledger to `ledger.1.sqlite`, or the next free number."""
     with contextlib.suppress(SampleError), naming_ledger(path), contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("pragma wal_checkpoint(truncate)")  # so that the one file is the whole of it
+        connection.execute("pragma wal_checkpoint(truncate)")  # so that the one file is complete
     number = 1
     while (place := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
         number += 1

@@ -1,4 +1,4 @@
-"""What one sample may take, and what the machine has: the defaults of `--jobs` and `--memory` come from here."""
+"""What one sample may use, and what the machine has: the defaults of `--jobs` and `--memory`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from backprint.room import available_bytes
 GIB = 1 << 30
 
 ROOM = 2 * GIB
-"""What a worker should have at the least: `--jobs` is fewer than there are cores where memory is short."""
+"""The least memory for each worker: with less, the default of `--jobs` is below the number of cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one sample may take: seconds, bytes of memory (all its processes), bytes of disk, processes, threads.
+    """What one sample may use: seconds, bytes of memory (all its processes), bytes of disk, processes, threads.
 
-    Memory and threads are one of `shares` equal parts of what the machine has; a sample that is at work alone has all.
+    Memory and threads are one of `shares` equal parts of the machine's; a sample that runs alone has all of them.
     """
 
     timeout: float = 600.0
@@ -37,18 +37,18 @@ class Limits:
                 raise UsageError(f"--{name} {getattr(self, name)}: must be more than 0")
 
     def undivided(self) -> Limits:
-        """What a sample may take that is at work alone."""
+        """Return the limits of a sample that runs alone."""
         return replace(self, memory=self.memory * self.shares, threads=self.threads * self.shares, shares=1)
 
 
 FREE = GIB // 2
-"""A sample is ended when less than this is free where it writes."""
+"""A sample is ended when the disk that it writes to has less free space."""
 
 
 def limits_of(
     jobs: int, out: Path, timeout: float = 600.0, memory: float | None = None, disk: float | None = None
 ) -> Limits:
-    """Limits for each of several workers, in GiB; what is not said is a fair share of what this machine has free."""
+    """Return limits for each of several workers, in GiB; defaults are a fair share of this machine's free resources."""
     out = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir())
     share = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
     free = max(shutil.disk_usage(out).free - FREE, FREE)
@@ -57,12 +57,12 @@ def limits_of(
 
 
 def default_jobs() -> int:
-    """A worker for each core, as far as memory goes."""
+    """Return one worker for each core, as far as memory allows."""
     return max(1, min(cores(), available_bytes() // ROOM))
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     count = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()

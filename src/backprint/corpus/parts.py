@@ -1,4 +1,4 @@
-"""What a split wrote: a row a part, and parts whose graphs are equal kept once."""
+"""The parts that a split wrote: a row for each, with equal parts kept once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprint.corpus.verbs import PARTS
 
 
 def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The parts of one sample of a run, with their places; a sample that came to nothing is a row too."""
+    """Return the parts of one sample of a run, with their folders; a sample without parts has a row too."""
     place = place_of(out, row)
     with contextlib.suppress(OSError, ValueError):
         return [shown_part(out, place, part) for part in json.loads((place / PARTS).read_bytes())]
@@ -26,21 +26,21 @@ def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def shown_part(out: Path, place: Path, part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part's row as it is shown."""
+    """Return a part's row for display."""
     shown = {name: value for name, value in part.items() if name != "key"}
     shown["part"] = os.fspath(place / part["part"]) if part["part"] else ""
     return shown | {"of": os.fspath(out / part["of"]) if part["of"] else ""}
 
 
 def all_parts(out: Path) -> Iterator[dict[str, Any]]:
-    """Every part of a run, in the order of its samples."""
+    """Yield every part of a run, in the order of its samples."""
     with Ledger.reading(out / NAME) as ledger:
         for row in ledger.rows("state = 'done'"):
             yield from parts_of(out, row)
 
 
 def unify(out: Path) -> bool:
-    """Keep one of the parts that are equal, the first; whether samples have to be cut again, as that one is gone."""
+    """Keep the first of equal parts; return whether samples must be split again because that part is missing."""
     again = []
     first: dict[str, str] = {}
     with writable(out), locked(out), Ledger.writing(out / NAME) as ledger:
@@ -59,7 +59,7 @@ def unify(out: Path) -> bool:
 
 
 def rewrite(out: Path, place: Path, parts: list[dict[str, Any]], first: dict[str, str]) -> None:
-    """A sample's parts without those that others are: `first` has the place of each graph, below OUT."""
+    """Remove a sample's parts that equal others: `first` has the folder of each graph, below OUT."""
     for part in parts:
         if part["part"]:
             here = (place / part["part"]).relative_to(out).as_posix()

@@ -1,4 +1,4 @@
-"""Where a run puts what came of samples: each in its own folder of OUT, by renames, and losing nothing of another's."""
+"""Put the results of samples into OUT, each in its own folder, by renames, without losing files of other samples."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from backprint.corpus.verbs import tree_name
 WORK = ".work"
 RESULT = "result.json"
 MARK = "graph_net.json"
-"""What makes a tree's folder one: it is put there last."""
+"""The file that makes a tree's folder a sample: it is put there last."""
 
 
 def settle(staged: Path | None, place: Path, out: Path) -> None:
-    """Put a finished folder in its place, in one rename; nothing of an older one there stays.
+    """Put a finished folder into its place by one rename; nothing of an older one stays.
 
-    Where other samples, or trees of theirs, lie there or below, its files join them one by one, and `result.json`,
-    which makes them a sample, is the last.
+    If other samples, or their trees, are there or below, its files are moved one by one, and `result.json`, which makes
+    them a sample, is the last.
     """
     if (place / RESULT).is_file():
         (place / RESULT).unlink()
@@ -32,7 +32,7 @@ def settle(staged: Path | None, place: Path, out: Path) -> None:
         for entry in list(place.iterdir()):
             if not of_others(entry, below_tree):
                 remove(entry)
-        with contextlib.suppress(OSError):  # others lie below it
+        with contextlib.suppress(OSError):  # others are below it
             place.rmdir()
     if staged is None:
         return
@@ -46,7 +46,7 @@ def settle(staged: Path | None, place: Path, out: Path) -> None:
 
 
 def of_others(entry: Path, below_tree: bool) -> bool:
-    """Whether something in a sample's folder belongs to other samples: their folders, and their trees'."""
+    """Whether an entry in a sample's folder belongs to other samples: their folders, and those of their trees."""
     if not entry.is_dir():
         return below_tree and entry.name in TREE_FILES
     if any(found.is_file() for found in entry.rglob(RESULT)):
@@ -55,7 +55,8 @@ def of_others(entry: Path, below_tree: bool) -> bool:
 
 
 def join(staged: Path, place: Path, last: str) -> None:
-    """Move what a folder holds into another one, the file of this name last. Folders that hold samples are joined."""
+    """Move the content of a folder into another, the file of this name last. Folders that contain samples are
+    merged."""
     place.mkdir(parents=True, exist_ok=True)
     for entry in sorted(staged.iterdir(), key=lambda entry: entry.name == last):
         there = place / entry.name
@@ -67,7 +68,7 @@ def join(staged: Path, place: Path, last: str) -> None:
 
 
 def plant(trees: Path, out: Path, id: str, known: Callable[[str], bool]) -> None:
-    """Put what a sample has in trees beside the samples into its places there; `known` says what is a sample's id."""
+    """Put a sample's trees into their places beside the samples; `known` says whether an id is a sample's."""
     if not trees.is_dir():
         return
     for name in TREE_NAMES:
@@ -81,25 +82,25 @@ def plant(trees: Path, out: Path, id: str, known: Callable[[str], bool]) -> None
 
 
 def uproot(place: Path, known: Callable[[str], bool]) -> None:
-    """Remove what a sample had in a tree: its own files and subgraphs, nothing of samples below it."""
+    """Remove a sample's files from a tree: its own files and subgraphs, but not those of samples below it."""
     for name in (MARK, *TREE_FILES):  # the mark first: without it, it is no longer whole
         if (place / name).is_file():
             (place / name).unlink()
     for old in place.glob("subgraph_*"):
         if not known(old.name):
             uproot(old, known)
-            with contextlib.suppress(OSError):  # others lie below it
+            with contextlib.suppress(OSError):  # others are below it
                 old.rmdir()
 
 
 def keep_log(out: Path, id: str, text: str) -> None:
-    """What a failed sample printed last."""
+    """Keep the last output of a failed sample."""
     place = log_of(out, id)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def log_of(out: Path, id: str) -> Path:
-    """Where the log of a failed sample is."""
+    """Return the path of a failed sample's log."""
     name = re.sub(r"[^\w.+=-]", "_", id)[-100:]
     return out / WORK / "logs" / f"{name}.{hashlib.sha256(id.encode()).hexdigest()[:8]}.txt"

@@ -1,6 +1,6 @@
-"""Workers on this machine: started, given one sample at a time, listened to, replaced when one is lost.
+"""Workers on this machine: start them, give each one sample at a time, read their messages, replace lost ones.
 
-This is one way to have samples worked on; `run` needs no more of it than an Executor has. No torch here.
+This is one Executor, which is all that `run` needs. No torch here.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from backprint.corpus.task import Task, failure
 from backprint.errors import BackprintError
 
 SILENCE = 60.0
-"""Seconds without a sign of life after which a worker is taken for lost."""
+"""Seconds without a message after which a worker counts as lost."""
 
 STARTING = 300.0
-"""Seconds a worker has to load PyTorch."""
+"""Seconds that a worker has to load PyTorch."""
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads that wait by spinning take the cores from other workers: samples of two threads took five times as long."""
+"""Threads that wait by spinning take cores from other workers: samples with two threads took five times as long."""
 
 FALSE_STARTS = 3
 """How many workers in a row may end before they are ready."""
@@ -38,7 +38,7 @@ FALSE_STARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A worker has come to a stage of a sample."""
+    """A worker has begun a stage of a sample."""
 
     id: str
     worker: str
@@ -47,9 +47,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """A sample has ended: its row, the folder it wrote (if any), what it printed.
+    """A sample has ended: its row, the folder it wrote (if any), its last output.
 
-    `again` says whether another try is fair, and `alone` whether nothing else may then be at work.
+    `again` says whether another try is fair, and `alone` whether nothing else may run during it.
     """
 
     task: Task
@@ -65,30 +65,30 @@ Event = Stage | TaskOutcome
 
 
 class Executor(Protocol):
-    """Where samples are worked on. What is submitted comes back as one TaskOutcome, whatever happens.
+    """Where samples are processed. Each submitted sample comes back as one TaskOutcome, whatever happens.
 
-    `shares` is how many times as much memory a sample may take that is at work alone.
+    `shares` is how many times as much memory a sample may use that runs alone.
     """
 
     shares: int
 
     def free(self) -> int:
-        """How many samples could be submitted now."""
+        """Return how many samples could be submitted now."""
 
     def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
-        """Have a sample worked on, with these options besides the run's; gives the worker's name.
+        """Start a sample, with these options besides the run's; return the worker's name.
 
-        Where it is `alone`, nothing else is at work, and it may take what all workers share.
+        With `alone`, nothing else is running, and it may use the resources of all workers.
         """
 
     def events(self, seconds: float) -> list[Event]:
-        """What has happened; waits no longer than this where nothing has."""
+        """Return new events; wait for this long at most if there are none."""
 
     def done(self, outcome: TaskOutcome) -> None:
-        """The TaskOutcome is written down, and what it left may go."""
+        """Remove what a recorded outcome has left behind."""
 
     def abandon(self) -> None:
-        """This process is about to end: `close` may leave to that what it would race with."""
+        """This process is about to end: `close` may leave work to that, instead of racing with it."""
 
     def close(self) -> None:
         """End all work at once."""
@@ -96,7 +96,7 @@ class Executor(Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """A worker process, the pipes to it, and the sample it has."""
+    """A worker process, its pipes, and its current sample."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -111,7 +111,7 @@ class Worker:
 
 
 class Pool:
-    """Workers on this machine, at most `jobs`; below `work` they write."""
+    """Workers on this machine, at most `jobs`; they write below `work`."""
 
     def __init__(
         self, verb: str, options: Mapping[str, Any], limits: Limits, jobs: int, work: Path, run: str = ""
@@ -130,25 +130,25 @@ class Pool:
     # -------------------------------------------------------------- the Executor
 
     def free(self) -> int:
-        """Workers that are ready and have nothing; others are started while there are too few."""
+        """Return the number of idle workers; start workers while there are too few."""
         while len(self.workers) < self.jobs:
             self.workers.append(self.start())
         return sum(worker.ready and worker.task is None for worker in self.workers)
 
     def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
-        """Give a sample to a worker that has nothing."""
+        """Give a sample to an idle worker."""
         worker = next(worker for worker in self.workers if worker.ready and worker.task is None)
         staging = self.work / str(self.count)
         self.count += 1
         staging.mkdir()
         worker.task, worker.staging, worker.heard = task, staging, time.monotonic()
         message = {"task": asdict(task), "options": dict(options), "staging": os.fspath(staging), "alone": alone}
-        with contextlib.suppress(BrokenPipeError):  # it is gone, as its other pipe will say
+        with contextlib.suppress(BrokenPipeError):  # it is gone: its other pipe will tell
             write_line(worker.sink, message)
         return worker.name
 
     def events(self, seconds: float) -> list[Event]:
-        """Listen to the workers."""
+        """Read the workers' messages."""
         found, self.early = self.early, []
         poller = select.poll()
         by_source = {worker.source: worker for worker in self.workers}
@@ -163,12 +163,12 @@ class Pool:
         return found
 
     def done(self, outcome: TaskOutcome) -> None:
-        """Remove what a sample left in its staging folder."""
+        """Remove a sample's staging folder."""
         if outcome.place is not None:
             remove(outcome.place.parent)
 
     def abandon(self) -> None:
-        """Nothing is left to others here."""
+        """Do nothing: `close` ends the workers."""
 
     def close(self) -> None:
         """End every worker, and with it its sample."""
@@ -180,7 +180,7 @@ class Pool:
     # -------------------------------------------------------------- workers
 
     def start(self) -> Worker:
-        """A new worker process, in a session of its own: what the terminal sends is for the parent."""
+        """Start a worker process, in a session of its own: signals of the terminal are for the parent."""
         theirs, sink = os.pipe()
         source, answers = os.pipe()
         name = f"worker {self.started}"
@@ -208,12 +208,12 @@ class Pool:
             os.close(theirs)
             os.close(answers)
         worker = Worker(name, process, sink, source, log)
-        with contextlib.suppress(BrokenPipeError):  # it ended at once, as its other pipe will say
+        with contextlib.suppress(BrokenPipeError):  # it ended at once: its other pipe will tell
             write_line(sink, self.setup)
         return worker
 
     def listen(self, worker: Worker) -> list[Event]:
-        """What a worker says."""
+        """Read one worker's messages."""
         piece = os.read(worker.source, 1 << 20)
         if not piece:
             return self.lost(worker, "its worker ended")
@@ -227,7 +227,7 @@ class Pool:
         return found
 
     def events_of(self, worker: Worker, message: Any) -> list[Event]:
-        """One message of a worker's."""
+        """Return the events of one worker's message."""
         task, staging = worker.task, worker.staging
         match message:
             case {"ready": dict(versions)}:
@@ -241,7 +241,8 @@ class Pool:
         return []
 
     def lost(self, worker: Worker, why: str) -> list[Event]:
-        """A worker is gone, or has to go; its sample may be tried again, as it need not be to blame."""
+        """Replace a worker that is gone, or has to go; its sample may be tried again, because it may not be the
+        cause."""
         self.end(worker)
         self.workers.remove(worker)
         if not worker.ready:
@@ -257,7 +258,7 @@ class Pool:
         return [TaskOutcome(worker.task, worker.name, row, worker.staging / "sample", "", again=True)]
 
     def end(self, worker: Worker) -> None:
-        """Kill a worker; its sample's process dies with it, and what that started is known by its mark."""
+        """Kill a worker; its sample's process dies with it, and other processes are found by their mark."""
         below = processes.descendants(worker.process.pid)
         worker.process.kill()
         processes.kill(below)
@@ -267,14 +268,14 @@ class Pool:
 
 
 def write_line(sink: int, message: Mapping[str, Any]) -> None:
-    """One JSON line; it is short, so a pipe takes it whole."""
+    """Write one JSON line, which is short enough for a pipe."""
     content = json.dumps(message).encode() + b"\n"
     while content:
         content = content[os.write(sink, content) :]
 
 
 def remove(folder: Path) -> None:
-    """A folder and all in it, whatever its permissions are now."""
+    """Remove a folder and its content, whatever its permissions are."""
     import shutil
 
     def again(function: Any, path: str, _: Any) -> None:

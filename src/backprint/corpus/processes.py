@@ -1,6 +1,6 @@
-"""Processes as Linux's /proc shows them: who descends from whom, what they hold, and their end.
+"""Processes in Linux's /proc: their descendants, their memory, and how to end them.
 
-`prctl` is reached through ctypes (tried on Linux 6.18): a process dies with its parent, or takes in orphans.
+`prctl` is called through ctypes (tried on Linux 6.18): a process can die with its parent, or adopt orphans.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 MARK = "BACKPRINT_RUN"
-"""The environment variable by which the processes of a run are known, wherever they went."""
+"""The environment variable that identifies the processes of a run."""
 
 
 def check_platform() -> None:
-    """Refuse where processes cannot be watched."""
+    """Raise if processes cannot be watched on this platform."""
     if not sys.platform.startswith("linux") or not os.path.exists("/proc/self/statm"):
-        raise UsageError(f"a corpus run watches its processes through Linux's /proc, which {sys.platform} has not here")
+        raise UsageError(f"a corpus run watches its processes in Linux's /proc, which is missing here ({sys.platform})")
 
 
 def prctl(option: int, value: int) -> None:
-    """Set one of this process's own attributes."""
+    """Set an attribute of this process."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the parent ends; at once where it has already."""
+    """Have this process killed when the parent ends; end at once if it already has."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever below this process loses its own."""
+    """Become the parent of orphaned descendants."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -53,7 +53,6 @@ def adopt_orphans() -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process is the parent of."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -65,7 +64,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Every process below a process, parents before children."""
+    """Return every process below a process, parents before children."""
     found: list[int] = []
     new = children(pid)
     while new:
@@ -75,7 +74,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def resident(pid: int) -> int:
-    """The bytes of memory that a process has in use; 0 where it is gone."""
+    """Return the bytes of memory that a process has in use; 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * PAGE
@@ -84,7 +83,7 @@ def resident(pid: int) -> int:
 
 
 def shared_out(pid: int) -> int:
-    """The same, a page that several processes share counted in parts (PSS); slow, so only for a second look."""
+    """Return the same with shared pages divided among their processes (PSS); slow, so only used for a second look."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
         for line in file:
             if line.startswith(b"Pss:"):
@@ -93,13 +92,14 @@ def shared_out(pid: int) -> int:
 
 
 def held_by(pids: Sequence[int], most: int) -> int:
-    """The bytes that processes have in use together; exact where a sum that counts shared pages twice is too much."""
+    """Return the bytes that processes have in use together; exact if the sum that counts shared pages twice is too
+    large."""
     held = sum(map(resident, pids))
     return sum(map(shared_out, pids)) if held > most and len(pids) > 1 else held
 
 
 def status(field: str, pid: int | str = "self") -> int:
-    """A field of /proc/PID/status that is in kB, in bytes; 0 where there is none."""
+    """Return a field of /proc/PID/status, given in kB, in bytes; 0 if there is none."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
         for line in file:
             if line.startswith(f"{field}:".encode()):
@@ -108,13 +108,13 @@ def status(field: str, pid: int | str = "self") -> int:
 
 
 def reset_peak() -> None:
-    """Begin to measure this process's peak anew (VmHWM)."""
+    """Reset this process's peak memory (VmHWM)."""
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
 
 def processes_of_run(value: str) -> list[int]:
-    """Every process, but this one, whose environment says that it is of a run."""
+    """Return every process except this one whose environment has the mark of a run."""
     wanted = f"{MARK}={value}".encode()
     found = []
     for name in os.listdir("/proc"):
@@ -129,16 +129,16 @@ def processes_of_run(value: str) -> list[int]:
 
 
 def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
-    """Signal processes that may be gone already."""
+    """Send a signal to processes, which may be gone already."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
-    """Kill all below this process and wait for them: how many there were, and the status of those that were its own.
+    """Kill all descendants and wait for them; return how many there were, and the statuses of own children.
 
-    They are stopped first, until none is new, so that one that forks faster than it is killed cannot get away.
+    They are stopped first, until there are no new ones, so that one that forks faster than it is killed cannot escape.
     """
     seen: set[int] = set()
     statuses: dict[int, int] = {}
@@ -158,7 +158,7 @@ def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
 
 
 def reap() -> dict[int, int]:
-    """The statuses of own children that have ended, by pid."""
+    """Return the statuses of own children that have ended, by pid."""
     found: dict[int, int] = {}
     while True:
         try:
@@ -171,7 +171,7 @@ def reap() -> dict[int, int]:
 
 
 def end_marked(value: str, seconds: float = 10.0) -> int:
-    """Kill what is left of a run that has no parent any more: how many processes there were."""
+    """Kill the remaining processes of a run without a parent; return how many there were."""
     seen: set[int] = set()
     deadline = time.monotonic() + seconds
     while (alive := processes_of_run(value)) and time.monotonic() < deadline:
@@ -182,7 +182,7 @@ def end_marked(value: str, seconds: float = 10.0) -> int:
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of the files below a folder that may change meanwhile."""
+    """Return the bytes of the files below a folder, which may change meanwhile."""
     total = 0
     places = [os.fspath(folder)]
     while places:

@@ -1,4 +1,4 @@
-"""How a run is going: bars on a terminal, a line now and then elsewhere, or one JSON object a sample."""
+"""Show the progress of a run: bars on a terminal, a line now and then elsewhere, or one JSON object a sample."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ NAMED = 5
 """How many ports of a sample are named in a line; `--json` and the sample have all."""
 
 EVERY = 15.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines without a terminal."""
 
 SHOWN = ("verdict", "cause", "detail", "stage", "seconds", "power", "vacuous", "peak_bytes", "family")
-"""What `--json` says of a sample, besides its name."""
+"""The columns of a sample that `--json` shows, besides its name."""
 
 
 @dataclass(slots=True)
 class RunTally:
-    """What has happened so far in this process. It does not grow with the corpus."""
+    """The counts of this process so far. It does not grow with the corpus."""
 
     total: int = 0
     before: int = 0
@@ -44,7 +44,7 @@ class RunTally:
     working: dict[str, tuple[str, str, float]] = field(default_factory=dict)
 
     def take(self, event: Begun | Written | Stage) -> None:
-        """One more event."""
+        """Count one more event."""
         match event:
             case Begun(total, done):
                 self.total, self.before, self.started = total, done, time.monotonic()
@@ -60,7 +60,7 @@ class RunTally:
 
     @property
     def done(self) -> int:
-        """Samples that are done, those of earlier calls too."""
+        """Samples that are done, in earlier calls too."""
         return self.before + self.verdicts.total()
 
     @property
@@ -70,12 +70,12 @@ class RunTally:
 
     @property
     def left(self) -> float | None:
-        """Seconds that the rest will take at this rate."""
+        """Estimated seconds for the rest."""
         return (self.total - self.done) / self.rate if self.rate else None
 
 
 def line(tally: RunTally) -> str:
-    """A run in one line."""
+    """Return the state of a run in one line."""
     counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
     left = f", {duration(tally.left)} left" if tally.left is not None and tally.done < tally.total else ""
     counts += f"; no proof of {tally.without}: {ports_without(tally.ports)}" if tally.without else ""
@@ -83,12 +83,12 @@ def line(tally: RunTally) -> str:
 
 
 def speed(rate: float) -> str:
-    """A rate for people."""
+    """Return a rate as text."""
     return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 3600:.0f}/h"
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds for people."""
+    """Return seconds as text."""
     if seconds is None:
         return ""
     whole = int(seconds)
@@ -99,13 +99,13 @@ def duration(seconds: float | None) -> str:
 
 
 def why_not_good(row: Mapping[str, Any]) -> str:
-    """What is wrong with a sample, in one line."""
+    """Say in one line what is wrong with a sample."""
     why = ": ".join(filter(None, (row.get("cause"), row.get("detail"))))
     return f"{row.get('sample') or row['id']}: {row['verdict']}" + (f" ({why})" if why else "")
 
 
 def powerless(id: str, ports: Sequence[str]) -> str:
-    """Which ports of a sample that compared equal are without power, in one line."""
+    """Say in one line which ports of a sample that compared equal have no power."""
     named = f": {', '.join(map(one_line, ports[:NAMED]))}" + (" …" if len(ports) > NAMED else "")
     return f"{id}: no proof, " + (ports_without(len(ports)) + named if ports else "its power was not measured")
 
@@ -116,7 +116,7 @@ Show = Callable[["Begun | Written | Stage"], None]
 
 
 class ProgressLines:
-    """A line for each sample that is not good or has no power, and one about all of them every so often."""
+    """Prints a line for each sample that is not good or has no power, and regularly one about all of them."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
         self.tally, self.file, self.last = RunTally(), file or sys.stderr, 0.0
@@ -129,7 +129,7 @@ class ProgressLines:
             print(printable(line(self.tally)), file=self.file, flush=True)
 
     def show(self, event: Begun | Written | Stage) -> None:
-        """Take an event in."""
+        """Count and print one event."""
         self.tally.take(event)
         if isinstance(event, Written) and event.row["verdict"] not in GOOD:
             print(printable(why_not_good(event.row)), file=self.file, flush=True)
@@ -141,7 +141,7 @@ class ProgressLines:
 
 
 class JsonLines:
-    """One JSON object a sample, as it finishes, on standard output."""
+    """Prints one JSON object for each finished sample on standard output."""
 
     def __enter__(self) -> Show:
         return self.show
@@ -150,13 +150,13 @@ class JsonLines:
         sys.stdout.flush()
 
     def show(self, event: Begun | Written | Stage) -> None:
-        """Take an event in."""
+        """Print one event."""
         if isinstance(event, Written):
             print(json.dumps(as_object(event.row)), flush=True)
 
 
 def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as `--json` shows it."""
+    """Return a row in the form of `--json`."""
     sound = has_proof(str(row.get("verdict")), row.get("power"), row.get("vacuous") or ())
     shown: dict[str, Any] = without_infinities(
         {"sample": row["id"], **{name: row.get(name) for name in SHOWN}, "proof": sound}
@@ -165,7 +165,7 @@ def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Bars:
-    """A bar for all, the counts, what each worker does now, and the last samples that are not good."""
+    """Shows a bar for all, the counts, the current sample of each worker, and the last samples that are not good."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -182,7 +182,7 @@ class Bars:
         self.live.stop()
 
     def picture(self) -> RenderableType:
-        """The run as it is now."""
+        """Return the state of the run for display."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -204,7 +204,7 @@ class Bars:
 
 
 def shown(as_json: bool) -> ProgressLines | JsonLines | Bars:
-    """The way that fits where the output goes."""
+    """Return the display that fits the output."""
     if as_json:
         return JsonLines()
     return Bars() if sys.stderr.isatty() else ProgressLines()

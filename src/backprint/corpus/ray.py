@@ -1,12 +1,11 @@
-"""Samples worked on by a Ray cluster (an optional extra; tried with ray 2.60).
+"""Process samples on a Ray cluster (an optional extra; tried with ray 2.60).
 
-A Ray task is one sample. On its node it is given to the same guarded worker as on one machine (`pool`), which the
-process that runs the task keeps from one task to the next, so limits, isolation and causes are the same there. The
-ledger stays with the driver. Where a node sees OUT, it writes below OUT/.work, and the folder is renamed into its place
-as ever; where it does not, folders travel as bytes, of the sample there and of what came of it back. A node that is
-lost costs its samples one more try.
+A Ray task is one sample. On its node the same guarded worker processes it as on one machine (`pool`); the process that
+runs the task keeps the worker for the next task, so limits, isolation and causes are the same. The ledger stays with
+the driver. If a node can see OUT, it writes below OUT/.work, and the folder is renamed into place; if not, folders are
+sent as bytes, the sample's to the node and the result's back. If a node is lost, its samples are tried once more.
 
-Backprint has to be installed on every node, in the driver's version.
+Every node must have the same version of Backprint as the driver.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from backprint.version import __version__
 TOKEN = "token"
 
 TRAVELS = 256 << 20
-"""Bytes of a sample that travel between machines."""
+"""The most bytes of a sample that are sent between machines."""
 
 GONE = ("NodeDiedError", "WorkerCrashedError", "LocalRayletDiedError", "ObjectLostError", "OutOfMemoryError")
-"""Ray's errors for a task whose node or process is no more."""
+"""Ray's errors for a task whose node or process is gone."""
 
 MISSING = "missing"
-"""What a node answers that cannot see a sample."""
+"""The answer of a node that cannot see a sample."""
 
 
 # ------------------------------------------------------------------ the cluster
 
 
 def connected(address: str | None) -> Any:
-    """Ray, connected to a cluster: at an address, `local` for one of this machine alone, else the one that is near."""
+    """Return Ray, connected to a cluster: at an address, `local` for this machine alone, else an existing one."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # `print` stays Python's own
     try:
@@ -64,7 +63,7 @@ def connected(address: str | None) -> Any:
         ray.init(address or "auto", log_to_driver=False, logging_level="ERROR", **more)
     except (OSError, RuntimeError, ValueError) as error:
         where = f"at {address}" if address else "near (and RAY_ADDRESS names none)"
-        hint = "start one with `ray start --head`, name it with --ray-address, or take --ray-address local"
+        hint = "start one with `ray start --head`, name it with --ray-address, or use --ray-address local"
         raise UsageError(f"no Ray cluster {where}: {error}; {hint}") from error
     with contextlib.suppress(ValueError):  # only the main thread may
         for number, handler in handlers.items():
@@ -74,9 +73,9 @@ def connected(address: str | None) -> Any:
 
 @contextlib.contextmanager
 def ends_at_once() -> Iterator[None]:
-    """A signal ends the process where it is, as long as there is nothing to keep.
+    """Let a signal end the process immediately, while there is nothing to keep.
 
-    What a handler raises while Ray connects can leave Ray's own threads waiting for each other for ever (ray 2.60).
+    An exception from a handler while Ray connects can deadlock Ray's own threads (ray 2.60).
     """
 
     def end(number: int, _: object) -> None:
@@ -95,7 +94,7 @@ def ends_at_once() -> Iterator[None]:
 
 
 def reachable(address: str | None) -> None:
-    """Raise unless somebody listens at HOST:PORT: Ray itself takes minutes to give up."""
+    """Raise unless HOST:PORT accepts connections: Ray itself takes minutes to give up."""
     host, colon, port = (address or "").rpartition(":")
     if colon and port.isdigit() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -108,7 +107,8 @@ def cluster(
     most: tuple[float, float | None, float | None],
     jobs: int | None = None,
 ) -> tuple[Limits, Callable[[Path, str], Cluster]]:
-    """A cluster's limits for each sample (`most`: seconds, GiB of memory, GiB of disk), and its Executor for `run`."""
+    """Return a cluster's limits for each sample (`most`: seconds, GiB of memory, GiB of disk), and its Executor for
+    `run`."""
     with ends_at_once():
         ray = connected(address)
         limits = limits_on(ray, *most)
@@ -116,7 +116,7 @@ def cluster(
 
 
 def nodes(ray: Any) -> list[Mapping[str, float]]:
-    """What the living nodes that take tasks have."""
+    """Return the resources of the living nodes that accept tasks."""
     found = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
     if not found:
         raise UsageError("the Ray cluster has no node with a CPU for tasks: start one with `ray start --num-cpus N`")
@@ -124,7 +124,7 @@ def nodes(ray: Any) -> list[Mapping[str, float]]:
 
 
 def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, disk: float | None = None) -> Limits:
-    """Limits for each sample, in GiB; what is not said is a fair share of the node that has least."""
+    """Return limits for each sample, in GiB; defaults are a fair share of the smallest node."""
     shares = [node.get("memory", 4 * GIB) / node["CPU"] for node in nodes(ray)]
     most = max(node.get("memory", 4 * GIB) for node in nodes(ray))
     share = int(min(shares) * 0.9) if memory is None else int(memory * GIB)
@@ -138,7 +138,7 @@ def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, dis
 
 @dataclass(slots=True)
 class Sent:
-    """A sample that is with the cluster."""
+    """A sample that was sent to the cluster."""
 
     task: Task
     options: Mapping[str, Any]
@@ -147,7 +147,7 @@ class Sent:
 
 
 class Cluster:
-    """An Executor: at most `jobs` samples are with the cluster, by default a few more than it has CPUs."""
+    """An Executor: at most `jobs` samples are sent at once, by default a few more than the cluster has CPUs."""
 
     def __init__(
         self,
@@ -180,12 +180,11 @@ class Cluster:
         )
 
     def free(self) -> int:
-        """How many more may be sent: nodes come and go, so the cluster is asked."""
+        """Return how many more may be sent: nodes come and go, so this queries the cluster."""
         cpus = sum(math.floor(node["CPU"]) for node in nodes(self.ray))
         return (self.jobs or cpus + min(cpus, 8)) - len(self.sent)
 
     def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
-        """Send a sample."""
         if not self.names:
             self.names.append(f"ray {self.slots}")
             self.slots += 1
@@ -194,24 +193,24 @@ class Cluster:
         return name
 
     def send(self, sent: Sent) -> None:
-        """Send a sample, with its files where nodes do not see them."""
+        """Send a sample, with its files if nodes cannot see them."""
         if self.carrying and sent.content is None:
             sent.content = self.ray.put(self.content(sent.task))
         self.count += 1
-        # The reference stands in a list: so the node fetches it only if it needs to.
+        # A reference in a list is fetched by the node only if it needs it.
         reference = self.remote.remote([self.setup], self.described(sent.task), dict(sent.options), [sent.content])
         self.sent[reference] = sent
 
     def described(self, task: Task) -> dict[str, Any]:
-        """A Task as a node is told of it."""
+        """Return a Task as it is sent to a node."""
         return asdict(task)
 
     def content(self, task: Task) -> dict[str, bytes]:
-        """A sample's files."""
+        """Return a sample's files."""
         return packed(task.path, own_files(task.path), self.travels)
 
     def events(self, seconds: float) -> list[Event]:
-        """The samples that have ended."""
+        """Return the samples that have ended."""
         if not self.sent:
             return []
         ready, _ = self.ray.wait(list(self.sent), num_returns=1, timeout=seconds)
@@ -221,7 +220,7 @@ class Cluster:
         return found
 
     def ended(self, sent: Sent, reference: Any) -> list[Event]:
-        """What came of one; nothing yet where it has to be sent once more with its files."""
+        """Return the outcome of a sample; nothing if it must be sent again with its files."""
         try:
             answer = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
@@ -238,7 +237,7 @@ class Cluster:
         return [self.outcome(sent, **answer)]
 
     def lost(self, sent: Sent, error: Any) -> TaskOutcome:
-        """A sample that ended without an answer is tried once more; where nothing ever works, the run ends."""
+        """Try a sample that ended without an answer once more; if no sample ever succeeds, end the run."""
         gone = isinstance(error, tuple(getattr(self.ray.exceptions, name) for name in GONE))
         lines = str(getattr(error, "cause", None) or error).strip().splitlines() or [type(error).__name__]
         said = lines[0] if gone else lines[-1]
@@ -258,7 +257,7 @@ class Cluster:
         again: bool = False,
         alone: bool = True,
     ) -> TaskOutcome:
-        """An answer, its folder where `run` can rename it."""
+        """Return a node's answer with its folder where `run` can rename it."""
         self.names.append(sent.worker)
         folder = Path(place) if place else None
         if content is not None:
@@ -267,20 +266,20 @@ class Cluster:
         return TaskOutcome(sent.task, sent.worker, row, folder, log, again, alone)
 
     def done(self, outcome: TaskOutcome) -> None:
-        """Remove what is left of a sample's staging folder."""
+        """Remove a sample's staging folder."""
         if outcome.place is not None and outcome.place.parent.is_dir():
             remove(outcome.place.parent)
 
     def abandon(self) -> None:
-        """Ray ends what is still at work when this process is no more, as after `kill -9`.
+        """Let Ray end running work when this process ends, as after `kill -9`.
 
-        To cancel tasks, or to shut down while they end, races with their ends in Ray's own threads, of which a check
-        then ends the process (ray 2.60: "Tried to complete task that was not pending").
+        To cancel tasks, or to shut down while they end, races with Ray's own threads, one of whose checks then aborts
+        the process (ray 2.60: "Tried to complete task that was not pending").
         """
         self.abandoned = True
 
     def close(self) -> None:
-        """Leave the cluster: it ends the processes of what is still at work, their workers and samples with them."""
+        """Leave the cluster, which ends the processes of running work, with their workers and samples."""
         if self.abandoned:
             return
         self.sent.clear()
@@ -289,7 +288,7 @@ class Cluster:
         self.ray.shutdown()
 
     def sweep(self) -> None:
-        """Remove what the run has left on nodes that have their own disks; one that does not answer keeps it."""
+        """Remove the run's files from nodes with their own disks; a node that does not answer keeps them."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         there = [node["NodeID"] for node in self.ray.nodes() if node["Alive"]]
@@ -303,7 +302,7 @@ class Cluster:
 
 @dataclass(slots=True)
 class NodeWorker:
-    """What a process of Ray's keeps from one task to the next: a Pool of one worker, and where it writes."""
+    """The worker that a Ray process keeps between tasks: a Pool of one worker, and the folder it writes to."""
 
     run: str
     pool: Pool
@@ -314,7 +313,7 @@ _place: NodeWorker | None = None
 
 
 def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], content: list[Any]) -> Any:
-    """One sample, on a node: the row and the folder, or that the sample cannot be seen from here."""
+    """Process one sample on a node: return the row and the folder, or that the sample cannot be seen here."""
     import ray
 
     given: dict[str, Any] = ray.get(setup[0])
@@ -338,7 +337,7 @@ def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], con
 
 
 def seen(task: Task) -> bool:
-    """Whether a sample lies where the driver says, and is the one that the driver means."""
+    """Whether a sample is at the driver's path, and is the one that the driver means."""
     for name in MAIN:
         main = task.path / name
         with contextlib.suppress(OSError):
@@ -348,7 +347,7 @@ def seen(task: Task) -> bool:
 
 
 def own_worker(setup: Mapping[str, Any]) -> NodeWorker:
-    """This process's worker, begun with its first task of a run."""
+    """Return this process's worker, started with its first task of a run."""
     global _place
     name = setup["run"] + setup["token"]
     if _place is None or _place.run != name:
@@ -370,12 +369,12 @@ def left() -> None:
 
 
 def mark(run: str, pid: int) -> str:
-    """What the processes below one of Ray's are known by."""
+    """Return the mark of the processes below a Ray process."""
     return f"{run}.{pid}"
 
 
 def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
-    """Below OUT where that is seen from here, else a folder of this machine's; and which of them it is."""
+    """Return a folder below OUT if it can be seen here, else one of this machine's; and which it is."""
     base, shared = Path(setup["work"]), False
     with contextlib.suppress(OSError):
         shared = (base / TOKEN).read_text() == setup["token"]
@@ -385,7 +384,7 @@ def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
     here = f"{socket.gethostname()}-"
     for place in [place for place in base.iterdir() if place.name.startswith(here)]:
         pid = int(place.name.removeprefix(here))
-        if not Path("/proc", str(pid)).exists():  # it was killed, and what it started may be there still
+        if not Path("/proc", str(pid)).exists():  # it was killed, and its processes may still run
             processes.end_marked(mark(setup["run"], pid))
             if not shared:
                 remove(place)
@@ -393,12 +392,12 @@ def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
 
 
 def own_disk(run: str) -> Path:
-    """Where a run writes on a machine that does not see OUT."""
+    """Return the folder of a run on a machine that cannot see OUT."""
     return Path(tempfile.gettempdir()) / f"backprint-{run}"
 
 
 def swept(run: str) -> None:
-    """Remove what a run has left on this machine's own disk."""
+    """Remove a run's files from this machine's own disk."""
     base = own_disk(run)
     for place in base.iterdir() if base.is_dir() else ():
         processes.end_marked(mark(run, int(place.name.rpartition("-")[2])))
@@ -407,7 +406,7 @@ def swept(run: str) -> None:
 
 
 def worked(place: NodeWorker, task: Task, options: Mapping[str, Any]) -> TaskOutcome:
-    """Have the worker do it."""
+    """Have the worker process a sample."""
     try:
         while not place.pool.free():
             place.pool.events(0.5)
@@ -422,7 +421,7 @@ def worked(place: NodeWorker, task: Task, options: Mapping[str, Any]) -> TaskOut
 
 
 def answered(place: NodeWorker, outcome: TaskOutcome, travels: int) -> dict[str, Any]:
-    """An TaskOutcome as it travels."""
+    """Return a TaskOutcome in the form that is sent."""
     row = outcome.row
     row["versions"] = {**(row.get("versions") or {}), "node": socket.gethostname()}
     answer: dict[str, Any] = {"row": row, "log": outcome.log, "again": outcome.again}

@@ -1,7 +1,7 @@
-"""A sample's row: its columns, and what may stand in each. A row that cannot be kept becomes one that says why.
+"""A sample's row: its columns, and the values that each may have. An invalid row is replaced by one that says why.
 
 Rows are checked where they are made (the sample's process), where they enter (a worker, the parent), and where they are
-written, because what lies between is a stranger's.
+written, because a stranger's code runs in between.
 """
 
 from __future__ import annotations
@@ -56,23 +56,24 @@ COLUMNS: Mapping[str, str] = {
     "finished": "real",
     "versions": "json",
 }
-"""A sample's row: `stages` (stage -> seconds) and `versions` are JSON objects, `vacuous`, `asks` and `notes` lists."""
+"""The columns of a row: `stages` (stage -> seconds) and `versions` are JSON objects, `vacuous`, `asks` and `notes`
+lists."""
 
 GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
-"""Columns that are the ledger's own; what a verb gives are the others."""
+"""Columns that the ledger sets; a verb sets the others."""
 
 NO_ROW = "no row"
-"""The cause of a sample whose row cannot be kept."""
+"""The cause of a sample with an invalid row."""
 
 LONGEST = 1 << 16
-"""Characters of a text."""
+"""The most characters of a text."""
 
 LARGEST = 1 << 22
-"""Characters of a list or an object, as JSON."""
+"""The most characters of a list or an object, as JSON."""
 
 
 def row_to_keep(given: Any) -> dict[str, Any]:
-    """The row that a verb gave, or the one that says why it cannot be kept."""
+    """Return the row of a verb, or one that says why it is invalid."""
     try:
         return checked_row(given)
     except UsageError as error:
@@ -80,9 +81,9 @@ def row_to_keep(given: Any) -> dict[str, Any]:
 
 
 def checked_row(row: Any) -> dict[str, Any]:
-    """A verb's row, each value as its column keeps it. Raises UsageError, by the column's name, where one cannot be."""
+    """Return a verb's row with each value in its column's form; raise UsageError with the name of an invalid column."""
     if not isinstance(row, Mapping):
-        raise UsageError(f"the verb gave {type(row).__name__}, and a verb gives a dict")
+        raise UsageError(f"the verb returned {type(row).__name__}, and a verb returns a dict")
     for key in row:
         if type(key) is not str or key not in COLUMNS or key in GIVEN:
             raise UsageError(
@@ -96,7 +97,7 @@ def checked_row(row: Any) -> dict[str, Any]:
 
 
 def column(key: str, value: Any) -> Any:
-    """A value as its column keeps it."""
+    """Return a value in its column's form."""
     words, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]
     try:
         return keep(value)
@@ -106,14 +107,14 @@ def column(key: str, value: Any) -> Any:
 
 
 class Unkept(ValueError):
-    """A value of the right type that is still none of its column; says why."""
+    """A value of the right type that its column cannot keep; says why."""
 
 
 def seen(value: Any) -> str:
-    """A value of a stranger's, as far as it can be shown in short."""
+    """Return a short text for a stranger's value."""
     try:
         return reprlib.repr(value)[:80]
-    except Exception:  # a repr of the user's own; an int of more digits than Python writes
+    except Exception:  # a user's repr may raise; so does an int with too many digits
         return f"a {type(value).__name__}"
 
 
@@ -121,7 +122,7 @@ def seen(value: Any) -> str:
 
 
 def encodable_text(value: Any) -> str:
-    """A text; halves of characters are spelled out."""
+    """Return a text with lone surrogates escaped."""
     if not isinstance(value, str):
         raise TypeError
     if len(value) > LONGEST:
@@ -130,7 +131,7 @@ def encodable_text(value: Any) -> str:
 
 
 def whole_number(value: Any) -> int:
-    """A whole number of 64 bits."""
+    """Return an integer of 64 bits."""
     number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     if not -(2**63) <= number < 2**63:
         raise OverflowError
@@ -138,7 +139,7 @@ def whole_number(value: Any) -> int:
 
 
 def finite_number(value: Any) -> float:
-    """A number that is one."""
+    """Return a finite number."""
     if isinstance(value, (str, bytes)):
         raise TypeError
     number = float(value)
@@ -148,27 +149,24 @@ def finite_number(value: Any) -> float:
 
 
 def number_or_infinity(value: Any) -> float:
-    """A number, or infinity."""
     return math.inf if value in ("inf", math.inf) else finite_number(value)
 
 
 def texts(value: Any) -> list[str]:
-    """A list of texts."""
     return small([encodable_text(item) for item in list_of(value)])
 
 
 def pairs(value: Any) -> list[list[str]]:
-    """A list of pairs of texts."""
+    """Return a list of pairs of texts."""
     return small([[encodable_text(left), encodable_text(right)] for left, right in map(list_of, list_of(value))])
 
 
 def numbers_by_name(value: Any) -> dict[str, float]:
-    """Numbers by name."""
     return small({encodable_text(key): finite_number(item) for key, item in value.items()})
 
 
 def words(value: Any) -> dict[str, Any]:
-    """Texts, or numbers, by name."""
+    """Return texts, or numbers, by name."""
     return small(
         {
             encodable_text(key): encodable_text(item) if isinstance(item, str) else finite_number(item)
@@ -178,14 +176,14 @@ def words(value: Any) -> dict[str, Any]:
 
 
 def list_of(value: Any) -> Any:
-    """A list or a tuple."""
+    """Return a list or a tuple."""
     if not isinstance(value, (list, tuple)):
         raise TypeError
     return value
 
 
 def small(value: Any) -> Any:
-    """What is not too long as JSON."""
+    """Return a value that is not too long as JSON."""
     if (size := len(json.dumps(value))) > LARGEST:
         raise Unkept(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
     return value

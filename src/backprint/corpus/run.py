@@ -1,8 +1,8 @@
-"""A corpus run: finds the samples, has them worked on, puts what they wrote in its place, and writes it all down.
+"""A corpus run: find the samples, have them processed, put their results in place, and record everything.
 
-Killed at any moment, the same call goes on where it was. A sample's folder is renamed into OUT whole, its row in it
-(`result.json`), and only then the ledger says `done`: what lies between the two is taken up on a restart. Work in
-progress is below OUT/.work, where no later run looks.
+If it is killed at any moment, the same call continues. A sample's complete folder, with its row (`result.json`), is
+renamed into OUT, and only then the ledger says `done`: if the run is killed in between, a restart adopts the folder.
+Work in progress is below OUT/.work, where no later run searches.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from backprint.corpus.verbs import VERBS
 from backprint.errors import UsageError
 
 SHORT = ("out of memory", "too large")
-"""Causes of failure that are other ones where there is more memory."""
+"""Causes of failure that may not occur with more memory."""
 
 ITS_OWN = frozenset(
     {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL, errno.ELOOP}
 )
-"""Errors of writing a sample that are its own, by its name; others are the disk's, and end the run."""
+"""Errors of writing a sample that are caused by its name; others are the disk's, and end the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run is asked for: a verb with its options, on the samples below a folder."""
+    """What a run does: a verb with its options, on the samples below a folder."""
 
     verb: str
     source: Path
@@ -55,7 +55,7 @@ class RunPlan:
     limit: int | None = None
 
     def facts(self) -> dict[str, Any]:
-        """What a resume has to share."""
+        """Return the facts that a resumed run must share."""
         several = patterns(self.only)
         only = several[0] if len(several) == 1 else list(several) or None
         chosen = {"list": os.fspath(self.names) if self.names else None, "only": only, "limit": self.limit}
@@ -65,7 +65,7 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run has begun, or gone on: how many samples it has, and how many of them were done before."""
+    """A run has started or resumed: how many samples it has, and how many of them were done before."""
 
     total: int
     done: int
@@ -91,12 +91,10 @@ def run_plan(
     watcher: Watcher = lambda event: None,
     executor: Callable[[Path, str], Executor] | None = None,
 ) -> dict[str, int]:
-    """Carry a plan out, or on; gives how many samples have each verdict.
+    """Execute a plan, or resume it; return how many samples have each verdict.
 
-    `retry` are verdicts and causes: samples that have one of them already are done again.
-
-    `executor(work, run)` makes another place to work than this machine's pool: `work` is where it may write, `run` the
-    name of the run.
+    `retry` are verdicts and causes: finished samples with one of them are done again. `executor(work, run)` makes
+    another Executor than this machine's pool: `work` is the folder it may write to, `run` the name of the run.
     """
     processes.check_platform()
     check_places(plan.source, plan.out)
@@ -118,7 +116,7 @@ def run_plan(
         watcher(Begun(total, ledger.counts("state").get("done", 0)))
         work = plan.out / WORK / secrets.token_hex(4)
         left = total - ledger.counts("state").get("done", 0)
-        with contextlib.ExitStack() as last:  # all of it, whichever fails, the last first
+        with contextlib.ExitStack() as last:  # all callbacks run, the last first, even if one fails
             last.callback(give_up, ledger)
             last.callback(tidy, work)
             make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, left))
@@ -135,13 +133,13 @@ def run_plan(
 
 
 def tidy(work: Path) -> None:
-    """Remove where samples were worked on; what somebody still writes there, the next run removes."""
+    """Remove the folder of work in progress; the next run removes files that are still being written."""
     with contextlib.suppress(OSError):
         remove(work)
 
 
 def new_facts() -> dict[str, Any]:
-    """What a new run is known by."""
+    """Return the facts of a new run."""
     from backprint.version import __version__
 
     return {"run": secrets.token_hex(8), "started": time.time(), "backprint": __version__}
@@ -151,7 +149,7 @@ def new_facts() -> dict[str, Any]:
 
 
 def clear(out: Path, name: str) -> None:
-    """End and remove what a killed run has left; its samples were not whole."""
+    """End processes of a killed run, and remove its files, which are incomplete."""
     processes.end_marked(name)
     for place in (out / WORK).iterdir():
         if place.name not in ("lock", "logs"):
@@ -159,7 +157,7 @@ def clear(out: Path, name: str) -> None:
 
 
 def search(plan: RunPlan, ledger: Ledger) -> None:
-    """Every sample into the ledger; one that cannot be is done with that."""
+    """Add every sample to the ledger; an unusable one is done."""
     broken = []
     kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
 
@@ -178,7 +176,7 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
 
 
 def adopt(out: Path, ledger: Ledger, name: str) -> None:
-    """Samples that were put in their place before the ledger could say so."""
+    """Mark samples as done that were put in place before the ledger could say so."""
     for row in list(ledger.rows("state != 'done' and attempts > 0")):
         try:
             said = json.loads((place_of(out, row) / RESULT).read_bytes())
@@ -187,12 +185,12 @@ def adopt(out: Path, ledger: Ledger, name: str) -> None:
         if not isinstance(said, dict):
             continue
         if [said.pop(key, None) for key in ("run", "id", "source_hash")] == [name, row["id"], row["source_hash"]]:
-            with contextlib.suppress(UsageError):  # it is not as it was written: the sample is done again
+            with contextlib.suppress(UsageError):  # the row was changed: the sample is done again
                 ledger.finish(row["id"], said)
 
 
 def give_up(ledger: Ledger) -> None:
-    """What is being worked on is to do again."""
+    """Reset running samples to `todo`."""
     with ledger.transaction():
         ledger.connection.execute("update samples set state = 'todo' where state = 'running'")
 
@@ -201,7 +199,7 @@ def give_up(ledger: Ledger) -> None:
 
 
 class RunAtWork:
-    """A run at work: what is to do, what is with the executor, what is tried again alone, with all the memory."""
+    """A run in progress: the samples to do, those with the executor, those to try again alone with all the memory."""
 
     def __init__(
         self, plan: RunPlan, ledger: Ledger, name: str, executor: Executor, watcher: Watcher, work: Path
@@ -224,7 +222,7 @@ class RunAtWork:
         self.inode = (plan.out / NAME).stat().st_ino
 
     def all(self, go_on: Callable[[], None]) -> None:
-        """Until every sample is done. Those that were lost with their worker come last, each alone."""
+        """Run until every sample is done. Those whose worker was lost come last, each alone."""
         while self.active or self.more():
             while self.more() and self.executor.free() and (picked := self.pick()):
                 self.submit(*picked)
@@ -234,13 +232,13 @@ class RunAtWork:
                 self.take(event)
 
     def check_there(self) -> None:
-        """Raise where what is written to is no more: SQLite goes on writing to a file that was removed."""
+        """Raise if the ledger or the work folder is gone: SQLite would go on writing to a removed file."""
         there = (self.plan.out / NAME).stat().st_ino == self.inode
         if not there or not self.work.is_dir():
             raise FileNotFoundError(errno.ENOENT, "removed while the run went on", os.fspath(self.work))
 
     def check_room(self, event: TaskOutcome) -> None:
-        """Raise where the disk is full, and not with what this sample wrote."""
+        """Raise if the disk is full, and not with this sample's files."""
         self.executor.done(event)
         room = os.statvfs(self.plan.out)
         free = room.f_bavail * room.f_frsize
@@ -249,19 +247,19 @@ class RunAtWork:
             raise OSError(errno.ENOSPC, said)
 
     def tasks(self) -> Iterator[Task]:
-        """What the ledger says is not done."""
+        """Yield the samples that are not done."""
         source = self.plan.source.resolve()
         for row in self.ledger.unfinished():
             folder = os.fspath(source_of(source, row))
             yield Task(row["id"], folder, row["family"], row["kind"], row["source_hash"])
 
     def more(self) -> bool:
-        """Whether there is something to submit, now or once the others are done."""
+        """Whether there is a sample to submit, now or after the others."""
         self.upcoming = self.upcoming or next(self.todo, None)
         return bool(self.retries or self.upcoming or self.alone)
 
     def pick(self) -> tuple[Task, Mapping[str, Any], bool] | None:
-        """The next sample, its own options, whether it is alone; none where it has to wait for the others."""
+        """Return the next sample, its own options, and whether it runs alone; None if it must wait for the others."""
         if self.retries:
             return *self.retries.popleft(), False
         if self.upcoming:
@@ -272,14 +270,14 @@ class RunAtWork:
         return None
 
     def submit(self, task: Task, options: Mapping[str, Any], alone: bool) -> None:
-        """Have a sample worked on."""
+        """Submit a sample."""
         self.ledger.begin(task.id)
         self.active[task.id] = options
         self.began[task.id] = time.monotonic()
         self.watcher(Stage(task.id, self.executor.submit(task, options, alone), "read"))
 
     def take(self, event: Event) -> None:
-        """What happened, taken in."""
+        """Handle one event."""
         if isinstance(event, Stage):
             self.watcher(event)
             return
@@ -307,18 +305,18 @@ class RunAtWork:
     def put_off(
         self, event: TaskOutcome, options: Mapping[str, Any], queue: deque[tuple[Task, Mapping[str, Any]]]
     ) -> None:
-        """Have a sample tried once more, when its turn comes; all its tries are its time."""
+        """Queue a sample for another try; its time is the sum of all tries."""
         self.ledger.put_off(event.task.id)
         self.spent[event.task.id] = event.row["seconds"]
         queue.append((event.task, options))
 
     def cramped(self, event: TaskOutcome) -> bool:
-        """Whether a sample had too little memory, and would have more alone."""
+        """Whether a sample had too little memory, and would have more if it ran alone."""
         short = event.row["verdict"] == "failed" and event.row["cause"] in SHORT
         return short and self.executor.shares > 1 and event.task.id not in self.grown
 
     def judged(self, event: TaskOutcome) -> TaskOutcome:
-        """The TaskOutcome that counts: of a second try, what it gave, with the cause that the first had."""
+        """Return the outcome that counts: that of a second try, with the cause of the first."""
         first = self.first.pop(event.task.id, None)
         if first is None:
             return event
@@ -329,7 +327,7 @@ class RunAtWork:
         return event
 
     def write(self, event: TaskOutcome) -> None:
-        """Into its place, then into the ledger."""
+        """Put a sample in place, then into the ledger."""
         task = event.task
         row = checked_row({**event.row, "worker": event.worker, "finished": time.time()})
         place = place_of(self.plan.out, {"id": task.id})

@@ -1,4 +1,4 @@
-"""A sample cut into parts on disk: a row for each part, and a sample of it where it is proven."""
+"""Cut a sample on disk into parts: a row for each part, and a sample if it is proven."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def split_sample(
     allow: Sequence[str] = (),
     unique: dict[str, str] | None = None,
 ) -> Iterator[PartRow]:
-    """Cut one sample on disk: each part that `by` asks for becomes a sample below `out`, whole or not at all.
+    """Cut one sample on disk: each requested part becomes a sample below `out`, complete or not at all.
 
     `unique` maps hashes of graphs to the first part that has them: a part with the same graphs is not written again.
     """
@@ -62,7 +62,7 @@ def split_sample(
 
 
 def row_of(sample: Path, folder: Path, part: SplitPart) -> PartRow:
-    """The row of a part that is to be written to a folder."""
+    """Return the row of a part that will be written to a folder."""
     [pair] = part.capture.pairs
     derived = any(why.startswith(DERIVED) for why in part.capture.why)
     return PartRow(

@@ -1,4 +1,4 @@
-"""How a run stands, read from its ledger while it goes on or after."""
+"""The state of a run, read from its ledger during the run or after it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FIRST = 10
 """How many samples without power are named."""
 
 WINDOW = 600.0
-"""The rate is that of the last this many seconds in which something was done."""
+"""The rate is over the last so many seconds in which a sample was finished."""
 
 
 def state(out: Path) -> dict[str, Any]:
-    """A run as one plain object."""
+    """Return the state of a run as one plain object."""
     with Ledger.reading(out) as ledger:
         facts = ledger.facts()
         good = ", ".join(f"'{verdict}'" for verdict in GOOD)
@@ -44,12 +44,13 @@ def state(out: Path) -> dict[str, Any]:
 
 
 def since(began: float) -> float:
-    """Seconds since a time; none where the clock was set back since."""
+    """Return the seconds since a time; 0 if the clock was set back."""
     return max(0.0, time.time() - began)
 
 
 def proofs(ledger: Ledger) -> dict[str, Any]:
-    """Which samples have a proof, as the report counts them, and which ports of the first of the others are without."""
+    """Return how many samples have a proof, as in the report, and the ports without power of the first of the
+    others."""
     found = ledger.proofs()
     return {
         "proved": found.proved,
@@ -64,18 +65,18 @@ def proofs(ledger: Ledger) -> dict[str, Any]:
 
 
 def running(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
-    """What is being worked on."""
+    """Return the samples in progress."""
     return ledger.rows("state = 'running'")
 
 
 def log(out: Path, id: str) -> str | None:
-    """The path of a failed sample's log, where there is one."""
+    """Return the path of a failed sample's log, if there is one."""
     place = log_of(out, id)
     return str(place) if place.exists() else None
 
 
 def at_work(out: Path) -> bool:
-    """Whether a run holds the folder now."""
+    """Whether a run holds the folder's lock now."""
     try:
         with open(out / WORK / "lock", "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -87,7 +88,7 @@ def at_work(out: Path) -> bool:
 
 
 def rate(ledger: Ledger) -> float:
-    """Samples a second, of late."""
+    """Return the recent rate in samples a second."""
     late = "(select max(finished) from samples) - ?"
     query = f"select count(*), min(finished), max(finished) from samples where finished > {late}"
     count, first, last = ledger.connection.execute(query, (WINDOW,)).fetchone()
@@ -95,11 +96,11 @@ def rate(ledger: Ledger) -> float:
 
 
 def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
-    """The same for people."""
+    """Yield the same as lines of text."""
     states = answer["states"]
     total, done = sum(states.values()), states.get("done", 0)
     yield f"{answer['verb']} of {answer['source']}: {done} of {total} samples are done" + (
-        "" if answer["at_work"] or done == total else "; nothing runs, the same command goes on"
+        "" if answer["at_work"] or done == total else "; nothing is running, the same command resumes it"
     )
     left = (total - done) / answer["rate"] if answer["rate"] and answer["at_work"] else None
     yield f"{speed(answer['rate'])}" + (f", {duration(left)} left" if left is not None else "")

@@ -1,4 +1,4 @@
-"""How a run is asked to end: by Ctrl-C or SIGTERM."""
+"""Stop a run by Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 class Stopped(BaseException):
-    """The run was asked to end, by a signal."""
+    """A signal has stopped the run."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -16,14 +16,14 @@ class Stopped(BaseException):
 
 
 IMPATIENT = 3
-"""How many signals end a run whatever it is doing."""
+"""So many signals end a run whatever it is doing."""
 
 
 class Asked:
-    """The signals that asked the run to end.
+    """The signals that the run has received.
 
-    One raises where it comes, or with `waits` at the next `go_on`: what runs in Ray's own C code must not be broken
-    into, because it then ends in a SystemError of its own.
+    A signal raises at once, or with `waits` at the next `go_on`: Ray's own C code must not be interrupted, because it
+    then ends in a SystemError of its own.
     """
 
     def __init__(self) -> None:
@@ -31,20 +31,20 @@ class Asked:
         self.waits = False
 
     def stop(self, number: int, _: object) -> None:
-        """A signal has come."""
+        """Handle a signal."""
         self.numbers.append(number)
         if not self.waits or len(self.numbers) >= IMPATIENT:
             raise Stopped(number)
 
     def go_on(self) -> None:
-        """Raise where one has come; other code may have swallowed what was raised then."""
+        """Raise if a signal has come; other code may have swallowed the exception raised then."""
         if self.numbers:
             raise Stopped(self.numbers[0])
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Asked]:
-    """Ctrl-C and SIGTERM end the run in order."""
+    """Stop the run in order at Ctrl-C and SIGTERM."""
     asked = Asked()
     before = {}
     with contextlib.suppress(ValueError):  # only the main thread may

@@ -1,4 +1,4 @@
-"""What a worker is given, and the row of a sample that came to nothing."""
+"""The input of a worker, and the row of a sample that failed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TREES = "trees"
 TREE_NAMES = ("train_forward", "train_backward", "eval_forward")
 
 TREE_FILES = frozenset(GRAPHNET.files)
-"""What such a tree is called and holds, as `graphnet/layout` has it, which loads PyTorch."""
+"""The names and files of such a tree, as in `graphnet/layout`, which loads PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One sample to work on: its id in the ledger, the folder it is in, and what is known of it. Plain, as JSON is."""
+    """One sample to work on: its id in the ledger, its folder, and the known facts about it. Plain data, for JSON."""
 
     id: str
     folder: str
@@ -32,9 +32,9 @@ class Task:
     kind: str = ""
     source_hash: str = ""
     memory: int = 0
-    """The bytes it may take."""
+    """The bytes of memory it may use."""
     most: int = 0
-    """The bytes it may take when nothing else is at work."""
+    """The bytes of memory it may use when it runs alone."""
 
     @property
     def path(self) -> Path:
@@ -43,17 +43,17 @@ class Task:
 
 
 def failure(cause: str, detail: str, stage: str, stages: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """The row of a sample that failed."""
+    """Return the row of a sample that failed."""
     return dict(verdict="failed", cause=cause, detail=one_line(detail), stage=stage, stages=dict(stages or {}))
 
 
 def failed(error: BaseException, stage: str) -> dict[str, Any]:
-    """The row of a sample at which something was raised."""
+    """Return the row of a sample that raised an error."""
     return failure(*cause_of(error), stage)
 
 
 def one_line(text: str, most: int = 500) -> str:
-    """A text as one printable line."""
+    """Return a text as one printable line."""
     line = escape(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -84,11 +84,11 @@ CAUSES: Mapping[str, str] = {
     "IndentationError": "syntax",
     "RefusedError": "refused",
 }
-"""Errors by the class of cause they are; others are their own."""
+"""The cause of an error by its class; the cause of others is the class's name."""
 
 
 def cause_of(error: BaseException) -> tuple[str, str]:
-    """The class of cause of an error (or of what it came of), and what it says in one line."""
+    """Return the cause of an error (or of what it was raised from), and its message in one line."""
     said = one_line(str(error)) or type(error).__name__
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -106,7 +106,7 @@ def cause_of(error: BaseException) -> tuple[str, str]:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it was raised from."""
+    """Yield an error and the errors it was raised from."""
     seen = []
     while error is not None and error not in seen:
         seen.append(error)

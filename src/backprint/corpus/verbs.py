@@ -1,8 +1,8 @@
-"""What a corpus run can do to a sample: a table from a verb's name to its functions, and verbs of the user's own.
+"""The verbs of a corpus run: a table of functions by name, and verbs of the user's own.
 
-A verb is `function(task, options, staging) -> row`: it may write a folder at `staging`, which becomes the sample's own
-in OUT unless the verdict is `failed`; its row holds columns of the ledger, `verdict` at least. It runs in a process of
-its own, so it may do what it likes there. `with stage("capture"): …` tells how far it is.
+A verb is `function(task, options, staging) -> row`. It may write a folder at `staging`, which becomes the sample's
+folder in OUT unless the verdict is `failed`; its row has columns of the ledger, at least `verdict`. It runs in a
+process of its own, so it may change anything there. `with stage("capture"): …` reports its progress.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb: its function, the options it takes, and what a worker loads first (which gives the versions of it).
+    """A verb: its function, the options it takes, and what a worker loads first (which returns versions).
 
-    `instead` has, by cause of failure, the options with which a sample is tried once more; `kinds` the samples it is
-    for, others being passed over, or nothing for all. What it wrote stays although the sample failed where it `keeps`.
-    `fixed` are the options whose values are what the verb means. `check` raises at a source or options that cannot be
-    meant so. `finish` is called with OUT at the end of a run, and returns whether samples have to be done again.
+    `instead` has, by cause of failure, the options for one more try; `kinds` the kinds of samples it is for, others are
+    skipped; () means all. With `keeps`, a failed sample's folder is kept. `fixed` are the options whose values the verb
+    implies. `check` raises for an invalid source or options. `finish` is called with OUT at the end of a run, and
+    returns whether samples must be done again.
     """
 
     run: Callable[[Task, Options, Path], Row]
@@ -50,7 +50,7 @@ class Verb:
 
 
 def kept_options(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
-    """A verb and its options as a run keeps them: all of them, and a file by its whole path. Runs no file."""
+    """Return a verb and all its options in a run's form, with the absolute path of a file. Runs no file."""
     if text in VERBS:
         known, fixed = VERBS[text].options, VERBS[text].fixed
         if unknown := set(chosen) - set(known):
@@ -74,7 +74,7 @@ def kept_options(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
 
 
 def check_words(verb: str, chosen: Options) -> None:
-    """Raise at a value that an option of a verb of the table does not take, or a text where it takes several."""
+    """Raise for an invalid value of an option, or a text where a sequence is needed."""
     for name, value in chosen.items():
         if name in CHOICES:
             check_choice(name, value, optional=VERBS[verb].options[name] is None)
@@ -83,9 +83,9 @@ def check_words(verb: str, chosen: Options) -> None:
 
 
 def verb_of(text: str) -> Verb:
-    """A verb of the table, or `file.py:function` and `package.module:function`, which this imports.
+    """Return a verb of the table, or import `file.py:function` or `package.module:function`.
 
-    What a function has as `warm` is what a worker loads for it first.
+    A worker first calls the function's attribute `warm`, if it has one.
     """
     if text in VERBS:
         return VERBS[text]
@@ -99,7 +99,7 @@ def verb_of(text: str) -> Verb:
 
 
 def versions(options: Options) -> dict[str, str]:
-    """What a row depends on, of what is loaded."""
+    """Return the versions of loaded packages that a row depends on."""
     import platform
     import sys
 
@@ -111,7 +111,7 @@ def versions(options: Options) -> dict[str, str]:
 
 
 def warm(options: Options) -> dict[str, str]:
-    """PyTorch and all of ours, tried out on a small model, so that no sample pays for what the first capture loads."""
+    """Load PyTorch and Backprint, and run a small model, so that no sample pays for the first capture's imports."""
     import torch
 
     import backprint as bp
@@ -121,7 +121,7 @@ def warm(options: Options) -> dict[str, str]:
 
     torch.set_num_threads(1)  # a thread pool made here would be missing in them
     torch.manual_seed(0)
-    if on_cpu(options):  # what has used a GPU cannot be forked
+    if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
         layers = (torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten(), torch.nn.Linear(8, 2))
         bp.verify(bp.capture(torch.nn.Sequential(*layers), torch.randn(2, 1, 4, 4), mode="train"))
@@ -129,7 +129,7 @@ def warm(options: Options) -> dict[str, str]:
 
 
 def loaded(options: Options) -> dict[str, str]:
-    """PyTorch and what replays samples, and nothing tried: for verbs that are over soon."""
+    """Load PyTorch and what replays samples, and run nothing, for verbs that take little time."""
     import torch
 
     torch.set_num_threads(1)
@@ -138,10 +138,10 @@ def loaded(options: Options) -> dict[str, str]:
 
 
 def without_device_threads() -> None:
-    """Let autograd see that there is no device but the CPU, while that is so.
+    """Make autograd start no device threads, while it sees only the CPU.
 
-    At its first backward it starts a thread for each device, and where it has any, forked processes cannot go backward.
-    Fake tensors on a build with CUDA libraries say that there is a GPU, so this comes before the first of them.
+    At its first backward, autograd starts a thread for each device, and with such threads forked processes cannot run
+    backward. Fake tensors on a build with CUDA libraries report a GPU, so this must come before the first of them.
     """
     import torch
 
@@ -192,7 +192,7 @@ def backward(task: Task, options: Options, staging: Path) -> Row:
 
 
 def proven(target: Any, options: Options, staging: Path, engine: str) -> tuple[Any, Row]:
-    """A target captured by an engine, proved and saved; the Capture, and its row."""
+    """Capture a target with an engine, prove and save it; return the Capture, and its row."""
     import backprint as bp
     from backprint.target import capture_target
 
@@ -209,7 +209,7 @@ def proven(target: Any, options: Options, staging: Path, engine: str) -> tuple[A
 
 
 def proven_by_another(target: Any, options: Options, staging: Path, made: Any, row: Row) -> tuple[Any, Row]:
-    """The Capture and the row of another engine than `auto` took, or if that refuses the target, those of `auto`."""
+    """Return the Capture and row of another engine than `auto` chose; if that refuses the target, those of `auto`."""
     other = "aot" if made.engine == "eager" else "eager"
     try:
         second, found = proven(target, options, staging, other)
@@ -220,14 +220,15 @@ def proven_by_another(target: Any, options: Options, staging: Path, made: Any, r
 
 
 def tree_name(id: str) -> str:
-    """A sample's id as a path that GraphNet's tools take: other letters are replaced, and a hash tells them apart."""
+    """Return a sample's id as a path for GraphNet's tools: other characters are replaced, and a hash makes it
+    unique."""
     plain = re.sub(r"[^A-Za-z0-9_.@+,=/-]", "_", id)
     return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager
 def absent_files(task: Task) -> Iterator[None]:
-    """A sample that cannot be read, and has not all its files, cannot be read because of these."""
+    """If a sample cannot be read, and files are missing, raise an error about these files."""
     try:
         yield
     except (SampleError, UsageError) as error:
@@ -239,10 +240,10 @@ def absent_files(task: Task) -> Iterator[None]:
 
 
 def verify(task: Task, options: Options, staging: Path) -> Row:
-    """Prove a sample of ours again, in this fresh process, from its files alone.
+    """Prove a Backprint sample again, in this new process, from its files alone.
 
-    It is run on the recipe's inputs, of which the program's results are known; its power is the one of its save, or is
-    measured where that was left for later.
+    It runs on the recipe's inputs, for which digests of the program's results are kept; its power is that of its save,
+    or is measured now if it was skipped then.
     """
     import backprint as bp
     from backprint.replaying.attest import verdict_json
@@ -258,7 +259,7 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
 
 
 def power(task: Task, options: Options, staging: Path) -> Row:
-    """How far a sample's results move when its inputs are drawn again; its verdict is the one that it has."""
+    """Return how far a sample's results move when its inputs are redrawn; its verdict is the stored one."""
     import backprint as bp
 
     with stage("read"):
@@ -300,7 +301,7 @@ def split(task: Task, options: Options, staging: Path) -> Row:
 
 
 def check_split(source: Path, options: Options) -> None:
-    """Refuse a kind of cut that is not there, and a source without a sample of ours."""
+    """Refuse an unknown kind of cut, and a source without a Backprint sample."""
     from backprint.parts.pieces import kind_of
 
     kind_of(options["by"])
@@ -319,7 +320,7 @@ PARTS = "parts.json"
 
 
 def below(folder: Path, place: str) -> str:
-    """A place below a folder, from there; '' where there is none."""
+    """Return a path relative to a folder; '' for ''."""
     return Path(place).relative_to(folder).as_posix() if place else ""
 
 
@@ -331,8 +332,8 @@ CAPTURING: Options = {
 FAKE: Options = {"fake": True, "weigh": False}
 
 INSTEAD: Mapping[str, Options] = {"out of memory": FAKE, "timeout": FAKE, "too large": {"weigh": False}}
-"""What this machine has too little memory or time to run is captured without values; where that cannot be, it is tried
-all the same."""
+"""A sample with too little memory or time on this machine is captured without values; if that is impossible, it is
+tried with values nevertheless."""
 
 VERBS: Mapping[str, Verb] = {
     "backward": Verb(backward, warm, CAPTURING, INSTEAD, fixed={"mode": "train"}),
@@ -345,21 +346,21 @@ VERBS: Mapping[str, Verb] = {
         check=check_split, finish=finish_split,
     ),
 }  # fmt: skip
-"""`capture` leaves the modes as the samples have them, `backward` is of training, `forward` of evaluation, without
+"""`capture` leaves the modes as the samples have them, `backward` is for training, `forward` for evaluation, without
 gradients."""
 
 
 # ------------------------------------------------------------------ how large a sample is before it is read
 
 NEEDED = 5
-"""How many times the bytes of its inputs and parameters a capture takes at the least, with gradients and a proof on
-other values: of the GraphNet samples that have more than 100 MB of them, twelve were measured, at 5.3 to 21 times."""
+"""At least how many times the bytes of its inputs and parameters a capture uses, with gradients and a proof on other
+values: twelve GraphNet samples with more than 100 MB of them used 5.3 to 21 times."""
 
 # ------------------------------------------------------------------ columns
 
 
 def verdict_columns(verdict: Mapping[str, Any]) -> Row:
-    """The columns of a Verdict, as a sample keeps it."""
+    """Return the columns of a stored Verdict."""
     word, detail = verdict["verdict"], one_line(verdict["detail"])
     cause = (re.match(r"\w+Error", detail) or ["verify"])[0] if word == "failed" else ""
     return dict(
@@ -368,7 +369,7 @@ def verdict_columns(verdict: Mapping[str, Any]) -> Row:
 
 
 def described(capture: Any) -> Row:
-    """The columns of a Capture: what it holds, by its own text."""
+    """Return the columns of a Capture."""
     from backprint.graph.links import free_ports
     from backprint.graph.sizes import at_hints
 
@@ -400,13 +401,13 @@ def described(capture: Any) -> Row:
 
 
 def nbytes(port: Any) -> int:
-    """The bytes of a port's tensor; a symbolic one has none here."""
+    """Return the bytes of a port's tensor; 0 for one with symbolic sizes."""
     shape = getattr(port.spec, "shape", ())
     return port.spec.nbytes if hasattr(port.spec, "nbytes") and all(isinstance(size, int) for size in shape) else 0
 
 
 def joined_hash(hashes: Sequence[str]) -> str | None:
-    """One hash for the graphs of a direction."""
+    """Return one hash for the graphs of a direction."""
     if len(hashes) <= 1:
         return hashes[0] if hashes else None
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""One worker: a process that keeps PyTorch loaded, and gives each sample a process of its own, forked from it.
+"""One worker: a process that keeps PyTorch loaded, and forks a process for each sample.
 
 `python -m backprint.corpus.worker IN OUT` reads JSON lines from one descriptor and answers on the other. The worker
-itself runs nothing of a sample: it forks, watches, ends what is left, and answers with a row. So whatever a sample does
-to its process (settings, hooks, descriptors, a crash) is gone with it, and a worker is hardly ever lost. Forking is
+itself runs no code of a sample: it forks, watches, ends remaining processes, and answers with a row. Whatever a sample
+does to its process (settings, hooks, descriptors, a crash) ends with it, and a worker is hardly ever lost. Forking is
 safe because a worker has one thread: PyTorch starts its own in the forked process.
 
     in    {"verb", "options", "limits", "parent"} once, then {"task", "options", "staging", "alone"} for each sample
@@ -35,20 +35,20 @@ from backprint.corpus.verbs import Verb, verb_of
 from backprint.graph import isolation
 
 POLL = 0.05
-"""Seconds between two looks at a sample's processes."""
+"""Seconds between two checks of a sample's processes."""
 
 BEAT = 2.0
-"""Seconds between two signs of life while a sample runs."""
+"""Seconds between two messages while a sample runs."""
 
 LOG = 64 * 1024
-"""How much of what a sample prints is kept: the last of it."""
+"""How many bytes of a sample's last output are kept."""
 
 MESSAGE = 64 << 20
-"""The longest row."""
+"""The longest row, in bytes."""
 
 
 def main(arguments: list[str]) -> None:
-    """Work until the parent says no more."""
+    """Work until the parent closes the pipe."""
     source, sink = map(int, arguments)
     processes.adopt_orphans()
     parent = os.fdopen(source, "rb", buffering=0)
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
 
 
 def next_line(file: Any) -> bytes:
-    """One line; empty at the end."""
+    """Read one line; empty at the end."""
     parts = []
     while part := file.read(1):
         if part == b"\n":
@@ -78,14 +78,14 @@ def next_line(file: Any) -> bytes:
 
 
 def say(sink: int, message: Mapping[str, Any]) -> None:
-    """One JSON line."""
+    """Write one JSON line."""
     content = json.dumps(message).encode() + b"\n"
     while content:
         content = content[os.write(sink, content) :]
 
 
 def send(sink: int, message: Mapping[str, Any]) -> None:
-    """One JSON line to the parent; without one there is nothing left to do."""
+    """Send one JSON line to the parent; end if the parent is gone."""
     try:
         say(sink, message)
     except BrokenPipeError:
@@ -94,7 +94,7 @@ def send(sink: int, message: Mapping[str, Any]) -> None:
 
 
 def warmed(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
-    """Load and try out all that samples need, once; gives the versions of what was loaded."""
+    """Load and try everything that samples need, once; return the versions of loaded packages."""
     versions = verb.warm(options)
     gc.collect()
     gc.freeze()  # so that collecting in a forked process does not copy every page
@@ -103,7 +103,7 @@ def warmed(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class SampleWatch:
-    """One sample at work in its process, and what is seen of it."""
+    """One sample's process, and what was seen of it."""
 
     task: Task
     staging: Path
@@ -123,7 +123,7 @@ class SampleWatch:
     again: bool = False
 
     def work(self, verb: Verb, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Fork, watch, clear up; the answer for the parent."""
+        """Fork, watch, clear up; return the answer for the parent."""
         told, tell = os.pipe()
         printed, prints = os.pipe()
         tmp = self.staging / "tmp"
@@ -147,7 +147,7 @@ class SampleWatch:
         return self.answer(self.status if self.status is not None else statuses.get(pid), left)
 
     def watch(self, pid: int, handle: int, told: int, printed: int) -> None:
-        """Until the sample's process has ended, or has to."""
+        """Watch until the sample's process has ended, or must be ended."""
         poller = select.poll()
         readers: dict[int, Callable[[bytes], None]] = {told: self.hear, printed: self.keep}
         for descriptor in (handle, *readers):
@@ -169,7 +169,7 @@ class SampleWatch:
                 send(self.sink, {"beat": now - self.started})
 
     def drain(self, descriptor: int, into: Callable[[bytes], None]) -> bool:
-        """What there is to read, not too much at a time, as we have to look too; False at its end."""
+        """Read a limited amount, because limits must be checked too; return False at the end."""
         for _ in range(16):
             try:
                 piece = os.read(descriptor, 1 << 16)
@@ -181,7 +181,7 @@ class SampleWatch:
         return True
 
     def hear(self, piece: bytes) -> None:
-        """What the sample's process says of itself."""
+        """Read the messages of the sample's process."""
         self.heard += piece
         while (end := self.heard.find(b"\n")) >= 0:
             line = bytes(self.heard[:end])
@@ -189,7 +189,7 @@ class SampleWatch:
             try:
                 said = json.loads(line)
             except (ValueError, RecursionError):
-                continue  # a sample that writes where it should not: it says nothing so
+                continue  # a sample wrote to this descriptor: ignore it
             match said:
                 case {"stage": str(name)}:
                     self.begin_stage(name)
@@ -199,25 +199,25 @@ class SampleWatch:
             self.heard.clear()
 
     def begin_stage(self, name: str) -> None:
-        """A stage begins."""
+        """Begin a stage."""
         self.end_stage()
         self.stage = name
         send(self.sink, {"stage": name})
 
     def end_stage(self) -> None:
-        """The stage so far goes into the account."""
+        """Add the time of the current stage."""
         now = time.monotonic()
         self.stages[self.stage] = self.stages.get(self.stage, 0.0) + now - self.entered
         self.entered = now
 
     def keep(self, piece: bytes) -> None:
-        """The last of what the sample prints."""
+        """Keep the last output of the sample."""
         self.log += piece
         if len(self.log) > 2 * LOG:
             del self.log[:-LOG]
 
     def overstepped(self, now: float) -> tuple[str, str]:
-        """The limit that the sample has gone over, if any: the cause, and both sides."""
+        """Return the limit that the sample has exceeded, if any: the cause, and both sides."""
         limits = self.limits
         if now - self.started > limits.timeout:
             return "timeout", f"still at work after {limits.timeout:g} s (--timeout)"
@@ -231,7 +231,7 @@ class SampleWatch:
         return self.overwritten(now)
 
     def overwritten(self, now: float) -> tuple[str, str]:
-        """Whether the sample fills the disk; looked at less often, as it takes longer."""
+        """Return whether the sample fills the disk; checked less often, because it is slower."""
         if now - self.looked < 0.5:
             return "", ""
         self.looked = now
@@ -246,7 +246,7 @@ class SampleWatch:
         return "", ""
 
     def answer(self, status: int | None, left: int) -> dict[str, Any]:
-        """The row of a sample that has ended."""
+        """Return the row of a sample that has ended."""
         log = bytes(self.log[-LOG:]).decode("utf-8", "backslashreplace")
         row = self.row
         if row is None or self.blame[0]:
@@ -265,7 +265,7 @@ class SampleWatch:
 
 
 def ended(status: int | None) -> tuple[str, str]:
-    """How a process ended that gave no row."""
+    """Say how a process ended that returned no row."""
     if status is None:
         return "killed", "its process could not be waited for"
     if os.WIFSIGNALED(status):
@@ -274,7 +274,7 @@ def ended(status: int | None) -> tuple[str, str]:
 
 
 def signal_name(number: int) -> str:
-    """SIGSEGV, or the number."""
+    """Return SIGSEGV, or the number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -282,7 +282,7 @@ def signal_name(number: int) -> str:
 
 
 def last_words(log: str) -> str:
-    """What a crash was at, else the last line that was printed, if any."""
+    """Return where a crash happened, else the last line that was printed, if any."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     crash = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     if crash is None:
@@ -297,7 +297,8 @@ def last_words(log: str) -> str:
 def run_enclosed(
     verb: Verb, task: Task, options: Mapping[str, Any], staging: Path, limits: Limits, tell: int, prints: int
 ) -> NoReturn:
-    """The sample's own process: enclosed, then the verb, then its row. It never returns into the worker's code."""
+    """Run the sample's own process: isolate it, then the verb, then its row. It never returns into the worker's
+    code."""
     code = 70
     try:
         worker = os.getppid()
@@ -312,14 +313,14 @@ def run_enclosed(
         with contextlib.suppress(BaseException):
             os.write(2, f"{type(error).__name__}: {one_line(str(error))}\n".encode())
     finally:
-        os._exit(code)  # without its atexit handlers and threads: a deadlock on exit is not waited for
+        os._exit(code)  # without atexit handlers and threads, which may deadlock
 
 
 def enclosed(staging: Path, limits: Limits, tell: int, prints: int) -> int:
-    """Cut this process off from the worker's: session, descriptors, limits, folder. Gives the new `tell`."""
+    """Separate this process from the worker's: session, descriptors, limits, folder. Return the new `tell`."""
     os.setsid()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # where memory runs out, this one goes before workers and parent
+        file.write("1000")  # if memory runs out, this process ends before workers and parent
     tell = fcntl.fcntl(tell, fcntl.F_DUPFD_CLOEXEC, 500)
     silent = os.open(os.devnull, os.O_RDONLY)
     for old, new in ((silent, 0), (prints, 1), (prints, 2)):
@@ -327,8 +328,8 @@ def enclosed(staging: Path, limits: Limits, tell: int, prints: int) -> int:
     os.closerange(3, tell)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    # A huge allocation fails at once instead of taking the machine's memory. What is set aside counts too, as the
-    # stacks of threads, so this lies above the limit that is measured.
+    # A huge allocation fails at once instead of taking the machine's memory. Reserved memory counts too, such as the
+    # stacks of threads, so this is above the limit that is measured.
     data = processes.status("VmData") + limits.memory + limits.memory // 4 + GIB + limits.threads * (64 << 20)
     for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, limits.disk), (resource.RLIMIT_DATA, data)):
         resource.setrlimit(kind, (most, most))
@@ -338,7 +339,7 @@ def enclosed(staging: Path, limits: Limits, tell: int, prints: int) -> int:
 
 
 def worked(verb: Verb, task: Task, options: Mapping[str, Any], place: Path, threads: int, tell: int) -> dict[str, Any]:
-    """The verb's row for a sample, or that of how it failed."""
+    """Return the verb's row for a sample, or the row of its failure."""
     import faulthandler
     import traceback
 

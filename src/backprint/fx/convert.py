@@ -1,4 +1,5 @@
-"""From fx to Graphs: names, specs, sources, echoes. The unknown (a node, an argument, an operator) is refused by name.
+"""Convert fx graphs to Graphs: names, specs, sources, echoes. Anything unknown (a node, an argument, an operator) is
+refused by name.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._ops`, `torch.SymInt.node`.
 """
@@ -65,12 +66,12 @@ PLAIN = {
 
 @dataclass(slots=True)
 class Names:
-    """Locals given so far in one graph: no two alike, none reserved."""
+    """The locals used so far in one graph: unique, and none reserved."""
 
     taken: set[str] = field(default_factory=set)
 
     def free(self, wanted: str, *, avoid: Collection[str] = ()) -> str:
-        """The wanted name, or it with a number; none of those to `avoid`."""
+        """Return the wanted name, with a number appended if needed; none of those to `avoid`."""
         stem = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_") or "value"
         stem = f"_{stem}" if stem[0].isdigit() else stem
         name, count = stem[:200], 0
@@ -84,7 +85,7 @@ class Names:
 
 
 def target_name(target: Any) -> str:
-    """How a graph spells an operator."""
+    """Return an operator's name in a graph's text."""
     if isinstance(target, torch._ops.OpOverload):
         name = str(target)
         return name if name in operators() else f"torch.ops.{name}"
@@ -102,7 +103,7 @@ def target_name(target: Any) -> str:
 
 
 def spec_of(value: Any) -> Spec:
-    """What a node's example value is."""
+    """Return the spec of a node's example value."""
     match value:
         case Tensor():
             return tensor_spec(value)
@@ -116,7 +117,7 @@ def spec_of(value: Any) -> Spec:
 
 
 def tensor_spec(tensor: Tensor) -> TensorSpec:
-    """What a tensor is: shape, stride where not contiguous, dtype, device."""
+    """Return a tensor's spec: dtype, shape, strides if not contiguous, device."""
     dtype, device, layout = str(tensor.dtype)[6:], str(tensor.device), str(tensor.layout)[6:]
     shape = tuple(map(size_of, tensor.shape))
     if tensor.layout is not torch.strided:
@@ -144,20 +145,20 @@ def _other(part: Any) -> Any:
 
 
 def plain(size: Any) -> Any:
-    """A size as a number, or as the expression of a symbolic one, with which computing adds no guards."""
+    """Return a size as a number, or as the expression of a symbolic size, which adds no guards when computed with."""
     if isinstance(size, int):
         return size
     return int(size.node.expr) if size.node.expr.is_Integer else size.node.expr
 
 
 def size_of(size: Any) -> int | str:
-    """One size: a number, or a symbolic one's expression."""
+    """Return a size as a number, or as the text of its expression."""
     size = plain(size)
     return size if isinstance(size, int) else str(size)
 
 
 def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
-    """An argument of an operator as a Value; `named` says what an fx node stands for."""
+    """Return an argument of an operator as a Value; `named` returns the Value of an fx node."""
     match value:
         case fx.Node() if named is not None:
             return named(value)
@@ -182,12 +183,12 @@ def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
         case torch._ops.OpOverload() | torch._ops.HigherOrderOperator():
             return Op(target_name(value))
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    raise CaptureError(f"a {kind} stands among an operator's arguments, which a graph cannot hold: {value!r:.80}")
+    raise CaptureError(f"an operator has an argument of type {kind}, which a graph cannot hold: {value!r:.80}")
 
 
 @dataclass(slots=True)
 class Side:
-    """One direction being converted: fx nodes to locals, and the tensors that its text cannot hold."""
+    """One direction being converted: the local of each fx node, and the tensors that its text cannot hold."""
 
     module: fx.GraphModule
     names: Names
@@ -196,24 +197,24 @@ class Side:
     subgraphs: dict[str, Graph] = field(default_factory=dict)
 
     def pack(self, value: Any) -> Value:
-        """An fx argument as a Value."""
+        """Return an fx argument as a Value."""
         return pack(value, self.named)
 
     def named(self, node: fx.Node) -> Value:
-        """A node as a Value: a local, or a subgraph."""
+        """Return a node as a Value: a local, or a subgraph."""
         if node.op == "get_attr" and node.target in self.subgraphs:
             return Sub(str(node.target))
         return Ref(self.locals[node.name])
 
     def fetch(self, node: fx.Node) -> Any:
-        """What a get_attr node stands for."""
+        """Return the attribute of a get_attr node."""
         found: Any = self.module
         for part in str(node.target).split("."):
             found = getattr(found, part)
         return found
 
     def attribute(self, node: fx.Node) -> None:
-        """A get_attr node: a subgraph, or a constant that becomes a port."""
+        """Convert a get_attr node: a subgraph, or a constant that becomes a port."""
         found = self.fetch(node)
         if isinstance(found, fx.GraphModule):
             node.target = self.hold(re.sub(r"\W", "_", str(node.target)), found)
@@ -229,7 +230,7 @@ class Side:
             raise CaptureError(f"the graph holds a {type(found).__name__} ({node.target}), which a sample cannot keep")
 
     def hold(self, wanted: str, module: fx.GraphModule) -> str:
-        """The name of a subgraph, which is another's only where both are equal."""
+        """Return the name of a subgraph; two subgraphs share a name only if they are equal."""
         graph, name, count = subgraph(module), wanted, 0
         while self.subgraphs.get(name, graph) != graph:
             count += 1
@@ -239,7 +240,7 @@ class Side:
         return name
 
     def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Echo | None]]) -> list[Step]:
-        """The calls among these nodes, in order."""
+        """Return the calls among these nodes, in order."""
         made = []
         for node in nodes:
             if node.op == "get_attr":
@@ -259,20 +260,21 @@ class Side:
         return Step(self.locals[node.name], target, args, kwargs, spec_of(node.meta.get("val")), source, echo)
 
     def wish(self, node: fx.Node, args: tuple[Value, ...]) -> str:
-        """The name a step would like: fx's own, or for an item of a tuple the tuple's with the index."""
+        """Return the preferred name of a step: fx's own, or for an item of a tuple the tuple's with the index."""
         if node.target is operator.getitem and isinstance(args[0], Ref) and type(args[1]) is int and args[1] >= 0:
             return f"{args[0].name}_{args[1]}"
         return node.name.lstrip("_") or node.name
 
 
 def pin_dtypes(module: fx.GraphModule) -> None:
-    """Write the default dtype at the factories where the program had changed it; else two defaults look alike."""
+    """Set the dtype of factory calls where the program had changed the default; otherwise a graph would depend on
+    it."""
     for node in module.graph.nodes:
         node.kwargs = node.kwargs | pinned(node)
 
 
 def pinned(node: fx.Node) -> dict[str, torch.dtype]:
-    """The dtype that a factory took from a default which is not the usual one."""
+    """Return the dtype that a factory took from an unusual default dtype."""
     made = node.meta.get("val")
     if node.all_input_nodes or not isinstance(made, Tensor) or not isinstance(node.target, torch._ops.OpOverload):
         return {}
@@ -283,7 +285,7 @@ def pinned(node: fx.Node) -> dict[str, torch.dtype]:
 
 
 def subgraph(module: fx.GraphModule) -> Graph:
-    """A higher-order operator's body as a Graph."""
+    """Return a higher-order operator's body as a Graph."""
     side = Side(module, Names())
     ports = []
     for node in module.graph.find_nodes(op="placeholder"):

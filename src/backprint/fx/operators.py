@@ -1,4 +1,4 @@
-"""A target's name becomes code here and nowhere else, through explicit tables.
+"""Resolve a target's name to a callable, through explicit tables; no other module does.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._ops.OpOverload`.
 """
@@ -29,7 +29,7 @@ ROOMS: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
 
 @functools.cache
 def resolve(target: str) -> Callable[..., Any]:
-    """The callable that a target names: a known tensor operator, plain arithmetic, or a registered custom operator."""
+    """Return the callable of a target: a known tensor operator, plain arithmetic, or a registered custom operator."""
     if target in OPERATORS or target in MATHS or target in SYMS:
         room, _, name = target.partition(".")
         return getattr(ROOMS[room], name)
@@ -43,7 +43,7 @@ def resolve(target: str) -> Callable[..., Any]:
 
 
 def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise RefusedError unless these arguments may stand in a call of a target."""
+    """Raise RefusedError unless a target accepts these arguments safely."""
     if target in PLAIN_TARGETS:
         complaint = growth_complaint(target, args) or by_operator(target, args)
     elif isinstance(function, torch._ops.OpOverload):
@@ -53,13 +53,13 @@ def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], k
     elif complaint := handed_on(target, args, kwargs):
         raise RefusedError(complaint)
     else:
-        return  # what its body makes is asked there
+        return  # the calls in its body are checked there
     if complaint := complaint or why_outgrown(function, args, kwargs):
         raise RefusedError(complaint)
 
 
 def by_operator(target: str, args: Sequence[Any]) -> str:
-    """Of plain arithmetic: what is wrong with it on tensors."""
+    """Return what is wrong with a call of plain arithmetic on tensors."""
     check = DIVISIONS.get(target)
     return check({"self": args[0], "other": args[1]}) if check is not None and len(args) == 2 else ""
 
@@ -68,7 +68,7 @@ DIVISIONS = {"operator.floordiv": divided, "operator.mod": divided}
 
 
 def handed_on(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Of an operator that calls the one that it is given: what is wrong with that one's arguments."""
+    """For an operator that calls an operator passed to it, return what is wrong with that one's arguments."""
     place, begin = SEEN.get(target, (len(args), 0))
     if place >= len(args) or not isinstance(args[place], torch._ops.OpOverload):
         return ""
@@ -77,7 +77,7 @@ def handed_on(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> st
 
 @functools.cache
 def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a target resolves to, its arguments looked at, except while it is compiled; any other function as it is."""
+    """Return a target's callable with its arguments checked, except while it is compiled; any other function itself."""
     target = str(function) if isinstance(function, torch._ops.OpOverload) else others().get(function)
     if target is None:
         return function
@@ -93,7 +93,7 @@ def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def others() -> Mapping[Callable[..., Any], str]:
-    """The targets that are no tensor operators, by what they resolve to."""
+    """Return the targets that are not tensor operators, by callable."""
     found = {}
     for target in PLAIN_TARGETS | HIGHER:
         with contextlib.suppress(AttributeError):  # another torch's
@@ -102,7 +102,7 @@ def others() -> Mapping[Callable[..., Any], str]:
 
 
 def overload(name: str) -> Callable[..., Any]:
-    """A registered operator by `namespace.name.overload`."""
+    """Return a registered operator by `namespace.name.overload`."""
     space, packet, kind = name.split(".")
     try:
         found = getattr(getattr(getattr(torch.ops, space), packet), kind)

@@ -1,7 +1,8 @@
-"""A Graph as a torch.fx.GraphModule: it runs, can be traced again, and its nodes carry what passes look for.
+"""Make a torch.fx.GraphModule of a Graph: it runs, can be traced again, and its nodes have the metadata that passes
+use.
 
-Of each node `meta` has `val` (a fake tensor, or a size, of one FakeTensorMode) and `tensor_meta`, as its annotation
-says, and `stack_trace`; beside them our own `port`, `spec`, `source` and `echo`. A guard is a call of a function below:
+The `meta` of each node has `val` (a fake tensor, or a size, of one FakeTensorMode) and `tensor_meta`, from its
+annotation, and `stack_trace`; also our own `port`, `spec`, `source` and `echo`. A guard is a call of a function below:
 it raises GuardError on values, and where it is traced again becomes an assertion that stays in the graph.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor`, `torch._assert_async`,
@@ -34,19 +35,20 @@ from backprint.graph.text import show_step
 
 
 def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
-    """A torch.fx.GraphModule that computes the same, node by node; nothing looks at the arguments of its calls."""
+    """Return a torch.fx.GraphModule that computes the same, node by node; the arguments of its calls are not
+    checked."""
     check_here(graph.isolated)
     try:
         return written(graph, examples or Examples(graph.symbols))
     except BackprintError:
         raise
-    except Exception as error:  # a call with too few arguments, an operator where fx writes values alone
+    except Exception as error:  # a call with too few arguments, an operator where fx allows only values
         said = f"{type(error).__name__}: {str(error)[:200]}"
         raise GraphError(f"torch.fx cannot hold this graph, whose calls no run has checked: {said}") from error
 
 
 def written(graph: Graph, examples: Examples) -> fx.GraphModule:
-    """The same, as far as fx takes what the graph says."""
+    """Return the same; raise whatever fx raises."""
     root, made = nn.Module(), fx.Graph()
     for name, sub in graph.subgraphs:
         setattr(root, name, to_fx(sub, examples))
@@ -73,7 +75,7 @@ def written(graph: Graph, examples: Examples) -> fx.GraphModule:
 
 
 def add_step(made: fx.Graph, step: Step, make: Callable[[Any], Any]) -> fx.Node:
-    """The node of one step."""
+    """Return the node of one step."""
     if step.is_guard:
         value, *expected = map(make, step.args)
         args = (value, *expected, show_step(step), place(step.source))
@@ -83,7 +85,7 @@ def add_step(made: fx.Graph, step: Step, make: Callable[[Any], Any]) -> fx.Node:
 
 
 def read_by_guards(graph: Graph) -> set[str]:
-    """The numbers that guards alone use: there the tensor that they are read from is checked itself."""
+    """Return the numbers that only guards use: the guard checks the tensor that they are read from instead."""
     guards, others = set(), {name for result in graph.results for name in refs(result)}
     for step in graph.steps:
         used = {name for value in (step.args, *(value for _, value in step.kwargs)) for name in refs(value)}
@@ -96,7 +98,7 @@ def read_by_guards(graph: Graph) -> set[str]:
 
 
 def stack_trace(source: Source) -> str:
-    """A line as Python prints it in a traceback."""
+    """Return a line in the form of a Python traceback."""
     return f'  File "{source.file}", line {source.line}, in {source.function}\n    {source.code}\n'
 
 
@@ -104,7 +106,7 @@ def stack_trace(source: Source) -> str:
 
 
 class Examples:
-    """Fake values as annotations say, of one mode; symbolic sizes are symbols of its own."""
+    """Fake values for annotations, of one mode; symbolic sizes are symbols of its own."""
 
     def __init__(self, symbols: tuple[Symbol, ...]) -> None:
         shapes = ShapeEnv()
@@ -112,10 +114,10 @@ class Examples:
         self.sizes: Mapping[str, Any] = {symbol.name: symbolic(shapes, symbol) for symbol in symbols}
 
     def meta(self, spec: Spec) -> dict[str, Any]:
-        """What a node of this annotation carries; nothing where the annotation does not say."""
+        """Return the metadata of a node with this annotation; nothing if the annotation is not enough."""
         try:
             value = self.value(spec)
-        except GraphError:  # a size that hangs on what the graph computes
+        except GraphError:  # a size that depends on computed values
             return {}
         if value is None:
             return {}
@@ -126,7 +128,7 @@ class Examples:
         return {"val": value, "tensor_meta": described if isinstance(value, tuple) else described[0]}
 
     def value(self, spec: Spec) -> Any:
-        """A value of an annotation; None where there is none to make."""
+        """Return a value for an annotation, or None."""
         match spec:
             case TensorSpec(layout="strided"):
                 shape = [self.size(size) for size in spec.shape]
@@ -140,7 +142,7 @@ class Examples:
         return None
 
     def tensor(self, spec: TensorSpec, shape: list[Any], strides: list[Any] | None) -> Tensor:
-        """A fake tensor on the device that a spec names, be it here or not."""
+        """Return a fake tensor on a spec's device, whether this machine has it or not."""
         dtype = getattr(torch, spec.dtype)
         with self.mode, torch.no_grad():
             if spec.device == "cpu":
@@ -151,19 +153,18 @@ class Examples:
         return FakeTensor(self.mode, empty(shape, strides, dtype, "meta"), torch.device(spec.device))
 
     def size(self, size: Size) -> Any:
-        """A size, as a number or a symbol's."""
+        """Return a size as a number or a symbolic size."""
         return evaluate(size, self.sizes)
 
 
 def empty(shape: list[Any], strides: list[Any] | None, dtype: Any, device: str) -> Tensor:
-    """A tensor without values."""
     if strides is None:
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 def symbolic(shapes: Any, symbol: Symbol) -> Any:
-    """A symbolic size with the value it had at capture."""
+    """Return a symbolic size with its value at capture."""
     source = ConstantSource(symbol.name)
     made = shapes.create_symbol(symbol.hint, source, dynamic_dim=DimDynamic.DYNAMIC)
     return shapes.create_symintnode(made, hint=symbol.hint, source=source)
@@ -173,7 +174,7 @@ def symbolic(shapes: Any, symbol: Symbol) -> Any:
 
 
 def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> None:
-    """A guard on a number, or on a tensor that holds one."""
+    """Guard on a number, or on a tensor with one element."""
     if not isinstance(value, Tensor):
         judge("assert_equal", value, expected, text, where)
     elif is_traced(value):
@@ -183,7 +184,7 @@ def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> 
 
 
 def assert_nan(value: Any, text: str = "", where: str = "") -> None:
-    """A guard on a number that is not one."""
+    """Guard on a number that is NaN."""
     if not isinstance(value, Tensor):
         judge("assert_nan", value, None, text, where)
     elif is_traced(value):
@@ -193,7 +194,7 @@ def assert_nan(value: Any, text: str = "", where: str = "") -> None:
 
 
 def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> None:
-    """A guard on a shape; a size that only values tell is from here on the one that the guard says."""
+    """Guard on a shape; a size that depends on values is fixed to the guard's from here on."""
     if len(value.shape) == len(expected) and any(isinstance(size, torch.SymInt) for size in value.shape):
         for size, wanted in zip(value.shape, expected, strict=True):
             torch._check(size == wanted)
@@ -202,7 +203,7 @@ def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> 
 
 
 def is_traced(value: Tensor) -> bool:
-    """Whether a graph is being made of what runs, and this tensor has no values to look at."""
+    """Whether a graph is being traced, so that this tensor has no values to read."""
     if torch.compiler.is_compiling():
         return True
     return isinstance(value, (FakeTensor, FunctionalTensor)) or value.is_meta or get_proxy_mode() is not None

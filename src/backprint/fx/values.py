@@ -1,4 +1,4 @@
-"""What the Values of a graph stand for where it runs, and its guards, held."""
+"""Evaluate the Values of a running graph, and check its guards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backprint.graph.text import show_step
 
 
 def maker(env: Mapping[str, Any], subs: Mapping[str, Any]) -> Callable[[Value], Any]:
-    """A function from Values to what they stand for."""
+    """Return a function that evaluates Values."""
 
     def make(value: Value) -> Any:
         match value:

@@ -1,1 +1,1 @@
-"""Floor 0: the nouns, their text, their canonical form. Needs no torch."""
+"""The nouns, their text, and their canonical form. Needs no torch."""

@@ -1,9 +1,9 @@
-"""A Graph without its names: two graphs are the same program exactly when their canonical forms are equal.
+"""The canonical form of a Graph, without names: two graphs are the same program exactly when their forms are equal.
 
 The form is a walk from the graph's roots, which are ordered: first the steps with effects (random draws, mutations,
 guards) as they run, then the results, each depth first through its arguments. An ordered walk of a rooted graph has no
-ties, so the numbering is canonical, it tells a value shared from one computed twice, and independent steps may stand in
-any order. Reads of a value that is mutated carry how many mutations they come after.
+ties, so the numbering is canonical. It distinguishes a value used twice from one computed twice, and independent steps
+may be in any order. Each read of a value that is mutated has the number of mutations before it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Canonical:
 
 
 def canonical(graph: Graph, sizes: bool = True) -> Canonical:
-    """The canonical form of a graph; with `sizes=False`, of all graphs that differ in sizes alone."""
+    """Return the canonical form of a graph; with `sizes=False`, one form for all graphs that differ only in sizes."""
     return Canonical(tuple(_Walk(graph, sizes).lines()))
 
 
@@ -75,14 +75,14 @@ def graph_hash(graph: Graph, sizes: bool = True) -> str:
 
 
 def is_effect(step: Step) -> bool:
-    """Whether a step does more than compute its result: its place among the other effects then counts."""
+    """Whether a step does more than compute its result, so that its place among the other effects counts."""
     if step.target in HIGHER:
         return step.target.rpartition(".")[2].startswith(EFFECTFUL_HIGHER)
     return step.is_guard or is_custom(step.target) or any(flag in "rm" for flag in operators().get(step.target, ""))
 
 
 def mutated(step: Step) -> list[str]:
-    """The names whose memory a step may change. A custom operator may change whatever it is given."""
+    """Return the names whose memory a step may change. A custom operator may change any argument."""
     if "m" not in operators().get(step.target, ""):
         return list(_names(step)) if is_custom(step.target) else []
     name = step.target.split(".")[-2]
@@ -92,7 +92,7 @@ def mutated(step: Step) -> list[str]:
 
 
 def versions(graph: Graph) -> dict[tuple[int, str], int]:
-    """For each (step index, name it reads): how many mutations of that value's memory came before. Zeros left out."""
+    """Return, for each (step index, name it reads), how many mutations of that value's memory came before, if any."""
     changes = [mutated(step) for step in graph.steps]
     found: dict[tuple[int, str], int] = {}
     if not any(changes):
@@ -148,7 +148,8 @@ class _Walk:
         yield from sorted(self.dead())
 
     def visit(self, root: int, prefix: str = "") -> Iterator[str]:
-        """Number a step after the steps it needs; a loop with its own stack, for graphs deeper than Python's."""
+        """Number a step after the steps it needs; with a stack of its own, for graphs deeper than Python's recursion
+        limit."""
         stack = [(root, False)]
         while stack:
             index, ready = stack.pop()
@@ -167,7 +168,7 @@ class _Walk:
             yield prefix + call if index == root else call
 
     def dead(self) -> Iterator[str]:
-        """The steps that nothing needs have no order of their own, so each is called by a digest of its call."""
+        """Yield the steps that nothing needs. They have no order, so each is named by a digest of its call."""
         self.symbols = {name: said or "$?" for name, said in self.symbols.items()}
         for index, step in enumerate(self.graph.steps):
             if step.name not in self.numbers and not step.is_guard:
@@ -218,7 +219,7 @@ class _Walk:
         return "?"
 
     def size(self, size: Size) -> str:
-        """A size with symbols called by the order in which the walk meets them."""
+        """Return a size with symbols named in the order in which the walk reaches them."""
 
         def rename(found: re.Match[str]) -> str:
             name = found[0]
@@ -230,7 +231,7 @@ class _Walk:
 
 
 def effects(graph: Graph) -> list[int]:
-    """Which steps have effects, as they run; a step that is given a subgraph has that subgraph's."""
+    """Return which steps have effects, in order; a step with a subgraph has the subgraph's."""
     stirring = {name for name, sub in graph.subgraphs if effects(sub)}
 
     def stirs(step: Step) -> bool:

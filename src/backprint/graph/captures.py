@@ -1,4 +1,4 @@
-"""Pairs and Captures: a forward and a backward tied by the saved ports, and all that one capture call gives."""
+"""Pairs and Captures: a forward and a backward tied by the saved ports, and the result of one capture call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Deferred(Generic[T]):
-    """A value that is made when first asked for, once: a sample's graph is parsed only when someone looks at it."""
+    """A value that is made at its first use, and only once: a sample's graph is parsed only if it is needed."""
 
     __slots__ = ("_make", "_value")
 
@@ -62,13 +62,13 @@ class Pair:
 
     @property
     def forward(self) -> Graph:
-        """What runs on the way in."""
+        """The forward Graph."""
         side = self._forward
         return side.get() if isinstance(side, Deferred) else side
 
     @property
     def backward(self) -> Graph | None:
-        """What runs on the way back; None where no output asks for a gradient."""
+        """The backward Graph; None where no output requires grad."""
         side = self._backward
         return side.get() if isinstance(side, Deferred) else side
 
@@ -93,11 +93,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a capture took for granted.
+    """A condition that a capture assumes.
 
-    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `pinned`; `inputs` are what
-    it depends on. The text of a `size` guard is a condition over symbols, or `NAME.shape[0] == EXPRESSION`; replay
-    checks it before it runs.
+    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `pinned`; `inputs` are the inputs
+    that the condition depends on. The text of a `size` guard is a condition over symbols, or `NAME.shape[0] ==
+    EXPRESSION`; replay checks it before it runs.
     """
 
     kind: str
@@ -117,10 +117,10 @@ class OpaqueEdge:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Which port of which Pair feeds which: Pairs by index, the port by its key, as `output y` or `gradient w`.
+    """Which port of which Pair feeds which: Pairs by index, the port by its key, such as `output y` or `gradient w`.
 
-    `target` None is the whole Capture's own result of that name; `source` None its own input, handed through.
-    Gradients go along an `output` link the other way, and add up where several start at one port.
+    `target` None means a result of the whole Capture with that name; `source` None means an input of its own, passed
+    through. Gradients go along an `output` link the other way, and add up if several links start at one port.
     """
 
     source: int | None
@@ -131,10 +131,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One parameter of a call: its name (`*args`, `**kwargs` with their stars), and a likeness of what it was given.
+    """One parameter of a call: its name (`*args`, `**kwargs` with their stars), and a likeness of its argument.
 
-    A likeness is JSON in which `{"tensor": NAME}` stands for the port of that name. `optional`: leaving the argument
-    out gives the same value. `keyword`: it can be given by its name alone.
+    A likeness is JSON in which `{"tensor": NAME}` stands for the port of that name. `optional`: the default is the same
+    value. `keyword`: it can be passed only by name.
     """
 
     name: str
@@ -147,11 +147,11 @@ class Argument:
 class Signature:
     """How a call's arguments and results map to ports.
 
-    `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that the capture took as constants,
-    as text; `call` what each parameter was given, by value (None where no call was read: a part, a recorded step, a
-    sample of format 1). `output` is a JSON-like tree whose leaves are `{"port": name}` or `{"value": repr}`;
-    `differentiable` are the outputs that take tangents; `same` the pairs of names that one tensor was passed under;
-    `aliases` the pairs that share memory, and how many bytes the second begins after the first.
+    `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that are constants of the capture, as
+    text; `call` the value of each parameter (None where no call was read: a part, a recorded step, a sample of format
+    1). `output` is a JSON-like tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the
+    outputs that have tangents; `same` the pairs of names that one tensor was passed under; `aliases` the pairs that
+    share memory, and how many bytes after the first the second begins.
     """
 
     arguments: tuple[str, ...] = ()
@@ -166,7 +166,8 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What one capture call gives: Pairs in the order they ran, the engine, and the environment they were traced in."""
+    """The result of one capture call: Pairs in the order they ran, the engine, and the environment they were traced
+    in."""
 
     name: str
     engine: str
@@ -208,13 +209,13 @@ class Capture:
             """Write the Capture as a sample, and return its path."""
 
         def release(self) -> None:
-            """Let go of the captured program and its arguments."""
+            """Drop the captured program and its arguments."""
 
         def verify(self, draws: Sequence[str] | None = None, *, twin: Twin | None = None) -> list[Verdict]:
             """Prove every Pair against the original program."""
 
         def inputs(self) -> dict[str, Tensor]:
-            """The tensors that its recipes make, by the program's own names."""
+            """Return the tensors that its recipes make, by the program's own names."""
 
 
 Call: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"

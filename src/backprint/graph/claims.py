@@ -1,9 +1,9 @@
-"""What a Capture says of its graphs in two places, held against each other. Needs no torch.
+"""Compare the claims about a Capture's graphs that are stored in two places. Needs no torch.
 
-A sample names each port's role and each value's shape in `model.py`, and again in capture.json: roles in a table,
-annotations by a digest. Beside them stand the signature, links, recipes and the witness, and both directions speak of
-saved values. Whoever changes one of these alone is found out; whoever changes all of them alike has written another
-sample, whose numbers alone can be checked.
+A sample has each port's role and each value's shape in `model.py`, and again in capture.json: roles in a table,
+annotations as a digest. There are also the signature, links, recipes and the witness, and both directions name saved
+values. A change of only one of these is detected; a consistent change of all of them is another sample, of which only
+the numbers can be checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backprint.graph.text import show_port, show_spec
 
 @dataclass(frozen=True, slots=True)
 class Lie:
-    """Something that a Capture says of a port or of a step, and that is not so."""
+    """A claim of a Capture about a port or a step that is not true."""
 
     role: str
     name: str
@@ -34,7 +34,7 @@ Claims = Mapping[str, Any]
 
 
 def claims_of(graph: Graph) -> dict[str, Any]:
-    """The claims of a graph, as a sample keeps them."""
+    """Return the claims about a graph, in a sample's form."""
     return {
         "roles": {"in": names_by_role(graph.inputs), "out": names_by_role(graph.outputs)},
         "annotations": digest_of(graph),
@@ -42,7 +42,7 @@ def claims_of(graph: Graph) -> dict[str, Any]:
 
 
 def names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
-    """The names of ports by their role."""
+    """Return the names of ports by their role."""
     found: dict[str, list[str]] = {}
     for port in ports:
         found.setdefault(port.role, []).append(port.name)
@@ -50,12 +50,12 @@ def names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
 
 
 def digest_of(graph: Graph) -> str:
-    """A digest of everything that a graph's text says of its values: dtypes, sizes, strides, devices, layouts."""
+    """Return a digest of all annotations of a graph: dtypes, sizes, strides, devices, layouts."""
     return hashlib.sha256("\n".join(lines(graph)).encode()).hexdigest()[:32]
 
 
 def lines(graph: Graph) -> Iterator[str]:
-    """Every annotation of a graph, and of its subgraphs."""
+    """Yield every annotation of a graph, and of its subgraphs."""
     for symbol in graph.symbols:
         yield f"{symbol.name} = {symbol.hint} in [{symbol.low}, {symbol.high}]"
     for port in (*graph.inputs, *graph.outputs):
@@ -72,7 +72,7 @@ def lines(graph: Graph) -> Iterator[str]:
 
 
 def lies(capture: Capture) -> Iterator[Lie]:
-    """Where a Capture contradicts itself: its graphs, what capture.json says of them, and the rest of it."""
+    """Yield where a Capture contradicts itself: its graphs, the claims in capture.json, and the rest of it."""
     for index, pair in enumerate(capture.pairs):
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
@@ -84,7 +84,7 @@ def lies(capture: Capture) -> Iterator[Lie]:
 
 
 def of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Lie]:
-    """A graph against what capture.json says of it."""
+    """Compare a graph with the claims in capture.json."""
     if roles := claims.get("roles"):
         for direction, ports in (("in", graph.inputs), ("out", graph.outputs)):
             yield from of_roles(ports, roles.get(direction, {}))
@@ -93,7 +93,7 @@ def of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Lie]:
 
 
 def of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Lie]:
-    """The roles of ports against the table of them."""
+    """Compare the roles of ports with the table of roles."""
     then = sorted((name, role) for role, names in roles.items() for name in names)
     now = sorted((port.name, port.role) for port in ports)
     if then == now:
@@ -103,7 +103,7 @@ def of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterato
         yield Lie(role, name, f"the graph says {role}, capture.json says {was}")
     for name, role in (each for each in then if each not in now):
         if name not in {each for each, _ in now}:
-            yield Lie(role, name, f"capture.json has the {role} {name!r}, which the graph has not")
+            yield Lie(role, name, f"capture.json has the {role} {name!r}, which the graph does not have")
 
 
 FORWARD = (("parameter", "buffer", "input", "constant", "rng"), ("output", "mutation", "saved"))
@@ -112,7 +112,7 @@ BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
 
 
 def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
-    """Both directions of a Pair: what the forward saves is what the backward takes, gradients are of inputs."""
+    """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
     forward = at_hints(pair.forward)
     backward = at_hints(pair.backward) if pair.backward is not None else None
     yield from of_direction("forward", forward, FORWARD)
@@ -144,7 +144,8 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Lie]:
 
 
 def is_kept(capture: Capture, port: Port) -> bool:
-    """Whether a recorded step gave this: a gradient of what its forward did not need, or what its backward changed."""
+    """Whether a recorded step returned this: a gradient of a value that its forward did not need, or that its backward
+    changed."""
     rows = capture.witness or {}
     keys = (PortKey("gradient", port.name), PortKey("mutation", port.name))
     return capture.origin.partial or any(str(key) in rows for key in keys)
@@ -159,7 +160,7 @@ def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[st
 
 
 def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Lie]:
-    """Whether two ports that are of one shape, or with `whole` one value, say so."""
+    """Yield a Lie if two ports should have one shape, or with `whole` one spec, and do not."""
     if other is None or port.spec is None or other.spec is None:
         return
     if kind(port.spec, whole) != kind(other.spec, whole):
@@ -167,7 +168,7 @@ def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Ite
 
 
 def kind(spec: Spec, whole: bool = False) -> Any:
-    """What two annotations have in common; a gradient may be sparse where its parameter is not."""
+    """Return what two annotations must have in common; a gradient may be sparse if its parameter is dense."""
     if not isinstance(spec, TensorSpec):
         return spec
     return replace(spec, offset=0) if whole else (spec.dtype, spec.shape, spec.device)
@@ -179,7 +180,8 @@ def dtype(spec: Spec) -> str:
 
 
 def of_signature(capture: Capture) -> Iterator[Lie]:
-    """The roles of a Capture's inputs against the captured call; its differentiable outputs against the tangents."""
+    """Compare the roles of a Capture's inputs with the captured call, and its differentiable outputs with the
+    tangents."""
     signature = capture.signature
     if signature.call is not None:
         placed = {name for row in signature.call for name in tensors_in(row.like)}
@@ -201,7 +203,7 @@ def of_signature(capture: Capture) -> Iterator[Lie]:
 
 
 def tensors_in(like: Any) -> Iterator[str]:
-    """The ports in a likeness of what a parameter was given."""
+    """Yield the ports in a likeness of an argument."""
     if isinstance(like, dict):
         if isinstance(like.get("tensor"), str):
             yield like["tensor"]
@@ -214,7 +216,7 @@ def tensors_in(like: Any) -> Iterator[str]:
 
 
 def of_witness(capture: Capture) -> Iterator[Lie]:
-    """Annotations of results against the dtypes and shapes that the program gave."""
+    """Compare annotations of results with the dtypes and shapes of the program's results."""
     if not capture.witness or len(capture.pairs) != 1 or capture.links:
         return
     pair = capture.pairs[0]

@@ -1,7 +1,7 @@
-"""Which of a Capture's results hang on which of its inputs, by reachability: a path of values, not of shapes alone.
+"""Which of a Capture's results depend on which of its inputs, by reachability: a path of values, not of shapes alone.
 
-A path is necessary for dependence and not sufficient: `x - x` hangs on `x` here. Where it matters, a port that does not
-move is tried with numbers (`replay.power`).
+A path is necessary for dependence and not sufficient: `x - x` depends on `x` here. Where it matters, a port that does
+not move is tried with numbers (`replay.power`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {
 
 
 def dependence(capture: Capture) -> dict[PortKey, frozenset[str]]:
-    """For each result the inputs that it hangs on; a tangent's name is `tangent y`."""
+    """Return, for each result, the inputs that it depends on; a tangent's name is `tangent y`."""
     walk = DependenceWalk(capture)
     return {key: walk.named(found) for key, found in walk.results().items()}
 
 
 def dependence_of_parts(capture: Capture) -> tuple[dict[PortKey, frozenset[str]], ...]:
-    """The same for each of several Pairs: its own results, and the inputs of the whole that they hang on."""
+    """Return the same for each of several Pairs: its own results, and the inputs of the whole that they depend on."""
     if len(capture.pairs) == 1:
         return ()
     walk = DependenceWalk(capture)
@@ -51,7 +51,7 @@ def dependence_of_parts(capture: Capture) -> tuple[dict[PortKey, frozenset[str]]
 
 
 class DependenceWalk:
-    """A Capture's graphs, gone through once each, in the order in which they need each other."""
+    """Walks each of a Capture's graphs once, in the order in which they need each other."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
@@ -61,7 +61,7 @@ class DependenceWalk:
         self.sides: dict[tuple[int, str], Sets] = {}
 
     def bit(self, name: str) -> int:
-        """The set of one input alone; the second name of a tensor is its first's."""
+        """Return the set of one input; the second name of a tensor has its first's."""
         name = self.first.get(name, name)
         if name not in self.bits:
             self.bits[name] = 1 << len(self.names)
@@ -69,18 +69,18 @@ class DependenceWalk:
         return self.bits[name]
 
     def named(self, found: int) -> frozenset[str]:
-        """The names of a set."""
+        """Return the names in a set."""
         return frozenset(name for name in self.names if self.bits[name] & found)
 
     def forward(self, index: int) -> Sets:
-        """What each output port of a forward hangs on."""
+        """Return what each output port of a forward depends on."""
         if (index, "forward") not in self.sides:
             graph = self.capture.pairs[index].forward
             self.sides[index, "forward"] = through(graph, {p.local: self.given(index, p) for p in graph.inputs})
         return self.sides[index, "forward"]
 
     def backward(self, index: int) -> Sets:
-        """What each gradient of a backward hangs on."""
+        """Return what each gradient of a backward depends on."""
         graph = self.capture.pairs[index].backward
         if graph is None:
             return {}
@@ -90,7 +90,7 @@ class DependenceWalk:
         return self.sides[index, "backward"]
 
     def given(self, index: int, port: Port) -> int:
-        """What an input of a forward hangs on: itself, or what links bring."""
+        """Return what an input of a forward depends on: itself, or the sources of its links."""
         links = [link for link in feeds(self.capture, index) if link.name == port.name]
         found = 0
         for link in links:
@@ -98,13 +98,13 @@ class DependenceWalk:
         return found if links else self.bit(port.name) if port.role in FREE else 0
 
     def fed(self, index: int, port: Port) -> int:
-        """What an input of a backward hangs on."""
+        """Return what an input of a backward depends on."""
         if port.role == "saved":
             return self.forward(index).get(port.key, 0)
         return self.tangent(index, port.name) if port.role == "tangent" else self.given(index, port)
 
     def tangent(self, index: int, name: str) -> int:
-        """What a tangent hangs on: the caller's, and what later Pairs give."""
+        """Return what a tangent depends on: the caller's, and the gradients of later Pairs."""
         found = 0
         for link in results(self.capture):
             asked = link.name in self.capture.signature.differentiable
@@ -116,14 +116,14 @@ class DependenceWalk:
         return found
 
     def source(self, index: int | None, port: PortKey) -> int:
-        """What stands at the start of a link."""
+        """Return what the source of a link depends on."""
         if index is None:
             return self.bit(port.name)
         side = self.backward(index) if port.role == "gradient" else self.forward(index)
         return side.get(port, 0)
 
     def results(self) -> Sets:
-        """The Capture's own results: outputs, mutations, gradients."""
+        """Return the same for the Capture's own results: outputs, mutations, gradients."""
         found = {PortKey("output", link.name): self.source(link.source, link.port) for link in results(self.capture)}
         own = between(self.capture)
         for index in range(len(self.capture.pairs)):
@@ -142,7 +142,7 @@ class DependenceWalk:
 
 
 def through(graph: Graph, given: Mapping[str, int]) -> Sets:
-    """What each output port hangs on."""
+    """Return what each output port depends on."""
     if any(changes(step) for step in graph.steps):
         env = together(graph, given)
         return {port.key: union(value, env) for port, value in named(graph)}
@@ -157,12 +157,12 @@ def through(graph: Graph, given: Mapping[str, int]) -> Sets:
 
 
 def named(graph: Graph) -> list[tuple[Port, Value]]:
-    """The output ports and what they give."""
+    """Return the output ports and their values."""
     return list(zip(graph.outputs, graph.results, strict=True))
 
 
 def bare_operator(step: Step) -> str:
-    """An ATen operator without its namespace and overload."""
+    """Return an ATen operator's name without namespace and overload."""
     return step.target.split(".")[1] if step.target.startswith(("aten.", "prims.")) else ""
 
 
@@ -172,7 +172,7 @@ def changes(step: Step) -> bool:
 
 
 def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, int]]) -> int:
-    """What one step's value hangs on."""
+    """Return what one step's value depends on."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index in parts.get(name, {}):
             return parts[name][index]
@@ -181,7 +181,7 @@ def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, i
 
 
 def union(value: Value, env: Mapping[str, int]) -> int:
-    """What all values in a structure hang on together."""
+    """Return what all values in a structure depend on together."""
     found = 0
     for name in refs(value):
         found |= env.get(name, 0)
@@ -189,7 +189,7 @@ def union(value: Value, env: Mapping[str, int]) -> int:
 
 
 def together(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
-    """The same where steps change their arguments: values that may share memory are one."""
+    """Return the same for a graph whose steps change arguments: values that may share memory are one."""
     cell = {name: name for name in given}
     for step in graph.steps:
         shares = not step.is_guard and set("mv") & set(operators().get(step.target, ""))

@@ -1,4 +1,4 @@
-"""A forward graph on another device: its tensors and constants there, and operators that are there."""
+"""Move a forward graph to another device: its tensors and constants, and operators that exist there."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from backprint.graph.values import leaves
 
 
 def without_saved(graph: Graph) -> Graph:
-    """A forward that saves nothing: without steps that are for a backward alone."""
+    """Return a forward that saves nothing: without steps that only a backward needs."""
     pairs = zip(graph.outputs, graph.results, strict=True)
     kept = [(port, result) for port, result in pairs if port.role != "saved"]
     return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
 
 
 def new_devices(graph: Graph, device: str) -> dict[str, str]:
-    """Where each device's tensors go if a graph new_devices to a device.
+    """Return the new device of each device's tensors if a graph moves to `device`.
 
-    Of a graph with tensors on a GPU only these move; its tensors on the CPU are there for a reason.
+    If a graph has tensors on a GPU, only these move; its tensors on the CPU are there for a reason.
     """
     here = {name for name in devices_of(graph) if name != "cpu"} or {"cpu"}
     return {name: device for name in sorted(here) if name != device}
 
 
 def on_device(graph: Graph, places: Mapping[str, str]) -> Graph:
-    """A forward graph whose tensors have moved. It saves nothing: what a backward needs is another there."""
+    """Return a forward graph with moved tensors. It saves nothing: on another device a backward needs other values."""
     if not places:
         return graph
     graph = in_general_form(without_saved(graph))
@@ -41,7 +41,7 @@ def on_device(graph: Graph, places: Mapping[str, str]) -> Graph:
 
 
 def devices_of(graph: Graph) -> set[str]:
-    """The devices of a graph's ports, and those that its steps name."""
+    """Return the devices of a graph's ports, and those in its steps."""
     specs = [port.spec for port in (*graph.inputs, *graph.outputs)]
     values = [value for step in graph.steps for value in (*step.args, *dict(step.kwargs).values())]
     named = {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Device)}
@@ -49,26 +49,26 @@ def devices_of(graph: Graph) -> set[str]:
 
 
 def port_on(port: Port, places: Mapping[str, str]) -> Port:
-    """A port whose tensor has moved."""
+    """Return a port with its tensor moved."""
     return replace(port, spec=spec_on(port.spec, places))
 
 
 def step_on(step: Step, places: Mapping[str, str]) -> Step:
-    """A step whose tensors have moved."""
+    """Return a step with its tensors moved."""
     args = tuple(value_on(value, places) for value in step.args)
     kwargs = tuple((key, value_on(value, places)) for key, value in step.kwargs)
     return replace(step, args=args, kwargs=kwargs, spec=spec_on(step.spec, places))
 
 
 def spec_on(spec: Spec, places: Mapping[str, str]) -> Spec:
-    """A spec of tensors that have moved."""
+    """Return a spec with its tensors moved."""
     if isinstance(spec, tuple):
         return tuple(spec_on(each, places) for each in spec)
     return replace(spec, device=places.get(spec.device, spec.device)) if isinstance(spec, TensorSpec) else spec
 
 
 def value_on(value: Value, places: Mapping[str, str]) -> Value:
-    """A value in which devices have moved."""
+    """Return a value with its devices replaced."""
     match value:
         case Device(name):
             return Device(places.get(name, name))
@@ -104,7 +104,7 @@ USUAL: Mapping[str, Value] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": 
 
 
 def in_general_form(graph: Graph) -> Graph:
-    """The graph with operators that choose a kernel for their device, where it has one that was chosen."""
+    """Replace operators that are the kernel of one device by the operator that chooses a kernel."""
     made: dict[str, Ref] = {}
     steps: list[Step] = []
     for step in graph.steps:
@@ -123,7 +123,7 @@ def in_general_form(graph: Graph) -> Graph:
 
 
 def general(step: Step) -> Step:
-    """A call of attention's own kernel as the operator that chooses one."""
+    """Return a call of a kernel of attention as a call of the operator that chooses one."""
     target, names = GENERAL[step.target]
     given = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)
     args = tuple(given[name] if name in given else USUAL[name] for name in ORDER)

@@ -1,7 +1,7 @@
-"""A graph at the sizes of its capture: numbers where symbols were, and none of them on its ports.
+"""Replace a graph's symbolic sizes by those of its capture, also on its ports.
 
-Whoever takes a graph out of its Capture (another tool's sample, a part of a split) has one set of sizes, and no caller
-who would hand sizes over. Left out: numbers that come out of a tensor's values (`.item()`); those stay steps.
+A graph that is taken out of its Capture (another tool's sample, a part of a split) has one set of sizes, and no caller
+who would pass sizes. Numbers that are read from a tensor's values (`.item()`) stay steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backprint.graph.steps import free, live, mapped, with_names
 
 
 def at_capture(graph: Graph) -> Graph:
-    """The graph with every size that it takes, computes or gives as the number that it was; other values stay."""
+    """Return the graph with every size that it takes, computes or returns as a constant; other values stay."""
     sizes = hints(graph)
     constants: dict[str, Value] = {}
 
@@ -39,7 +39,7 @@ def at_capture(graph: Graph) -> Graph:
 
 
 def held_constant(graph: Graph) -> Graph:
-    """The graph with the numbers that its guards hold where the numbers were, from each guard on."""
+    """Return the graph with numbers that guards fix as constants, from each guard on."""
     constants: dict[str, Value] = {}
     steps = []
     for step in graph.steps:
@@ -51,12 +51,13 @@ def held_constant(graph: Graph) -> Graph:
 
 
 def port_at(port: Port, sizes: Mapping[str, int]) -> Port:
-    """A port at sizes."""
+    """Return a port at these sizes."""
     return replace(port, spec=at(port.spec, sizes))
 
 
 def tensors_alone(graph: Graph) -> Graph:
-    """The graph without results that are no tensor or have no element, and without steps that nothing needs then."""
+    """Return the graph without results that are not tensors or have no elements, and without steps that nothing then
+    needs."""
     kept = [
         (port, result)
         for port, result in zip(graph.outputs, graph.results, strict=True)
@@ -66,8 +67,8 @@ def tensors_alone(graph: Graph) -> Graph:
 
 
 def permuted(spec: Spec) -> tuple[int, ...] | None:
-    """The dimensions of a tensor from the outermost in memory to the innermost, where its strides are those of a
-    contiguous tensor in another order; else None."""
+    """Return the dimensions of a tensor from the outermost in memory to the innermost, if its strides are those of a
+    permuted contiguous tensor; else None."""
     if not isinstance(spec, TensorSpec) or spec.stride is None:
         return None
     shape, stride = spec.shape, spec.stride
@@ -83,8 +84,8 @@ def permuted(spec: Spec) -> tuple[int, ...] | None:
 
 
 def contiguous_inputs(graph: Graph) -> Graph:
-    """The graph for inputs without strides of their own: what lay in another order in memory is laid so first, because
-    views further on may rely on it."""
+    """Return the graph for contiguous inputs: permuted inputs get their strides first, because views may rely on
+    them."""
     taken = {*(port.local for port in graph.inputs), *(step.name for step in graph.steps)}
     inputs, first = [], []
     renamed: dict[str, Value] = {}

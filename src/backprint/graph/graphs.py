@@ -51,13 +51,14 @@ class Port:
 
     @property
     def key(self) -> PortKey:
-        """What tells the port from one of the same name and another role."""
+        """The port's role and name, which identify it."""
         return PortKey(self.role, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where in the user's program a step came from. It stands in a comment, so what could end one is replaced."""
+    """Where in the user's program a step came from. It is written into a comment, so characters that could end one are
+    replaced."""
 
     file: str
     line: int
@@ -88,7 +89,7 @@ ECHOES = ("gradient of", "sum of gradients of", "recomputes")
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """What a step has to do with the other direction: `gradient of convolution_3`, or of several: `relu, relu_1`."""
+    """How a step relates to the other direction: `gradient of convolution_3`, or of several: `relu, relu_1`."""
 
     kind: str
     names: tuple[str, ...]
@@ -179,7 +180,7 @@ class Graph:
 
     @property
     def code(self) -> str:
-        """The graph as Python text that runs with torch alone; parsing it gives an equal graph."""
+        """The graph as Python text that runs with torch alone; parsing it returns an equal graph."""
         from backprint.graph.text import emit
 
         return emit(self)
@@ -188,7 +189,7 @@ class Graph:
         return self.code
 
     def canonical(self) -> Canonical:
-        """The graph with names and the order of independent steps taken away."""
+        """The graph without names and without the order of independent steps."""
         from backprint.graph.canonical import canonical
 
         return canonical(self)
@@ -210,7 +211,7 @@ class Graph:
 
 
 def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
-    """The custom operators that a graph calls or hands on, its subgraphs too, each with its step."""
+    """Yield the custom operators that a graph calls or passes as arguments, subgraphs included, each with its step."""
     for step in graph.steps:
         values = (*step.args, *(value for _, value in step.kwargs))
         handed = [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
@@ -221,7 +222,7 @@ def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
 
 
 def check_graph(graph: Graph) -> None:
-    """Raise unless every value is defined once, before its use, and the ports match what they carry."""
+    """Raise unless every value is defined once, before its use, and the ports match their values."""
     check_members(graph)
     defined: set[str] = set()
     attributes = {name for name, _ in graph.subgraphs}
@@ -272,7 +273,7 @@ def check_use(value: Value, user: Step | Port, defined: Collection[str], attribu
                 odd = f"uses {leaf.name!r} before it is defined"
         elif isinstance(leaf, Sub):
             if leaf.name not in attributes:
-                odd = f"uses the subgraph {leaf.name!r}, which is not here"
+                odd = f"uses the subgraph {leaf.name!r}, which the graph does not have"
         elif isinstance(leaf, int) and not -MAX_INTEGER <= leaf < MAX_INTEGER:
             odd = f"holds an integer of {leaf.bit_length()} bits"
         if odd:

@@ -1,6 +1,6 @@
-"""Which graphs of a stranger want a process of their own: those that call what no check of arguments makes safe.
+"""Which untrusted graphs need a process of their own: those with calls that no check of arguments makes safe.
 
-The process of a sample says that it is one with `begin`; anywhere else such a graph is refused by name.
+The process of a sample declares itself with `begin`; in any other process such a graph is refused by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _alone = False
 
 
 def begin() -> None:
-    """From now on this process is a sample's own: what it calls costs that sample alone."""
+    """Declare this process a sample's own: its calls can harm only that sample."""
     global _alone
     _alone = True
 
@@ -38,13 +38,13 @@ def is_alone() -> bool:
 
 
 def check_here(why: str) -> None:
-    """Raise where a sample wants a process of its own, which this is not."""
+    """Raise if a sample needs a process of its own, and this is none."""
     if why and not _alone:
         raise RefusedError(why)
 
 
 def isolation_request(place: object, calls: Iterable[str], trusting: str) -> str:
-    """Why a sample may run in a process of its own alone, and what to do; '' where it calls nothing of that kind."""
+    """Say why a sample may run only in a process of its own, and what to do; '' if it has no such call."""
     calls = list(calls)
     if not calls:
         return ""
@@ -56,9 +56,10 @@ def isolation_request(place: object, calls: Iterable[str], trusting: str) -> str
 
 
 def needs_isolation(graph: Graph, allow: Sequence[str] = ()) -> list[str]:
-    """What a graph calls or hands on, its subgraphs too, that is only safe in a process of its own; each with why.
+    """Return the calls of a graph, subgraphs included, that are only safe in a process of its own; each with the
+    reason.
 
-    Left out are operators of libraries that the user has allowed by name.
+    Operators of libraries that the user has allowed by name are left out.
     """
     targets = {target for target in called(graph) if not (is_custom(target) and allowed(target, allow))}
     found = {f"{target} ({why})" for target in targets if (why := why_isolated(target))}
@@ -67,7 +68,7 @@ def needs_isolation(graph: Graph, allow: Sequence[str] = ()) -> list[str]:
 
 
 def why_isolated(target: str) -> str:
-    """Why a call of this target wants a process of its own; '' where it does not."""
+    """Say why a call of this target needs a process of its own; '' if it does not."""
     if target in HIGHER:
         return "may go on for ever" if target in ENDLESS else ""
     if is_custom(target):
@@ -77,7 +78,7 @@ def why_isolated(target: str) -> str:
 
 
 def called(graph: Graph) -> Iterator[str]:
-    """The targets that a graph calls or hands on, its subgraphs too."""
+    """Yield the targets that a graph calls or passes as arguments, subgraphs included."""
     for step in graph.steps:
         if not step.is_guard:
             yield step.target
@@ -87,13 +88,13 @@ def called(graph: Graph) -> Iterator[str]:
 
 
 def handed_on(step: Step) -> list[str]:
-    """The operators among a step's arguments."""
+    """Return the operators among a step's arguments."""
     values = (*step.args, *(value for _, value in step.kwargs))
     return [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
 
 
 def handing(graph: Graph) -> Iterator[str]:
-    """The targets that are given an operator, in subgraphs too."""
+    """Yield the targets that take an operator as an argument, in subgraphs too."""
     yield from (step.target for step in graph.steps if not step.is_guard and handed_on(step))
     for _, sub in graph.subgraphs:
         yield from handing(sub)

@@ -1,7 +1,8 @@
-"""Keys of ports, and their spelling: in files, messages and `bp.run` a key is `gradient w`; this module alone knows it.
+"""Keys of ports, and their text: in files, messages and `bp.run` a key is `gradient w`. Only this module knows the
+text.
 
-Among a program's inputs a tangent has the name of its output with its role before it, `tangent y`: no other input of
-the program has a role in its name.
+Among a program's inputs a tangent is named by its role and its output, `tangent y`: no other input of the program has a
+role in its name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 class PortKey(NamedTuple):
-    """A port of one direction, where ports of several roles may have one name."""
+    """Identifies a port of one direction, where ports of several roles may have one name."""
 
     role: str
     name: str
@@ -23,22 +24,22 @@ class PortKey(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> PortKey:
-        """The key that a text spells; without a name where it spells none."""
+        """Return the key of a text; one without a name if the text is not a key."""
         role, _, name = text.partition(" ")
         return cls(role, name)
 
 
 PortValues: TypeAlias = Mapping[PortKey, Any]
-"""What stands on the ports of a Pair."""
+"""The values at the ports of a Pair."""
 
 
 def keyed(role: str, values: Mapping[str, T]) -> dict[PortKey, T]:
-    """Values by name as values of ports of one role."""
+    """Return values by name as values by port key, for one role."""
     return {PortKey(role, name): value for name, value in values.items()}
 
 
 def of_role(role: str, values: Mapping[PortKey, T]) -> dict[str, T]:
-    """The values of one role's ports by name."""
+    """Return the values of one role's ports by name."""
     return {key.name: value for key, value in values.items() if key.role == role}
 
 
@@ -46,7 +47,7 @@ _TANGENT = "tangent "
 
 
 def tangent_name(output: str) -> str:
-    """The name that the tangent of an output has among inputs."""
+    """Return the name of an output's tangent among inputs."""
     return _TANGENT + output
 
 
@@ -56,16 +57,16 @@ def is_tangent(name: str) -> bool:
 
 
 def output_of(tangent: str) -> str:
-    """The output that a tangent among inputs belongs to."""
+    """Return the output of a tangent among inputs."""
     return tangent.removeprefix(_TANGENT)
 
 
 def with_tangents(values: Mapping[str, T], tangents: Mapping[str, T]) -> dict[str, T]:
-    """Inputs, and tangents by their outputs, in one mapping."""
+    """Return inputs, and tangents by their outputs, in one mapping."""
     return {**values, **{tangent_name(output): value for output, value in tangents.items()}}
 
 
 def without_tangents(values: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
-    """The inputs alone, and the tangents by their outputs."""
+    """Return the inputs alone, and the tangents by their outputs."""
     inputs = {name: value for name, value in values.items() if not is_tangent(name)}
     return inputs, {output_of(name): value for name, value in values.items() if is_tangent(name)}

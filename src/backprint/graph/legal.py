@@ -78,14 +78,14 @@ MAX_EXPRESSION = 4096
 
 
 def check_device(name: str) -> None:
-    """Raise unless `name` is a device's, as `cpu` or `cuda:0`."""
+    """Raise unless `name` is a device's, such as `cpu` or `cuda:0`."""
     found = _DEVICE.fullmatch(name) if type(name) is str else None
     if found is None or found[1] not in DEVICES:
         raise RefusedError(f"{name!r:.80} is not a device name")
 
 
 def check_size(size: Size) -> None:
-    """Raise unless `size` is a number that fits 64 bits, or an expression that does not read back as a number."""
+    """Raise unless `size` is a number that fits 64 bits, or an expression that is not a plain number."""
     if type(size) is int:
         if not -MAX_SIZE <= size < MAX_SIZE:
             raise GraphError(f"a size of {size.bit_length()} bits is not a size of a tensor")
@@ -96,7 +96,7 @@ def check_size(size: Size) -> None:
 
 
 def check_expression(text: Size) -> None:
-    """Raise unless `text` is arithmetic over names and numbers. It is shown and compared; nobody may evaluate it."""
+    """Raise unless `text` is arithmetic over names and numbers. It is shown and compared, and never run by Python."""
     if type(text) is str and len(text) <= MAX_EXPRESSION and _EXPRESSION.fullmatch(text) and "__" not in text:
         depth = 0
         for character in text:
@@ -118,7 +118,7 @@ def check_local(name: str) -> None:
 
 
 def is_custom(target: str) -> bool:
-    """Whether a target is an operator that a library registers, which PyTorch alone does not have."""
+    """Whether a target is an operator of a library, which PyTorch alone does not have."""
     return target.startswith("torch.ops.") and target not in HIGHER
 
 

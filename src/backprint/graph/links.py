@@ -1,4 +1,4 @@
-"""Links, read: which inputs of a Pair come from another, what is the whole Capture's own, and who wants a gradient.
+"""Read links: which inputs of a Pair come from another, which are the whole Capture's own, and which need a gradient.
 
 A Capture of one Pair needs no links: its ports are the Capture's own.
 """
@@ -13,16 +13,16 @@ from backprint.graph.nouns import OUT_ROLES, Capture, Link, Port, Spec
 from backprint.graph.sizes import at_hints
 
 FREE = ("parameter", "buffer", "constant", "input")
-"""The roles of inputs that a caller gives; those of an input that a link feeds do not count."""
+"""The roles of inputs that a caller passes; those of an input that a link feeds do not count."""
 
 
 def feeds(capture: Capture, pair: int) -> tuple[Link, ...]:
-    """The links that feed a Pair."""
+    """Return the links that feed a Pair."""
     return tuple(link for link in capture.links if link.target == pair)
 
 
 def results(capture: Capture) -> tuple[Link, ...]:
-    """The links to the Capture's own results, in their order."""
+    """Return the links to the Capture's own results, in their order."""
     if not capture.links and len(capture.pairs) == 1:
         outputs = capture.pairs[0].forward.by_role("output")
         return tuple(Link(0, port.key, None, port.name) for port in outputs)
@@ -30,7 +30,8 @@ def results(capture: Capture) -> tuple[Link, ...]:
 
 
 def free_ports(capture: Capture) -> Iterator[Port]:
-    """The inputs that a caller gives, a name once, forward ones before the backward's of each Pair."""
+    """Yield the inputs that a caller passes, each name once, those of the forward before the backward's of each
+    Pair."""
     seen: set[str] = set()
     for index, pair in enumerate(capture.pairs):
         fed = {link.name for link in feeds(capture, index)}
@@ -42,26 +43,26 @@ def free_ports(capture: Capture) -> Iterator[Port]:
 
 
 def input_names(capture: Capture) -> list[str]:
-    """The names of a Capture's inputs."""
+    """Return the names of a Capture's inputs."""
     return [port.name for port in free_ports(capture) if port.role == "input"]
 
 
 def between(capture: Capture) -> frozenset[str]:
-    """The names of values that only stand between Pairs."""
+    """Return the names of values that only exist between Pairs."""
     return frozenset(
         link.name for link in capture.links if link.target is not None and link.port.role in ("output", "gradient")
     )
 
 
 def mutated(capture: Capture) -> tuple[str, ...]:
-    """The names of the program's own tensors that it changes."""
+    """Return the names of the program's own tensors that it changes."""
     own = between(capture)
     names = [port.name for pair in capture.pairs for port in pair.forward.by_role("mutation")]
     return tuple(dict.fromkeys(name for name in names if name not in own))
 
 
 def specs(capture: Capture) -> dict[str, Spec]:
-    """What each of the Capture's own results is, and each value whose gradient a backward takes, at example sizes."""
+    """Return the spec of each of the Capture's own results, and of each value that has a tangent, at example sizes."""
     found: dict[str, Spec] = {}
     for link in results(capture):
         pair = capture.pairs[link.source] if link.source is not None else None
@@ -75,13 +76,13 @@ def specs(capture: Capture) -> dict[str, Spec]:
 
 
 def consumers(capture: Capture, pair: int, port: PortKey) -> tuple[Link, ...]:
-    """The links that take a port to later Pairs, the latest first."""
+    """Return the links from a port to later Pairs, the latest first."""
     taken = [link for link in capture.links if link.source == pair and link.port == port and link.target is not None]
     return tuple(sorted(taken, key=lambda link: -(link.target or 0)))
 
 
 def check_links(links: tuple[Link, ...], count: int) -> None:
-    """Raise unless every link goes from a Pair to a later one or to a result, and no value comes from two places."""
+    """Raise unless every link goes from a Pair to a later one or to a result, and no value comes from two sources."""
     fed: dict[tuple[int | None, str], str] = {}
     for link in links:
         spelled = repr(str(link.port))[:80]
@@ -92,7 +93,7 @@ def check_links(links: tuple[Link, ...], count: int) -> None:
             if end is not None and not 0 <= end < count:
                 raise SampleError(f"{where}: there is no pair {end}; the sample has {count}")
         if link.source is None and (link.target is not None or link.port.role not in FREE):
-            raise SampleError(f"{where}: only a result is handed through, and only from an input")
+            raise SampleError(f"{where}: only a result is passed through, and only from an input")
         if link.source is not None and link.port.role not in ("output", "mutation", "gradient"):
             raise SampleError(f"{where}: a link starts at an output, a mutation or a gradient")
         if link.target is not None and link.source is not None and link.source >= link.target:
@@ -107,7 +108,7 @@ def check_links(links: tuple[Link, ...], count: int) -> None:
 
 
 def held_exact(capture: Capture) -> set[str]:
-    """The names that a redraw must not touch: lifted constants, and what a guard hangs on."""
+    """Return the names that a redraw must not change: lifted constants, and inputs that a guard depends on."""
     kinds = ("value", "shape", "pinned")
     guarded = {name for guard in capture.guards if guard.kind in kinds for name in guard.inputs}
     return guarded | set(capture.origin.constants)

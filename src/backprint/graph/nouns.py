@@ -1,8 +1,8 @@
-"""The nouns: plain frozen data, valid by construction, with no torch in it. Each family has a file; here they are all.
+"""The nouns: plain frozen data, valid by construction, without torch. Each family has a file; this module has them all.
 
-A Graph is one direction of one program. Its steps are calls of tensor operators on named values; its ports say what
-comes in and goes out under the program's own names. A Pair ties a forward to its backward by the saved ports; a
-Capture is what one capture call gives.
+A Graph is one direction of one program. Its steps are calls of tensor operators on named values; its ports are its
+inputs and outputs under the program's own names. A Pair ties a forward to its backward by the saved ports; a Capture is
+the result of one capture call.
 """
 
 from backprint.graph.captures import Argument, Capture, Deferred, Guard, Link, OpaqueEdge, Pair, Signature

@@ -1,6 +1,6 @@
-"""What a Capture knows of the program that it was made of: while that lives, it is the oracle of every proof.
+"""What a Capture knows of its program: while the program lives, it is the oracle of every proof.
 
-Who makes a Capture gives it an Origin: a traced program, a recorded step, a part of a Capture. A Capture that was read
+Each maker of Captures passes an Origin: a traced program, a recorded step, a part of a Capture. A Capture that was read
 from disk has `GONE`.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StepResults(Protocol):
-    """What one step of a program gave: outputs by name, gradients and mutations by the program's own names."""
+    """The results of one step of a program: outputs by name, gradients and mutations by the program's own names."""
 
     @property
     def outputs(self) -> Tensors: ...
@@ -35,17 +35,18 @@ class StepResults(Protocol):
 
 
 class Oracle(Protocol):
-    """A program that runs on values by name. A `partial` one kept its results: it runs on the values that it had."""
+    """A program that runs on values by name. A `partial` one only has its recorded results: it runs on the recorded
+    values."""
 
     @property
     def partial(self) -> bool: ...
 
     def run_step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
-        """One eager step; without tangents, from ones."""
+        """Run one eager step; without tangents, from ones."""
 
 
 class Origin(Oracle, Protocol):
-    """The program behind a Capture, its arguments, and what was asked for when it was captured."""
+    """The program behind a Capture, its arguments, and the options of its capture."""
 
     @property
     def alive(self) -> bool:
@@ -53,7 +54,7 @@ class Origin(Oracle, Protocol):
 
     @property
     def traced_here(self) -> bool:
-        """Whether this process traced the graphs, so that they are no stranger's word."""
+        """Whether this process traced the graphs, so that they can be trusted."""
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -65,64 +66,65 @@ class Origin(Oracle, Protocol):
 
     @property
     def tangents(self) -> Tensors:
-        """The tangents that the backward was recorded with, where their specs do not say how to draw them."""
+        """The tangents of the recorded backward, for outputs whose specs are not enough to draw them."""
 
     @property
     def parts(self) -> Sequence[Oracle]:
-        """The program behind each of several Pairs; none where only the whole can run."""
+        """The program behind each of several Pairs; empty if only the whole can run."""
 
     @property
     def doubts(self) -> tuple[PortVerdict, ...]:
         """The ports that were not bitwise when the Capture was made: no later verdict may be better."""
 
     def values(self) -> dict[str, Tensor]:
-        """Every named tensor as captured."""
+        """Return every named tensor as captured."""
 
     def live(self) -> dict[str, Tensor]:
-        """The same, with parameters, buffers and constants as they are now."""
+        """Return the same, with parameters, buffers and constants as they are now."""
 
     def objects(self) -> Mapping[str, Sequence[Any]]:
-        """By parameter, the values of the call that can be compared with themselves alone."""
+        """Return, by parameter, the values of the call that can be compared only by identity."""
 
     def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
-        """One eager step of the program; `anew`, in other tensors than its own arguments."""
+        """Run one eager step of the program; with `anew`, in other tensors than its own arguments."""
 
     def restoring(self) -> AbstractContextManager[None]:
-        """While the program runs, everything that it reaches is remembered once, and put back at the end."""
+        """Remember everything that the program reaches once, and restore it at the end of the block."""
 
     def rebuild(self, structure: Any, named: Tensors) -> Any:
-        """The outputs as the program gives them; `structure` is the signature's, for whom has lost its containers."""
+        """Return the outputs in the program's containers, or in those of the signature's `structure` if they are
+        lost."""
 
     def chance(self) -> dict[str, str]:
-        """The digests, as they are now, of the states that the program's numbers depend on beside torch's."""
+        """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
 
     def release(self) -> None:
-        """Let go of the program and its arguments."""
+        """Drop the program and its arguments."""
 
 
 class TracedOrigin(Origin, Protocol):
-    """A program that an engine has just traced, and that is held against its Capture."""
+    """A program that an engine has just traced, and that its Capture is compared with."""
 
     @property
     def unheld(self) -> Sequence[str]:
-        """What the program read and no guard can hold."""
+        """The reads of the program that no guard can check."""
 
     @property
     def aliased(self) -> bool:
         """Whether the program ran on aliases of its arguments."""
 
     def differs(self) -> str:
-        """Where the last run gave something else than a tensor that is not what the Capture gives; '' where nowhere."""
+        """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
 
     def step_alone(self, values: Tensors, anew: bool) -> StepResults:
-        """One eager step in the caller's very tensors, or in others; none is asked for a gradient by default."""
+        """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
 
     def drawn_from(self) -> str:
-        """The generators of its own that the program draws from, beside torch's; '' where there are none."""
+        """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
 
 
 class FixedOrigin(Origin):
-    """The answers of an Origin that has no Python program: nothing changes, and nothing has to be put back."""
+    """An Origin without a Python program: nothing changes, and nothing must be restored."""
 
     alive = True
     partial = False
@@ -149,11 +151,11 @@ class FixedOrigin(Origin):
         return {}
 
     def release(self) -> None:
-        """The values stay: there is no other oracle."""
+        """Do nothing: the values are the only oracle."""
 
 
 class Gone(FixedOrigin):
-    """A program that is gone: what a Capture from disk has."""
+    """The Origin of a Capture from disk: its program is gone."""
 
     alive = False
     traced_here = False

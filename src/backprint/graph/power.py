@@ -1,6 +1,6 @@
-"""Power: how far the results of a Capture moved, in tolerances, when its inputs were drawn again.
+"""Power: how far the results of a Capture moved, in tolerances, when its inputs were redrawn.
 
-A check of a port that no input moves proves nothing about it. `replay.power` measures; here is what it found.
+A check of a port that no input moves proves nothing about it. `replay.power` measures it; this module has the result.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Moved = tuple[tuple[str, float], ...]
 
 
 def least_power(moved: Iterable[tuple[str, float]]) -> float | None:
-    """How far the port moved that moved least; None where none was measured."""
+    """Return the smallest movement of the ports; None if none was measured."""
     return min((by for _, by in moved), default=None)
 
 
 def unmoved_ports(moved: Iterable[tuple[str, float]]) -> tuple[str, ...]:
-    """The ports without power: they moved by less than a tolerance, so that a check of them proves nothing."""
+    """Return the ports without power: they moved by less than a tolerance, so a check of them proves nothing."""
     return tuple(port for port, by in moved if by < 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One thing drawn again: how far, in tolerances, each port moved that depends on it.
+    """One redraw: how far, in tolerances, each port moved that depends on the redrawn inputs.
 
-    `null` are the ports with a path and no dependence; `open` those of which that was not asked, because others show
-    that a check sees. `untried` says why it could not be drawn again.
+    `null` are the ports with a path but no dependence; `open` those for which this was not tested, because others show
+    that a check sees the redraw. `untried` says why the inputs could not be redrawn.
     """
 
     name: str
@@ -45,17 +45,17 @@ class Trial:
 
     @property
     def weakest(self) -> tuple[str, float] | None:
-        """The port that depends on it and moved least, and how far."""
+        """The dependent port that moved least, and how far."""
         return min(self.moved, key=lambda row: row[1], default=None)
 
     @property
     def weak(self) -> tuple[str, ...]:
-        """The ports that depend on it and moved less than one tolerance."""
+        """The dependent ports that moved less than one tolerance."""
         return unmoved_ports(self.moved)
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The sides with ports that depend on it none of which moved by a tolerance."""
+        """The sides with dependent ports of which none moved by a tolerance."""
         most: dict[str, float] = {}
         for port, by in self.moved:
             side = side_of(PortKey.from_text(port))
@@ -64,21 +64,21 @@ class Trial:
 
     @property
     def dead(self) -> bool:
-        """Whether something depends on it, and nothing moved."""
+        """Whether ports depend on it, and none moved."""
         return bool(self.moved) and all(by < 1 for _, by in self.moved)
 
     @property
     def hidden(self) -> bool:
-        """Whether a check would not see it: nothing moved, or of the program's own inputs, nothing on one side."""
+        """Whether a check would not see it: nothing moved, or for the program's own inputs, nothing on one side."""
         return self.dead or (bool(self.silent) and not self.name.startswith(STATE))
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What a Capture's ports showed: the trials, how many single inputs were drawn again, and of how many.
+    """The power of a Capture's ports: the trials, how many single inputs were redrawn, and of how many.
 
-    `most` is each port's power: how far it moved at most in the standard redraws. `parts` is the same of each of
-    several linked Pairs. A port that is None, has no elements, or hangs on no input is not in it.
+    `most` is each port's power: its largest movement in the standard redraws. `parts` is the same for each of several
+    linked Pairs. A port that is None, has no elements, or depends on no input is left out.
     """
 
     trials: tuple[Trial, ...]
@@ -89,17 +89,17 @@ class Power:
 
     @property
     def value(self) -> float | None:
-        """How far the port moved that moved least, at most."""
+        """The smallest power of the ports."""
         return least_power(self.most)
 
     @property
     def vacuous(self) -> tuple[str, ...]:
-        """The ports without power: nothing moves them, be it that nothing could. A check of them proves nothing."""
+        """The ports without power: nothing moves them, even if nothing could. A check of them proves nothing."""
         return unmoved_ports(self.most)
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """What could be ignored, and a check would not see it."""
+        """The redraws that a check would not see."""
         return tuple(trial.name for trial in self.trials if trial.hidden)
 
     @property
@@ -112,23 +112,23 @@ class Power:
 
     @property
     def weak(self) -> tuple[tuple[str, str], ...]:
-        """Each input and port of which the second depends on the first and does not show it."""
+        """Each redraw with a dependent port that does not show it."""
         return tuple((trial.name, port) for trial in self.trials for port in trial.weak)
 
     @property
     def silent(self) -> tuple[tuple[str, str], ...]:
-        """What was drawn again, and the side, `forward` or `backward`, that depends on it and did not show it."""
+        """Each redraw with the side, `forward` or `backward`, that depends on it and does not show it."""
         return tuple((trial.name, side) for trial in self.trials for side in trial.silent)
 
     @property
     def reacts(self) -> bool:
-        """Whether a check sees everything tried, and no port that depends on something stands still.
+        """Whether a check sees every redraw, and every dependent port moves.
 
-        Of a parameter or a buffer some output or gradient has to show it; of the program's own inputs, both sides.
+        For a parameter or a buffer some output or gradient must show it; for the program's own inputs, both sides.
         """
         return bool(self.most) and not self.hidden and not self.dead_ports
 
 
 def side_of(key: PortKey) -> str:
-    """The direction that a result is of."""
+    """Return the direction of a result."""
     return "backward" if key.role == "gradient" else "forward"

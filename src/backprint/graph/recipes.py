@@ -1,4 +1,4 @@
-"""What a Capture knows of how its inputs are made again; the recipes themselves are `sample/`'s."""
+"""What a Capture knows of the recipes for its inputs; the recipes themselves are `sample/`'s."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InputRecipes(Protocol):
 
     @property
     def seed(self) -> int:
-        """What the seeds of the recipes were derived from."""
+        """The seed that the recipes' seeds were derived from."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -31,14 +31,14 @@ class InputRecipes(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether a Capture runs on what the recipes make."""
+        """Whether the recipes make every input."""
 
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """Every input, or the named ones, made again; with a seed, a fresh draw of each that can be drawn."""
+        """Make every input, or the named ones; with a seed, a fresh draw of each that is drawn."""
 
 
 class Unfitted:
-    """No recipes: what a Capture has before any were fitted to its inputs."""
+    """No recipes: what a Capture has before recipes are fitted to its inputs."""
 
     recipes: Mapping[str, Any] = MappingProxyType({})
     exact: Mapping[str, Tensor] = MappingProxyType({})

@@ -1,7 +1,7 @@
-"""Symbolic sizes: what an expression is worth for given sizes, which sizes some shapes imply, and graphs at them.
+"""Symbolic sizes: evaluate expressions, infer sizes from shapes, and convert graphs to given sizes.
 
-An expression is read with `ast` and walked over the tables below; nothing of it is run as Python. What is not in a
-table is refused by name, and so is a number that no size has.
+An expression is parsed with `ast` and evaluated by the tables below; nothing of it is run as Python. Anything that is
+not in a table is refused by name, and so is a number that is too large for a size.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ INFINITE = ("inf", "int_oo")
 
 
 def evaluate(size: Size, sizes: Sizes) -> Number:
-    """What a size or a condition is worth where symbols have these values."""
+    """Return the value of a size or a condition where symbols have these values."""
     if type(size) is int:
         return size
     try:
@@ -128,7 +128,7 @@ def evaluate(size: Size, sizes: Sizes) -> Number:
 
 
 def sizes_in_words(sizes: Sizes) -> str:
-    """Sizes in words: `s0 = 4, s1 = 6`."""
+    """Return sizes as text: `s0 = 4, s1 = 6`."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items()) or "no sizes"
 
 
@@ -157,7 +157,7 @@ def _value(node: ast.expr, sizes: Sizes) -> Number:
         case ast.Call(ast.Name(id=name), args, []) if name in FUNCTIONS:
             found = FUNCTIONS[name](*[_value(argument, sizes) for argument in args])
         case _:
-            raise RefusedError(f"{ast.unparse(node)!r:.40} is nothing that sizes are computed with")
+            raise RefusedError(f"{ast.unparse(node)!r:.40} is not allowed in an expression of sizes")
     if isinstance(found, int) and not -MAX_NUMBER <= found <= MAX_NUMBER:
         raise GraphError(f"a number of {found.bit_length()} bits is not a size")
     return found
@@ -177,7 +177,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def names_in(size: Size) -> Iterator[str]:
-    """The symbols of an expression, and the functions."""
+    """Yield the symbols of an expression, and the functions."""
     return (found[0] for found in _NAME.finditer(size)) if isinstance(size, str) else iter(())
 
 
@@ -187,7 +187,7 @@ def known(size: Size, sizes: Sizes) -> bool:
 
 
 def implied(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
-    """The value of each symbol that stands alone somewhere, from the sizes seen there; the first one counts."""
+    """Return the value of each symbol that is a size by itself, from the values seen there; the first one counts."""
     found: dict[str, int] = {}
     for size, value in seen:
         if isinstance(size, str) and size.isidentifier():
@@ -196,7 +196,7 @@ def implied(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
 
 
 def outside(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
-    """The first symbol whose value is not in its range."""
+    """Return the first symbol whose value is not in its range."""
     for symbol in symbols:
         if all(known(each, sizes) for each in (symbol.name, symbol.low, symbol.high)):
             low, high = evaluate(symbol.low, sizes), evaluate(symbol.high, sizes)
@@ -209,12 +209,12 @@ def outside(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
 
 
 def hints(graph: Graph) -> dict[str, int]:
-    """The sizes at capture."""
+    """Return the sizes at capture."""
     return {symbol.name: symbol.hint for symbol in graph.symbols}
 
 
 def at(spec: Spec, sizes: Sizes) -> Spec:
-    """A spec with numbers for sizes; a size that has none for these stays as it is."""
+    """Return a spec with numbers for sizes; a size that cannot be evaluated stays as it is."""
 
     def number(size: Size) -> Size:
         return int(evaluate(size, sizes)) if known(size, sizes) else size
@@ -223,7 +223,7 @@ def at(spec: Spec, sizes: Sizes) -> Spec:
 
 
 def at_hints(graph: Graph) -> Graph:
-    """The graph with the sizes it had at capture; without symbols, itself."""
+    """Return the graph with the sizes it had at capture; without symbols, itself."""
     if not graph.symbols:
         return graph
     sizes = hints(graph)
@@ -231,7 +231,7 @@ def at_hints(graph: Graph) -> Graph:
 
 
 def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, str]) -> Graph:
-    """The graph with its symbols called by these names, and the ones that it mentions declared."""
+    """Return the graph with its symbols renamed, and those that it uses declared."""
     if not symbols:
         return graph
 
@@ -246,7 +246,7 @@ def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, st
 
 
 def mentioned(graph: Graph) -> Iterator[str]:
-    """The names in the sizes of a graph's specs."""
+    """Yield the names in the sizes of a graph's specs."""
 
     def look(spec: Spec) -> Iterator[str]:
         match spec:
@@ -265,7 +265,7 @@ def mentioned(graph: Graph) -> Iterator[str]:
 
 
 def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], Size] = lambda text: text) -> Spec:
-    """A spec with a function applied to each of its sizes."""
+    """Apply a function to each size of a spec."""
     match spec:
         case TensorSpec(_, shape, stride, offset) if any(
             isinstance(each, str) for each in (*shape, *(stride or ()), offset)
@@ -280,7 +280,7 @@ def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], S
 
 
 def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
-    """The graph with a function applied to every spec but those of its subgraphs."""
+    """Apply a function to every spec of a graph, except those of its subgraphs."""
 
     def new_port(was: Port) -> Port:
         return replace(was, spec=function(was.spec))

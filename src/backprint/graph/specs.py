@@ -1,4 +1,4 @@
-"""Specs: what a value is, without the value."""
+"""Specs: the type of a value, without the value."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ATOMS = frozenset({*DTYPES, *LAYOUTS, *FORMATS, "qint8", "quint8", "qint32", "fl
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What a tensor is, without its values. `stride` is None where the tensor is contiguous."""
+    """The dtype, shape, strides, device and layout of a tensor. `stride` is None for a contiguous tensor."""
 
     dtype: str
     shape: tuple[Size, ...]
@@ -104,4 +104,4 @@ class ScalarSpec:
 SCALARS = ("SymInt", "SymFloat", "SymBool", "int", "float", "bool", "complex", "None", "str", "object")
 
 Spec: TypeAlias = "TensorSpec | ScalarSpec | tuple[Spec, ...] | None"
-"""What a step gives: None where nothing is known."""
+"""The type of a step's result: None if it is not known."""

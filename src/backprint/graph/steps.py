@@ -1,4 +1,4 @@
-"""Steps taken by themselves: which values one uses, which of them are needed, and a step with other values in it."""
+"""Functions on single steps: the values that a step uses, the steps that are needed, and a step with other values."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SAVING = "torch.ops.higher_order.run_and_save_rng_state"
 
 
 def used(step: Step) -> tuple[str, ...]:
-    """The names of the values that a step uses, in order."""
+    """Return the names of the values that a step uses, in order."""
     return tuple(name for value in (*step.args, *(value for _, value in step.kwargs)) for name in refs(value))
 
 
 def behind(
     names: Iterable[str], makers: Mapping[str, Step], stops: Callable[[str], bool] = lambda name: False
 ) -> Iterator[str]:
-    """The values that these are made of, themselves first, each once: back through the steps that make them.
+    """Yield the values that these are computed from, themselves first, each once, through the steps that make them.
 
-    A value at which the walk `stops` is given, and what it is made of is not.
+    Values at which the walk `stops` are yielded, but not the values they are computed from.
     """
     waiting, seen = list(names), set()
     while waiting:
@@ -39,9 +39,9 @@ def behind(
 
 
 def needed(steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, Collection[str]], bool]) -> list[Step]:
-    """The steps without dead code: those that make what is wanted, guards, and those of which `stays` says so.
+    """Remove dead code: keep the steps that make wanted values, guards, and those for which `stays` returns True.
 
-    `stays` is given a step and the names of all values that are needed after it.
+    `stays` takes a step and the names of all values that are needed after it.
     """
     names, kept = set(wanted), []
     for step in reversed(steps):
@@ -52,14 +52,14 @@ def needed(steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, 
 
 
 def live(graph: Graph) -> Graph:
-    """The graph without dead code. A step that draws random numbers or updates a value in place stays."""
+    """Return the graph without dead code. A step that draws random numbers or updates a value in place stays."""
     wanted = [name for result in graph.results for name in refs(result)]
     steps = needed(graph.steps, wanted, lambda step, _: not set("rm").isdisjoint(operators().get(step.target, "")))
     return replace(graph, steps=tuple(steps))
 
 
 def free(name: str, taken: Collection[str]) -> str:
-    """A name that is not taken yet: this one, or it with a number."""
+    """Return a name that is not taken: this one, with a number appended if needed."""
     count, found = 0, name[:240]
     while found in taken:
         count += 1
@@ -68,14 +68,14 @@ def free(name: str, taken: Collection[str]) -> str:
 
 
 def mapped(step: Step, value: Callable[[str], Value]) -> Step:
-    """A step with its names replaced by values."""
+    """Replace the names in a step by values."""
     args = tuple(with_names(each, value) for each in step.args)
     kwargs = tuple((key, with_names(each, value)) for key, each in step.kwargs)
     return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
 
 
 def with_names(value: Value, named: Callable[[str], Value]) -> Value:
-    """A value with its names replaced by values."""
+    """Replace the names in a value by values."""
     match value:
         case Ref(name):
             return named(name)

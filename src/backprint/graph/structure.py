@@ -1,4 +1,4 @@
-"""The structure that a program gives its outputs in, as plain JSON, and filled with tensors again."""
+"""The structure of a program's outputs as plain JSON, and filled with tensors again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 
 def filled(structure: Any, named: Mapping[str, Any]) -> Any:
-    """A stored structure with these outputs in it; a constant leaf is its text where that is no plain literal."""
+    """Return a stored structure filled with these outputs; a constant leaf is its text if that is not a plain
+    literal."""
     match structure:
         case {"port": name}:
             return named[name]
@@ -26,7 +27,7 @@ def filled(structure: Any, named: Mapping[str, Any]) -> Any:
 
 
 def literal(text: str) -> Any:
-    """The plain value that a text says, or the text."""
+    """Return the plain value of a text, or the text."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -34,6 +35,6 @@ def literal(text: str) -> Any:
 
 
 def key_of_text(text: str) -> Any:
-    """The key of a mapping that a text says, or the text."""
+    """Return the mapping key of a text, or the text."""
     key = literal(text)
     return text if isinstance(key, (list, dict, set)) else key

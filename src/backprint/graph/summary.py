@@ -1,4 +1,4 @@
-"""What a Pair costs, read off its text: operators by kind, parameters, bytes saved by line, FLOPs. Needs no torch."""
+"""The cost of a Pair, from its text: operators by kind, parameters, bytes saved by line, FLOPs. Needs no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprint.graph.sizes import at_hints
 
 @dataclass(frozen=True, slots=True)
 class SavedLine:
-    """What one line of the user's program keeps for the backward."""
+    """What one line of the user's program saves for the backward."""
 
     line: str
     bytes: int
@@ -22,7 +22,8 @@ class SavedLine:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A Pair in numbers. `saved` counts intermediate values alone; `kept` parameters and inputs that are saved too."""
+    """A Pair in numbers. `saved` counts intermediate values only; `kept` counts parameters and inputs that are saved
+    too."""
 
     parameters: int
     parameter_bytes: int
@@ -40,7 +41,7 @@ class Summary:
 
 
 def summarise(pair: Pair) -> Summary:
-    """The numbers of a Pair, at the sizes it had at capture."""
+    """Return the numbers of a Pair, at its captured sizes."""
     forward, backward = at_hints(pair.forward), at_hints(pair.backward) if pair.backward else None
     parameters = [spec for port in forward.by_role("parameter") if isinstance(spec := port.spec, TensorSpec)]
     own = {port.local for port in forward.inputs}
@@ -61,13 +62,12 @@ def summarise(pair: Pair) -> Summary:
 
 
 def count(graph: Graph) -> tuple[tuple[str, int], ...]:
-    """Operators by how often they are called; taking an item of a tuple is no operator."""
+    """Return operators by how often they are called; taking an item of a tuple does not count."""
     calls = Counter(step.target for step in graph.steps if step.target != "operator.getitem" and not step.is_guard)
     return tuple(calls.most_common())
 
 
 def size(spec: Spec) -> int:
-    """The bytes of a value."""
     return spec.nbytes if isinstance(spec, TensorSpec) else 0
 
 
@@ -88,7 +88,8 @@ VIEWS = (
 
 
 def saved_by_line(graph: Graph, saved: Sequence[tuple[Port, Value]]) -> tuple[SavedLine, ...]:
-    """The saved values by the user's line that made them, the heaviest first. A view of a kept tensor is free."""
+    """Return the saved values by the user's line that made them, the largest first. A view of a saved tensor is
+    free."""
     steps = {step.name: step for step in graph.steps}
     inputs = {port.local for port in graph.inputs}
     lines: dict[str, list[tuple[str, int]]] = {}
@@ -110,7 +111,7 @@ def saved_by_line(graph: Graph, saved: Sequence[tuple[Port, Value]]) -> tuple[Sa
 
 
 def storage_of(name: str, steps: Mapping[str, Step]) -> str:
-    """The value whose memory a value is a view of."""
+    """Return the value whose memory a view uses."""
     while name in steps and steps[name].target.startswith("aten.") and steps[name].target.split(".")[1] in VIEWS:
         first = next(refs(argument(steps[name], 0)), None)
         if first is None:
@@ -142,18 +143,18 @@ MOST_FLOPS = 2**63 - 1
 
 
 def argument(step: Step, index: int) -> Value:
-    """An argument by its position; None where the call has fewer: calls are held against schemas when they run."""
+    """Return an argument by its position; None if the call has fewer: arguments are checked when calls run."""
     return step.args[index] if index < len(step.args) else None
 
 
 def shape(value: Value, specs: Mapping[str, Spec]) -> Shape:
-    """The shape of an argument; symbolic sizes count as one."""
+    """Return the shape of an argument; symbolic sizes count as one."""
     spec = specs.get(value.name) if isinstance(value, Ref) else None
     return tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
 
 
 def product(left: int, right: int) -> Callable[[Step, Mapping[str, Spec]], int]:
-    """FLOPs of a matrix product whose factors are these arguments."""
+    """Return a function for the FLOPs of a matrix product of these arguments."""
 
     def cost(step: Step, specs: Mapping[str, Spec]) -> int:
         a, b = shape(argument(step, left), specs), shape(argument(step, right), specs)
@@ -163,7 +164,7 @@ def product(left: int, right: int) -> Callable[[Step, Mapping[str, Spec]], int]:
 
 
 def convolution(step: Step, specs: Mapping[str, Spec]) -> int:
-    """Each output element is one row of the weight."""
+    """Count a row of the weight for each output element."""
     weight, spec = shape(argument(step, 1), specs), step.spec
     out = tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
     if argument(step, 6) is True:  # transposed
@@ -172,7 +173,7 @@ def convolution(step: Step, specs: Mapping[str, Spec]) -> int:
 
 
 def convolution_backward(step: Step, specs: Mapping[str, Spec]) -> int:
-    """As much as the forward again, for each of the two gradients that is asked for."""
+    """Count the forward's FLOPs for each of the two gradients that is computed."""
     gradient, weight = shape(argument(step, 0), specs), shape(argument(step, 2), specs)
     mask = step.args[-1] if step.args else None
     wanted = sum(map(bool, mask.items[:2])) if isinstance(mask, List) else 0
@@ -181,7 +182,7 @@ def convolution_backward(step: Step, specs: Mapping[str, Spec]) -> int:
 
 
 def attention(times: int, query: int) -> Callable[[Step, Mapping[str, Spec]], int]:
-    """Two matrix products forward, five backward, of queries with keys and values."""
+    """Count two matrix products forward, five backward, of queries with keys and values."""
 
     def cost(step: Step, specs: Mapping[str, Spec]) -> int:
         q, k, v = (shape(argument(step, query + index), specs) for index in range(3))

@@ -1,4 +1,5 @@
-"""`operators.txt`: the tensor operators that a graph may call, what each does, and whether a stranger may call it here.
+"""`operators.txt`: the tensor operators that a graph may call, what each does, and whether untrusted graphs may call
+it.
 
 A row is `NAME FLAGS STANDING REASON`, as `scripts/operators.py` writes it; `-` stands for no flags.
 """
@@ -18,7 +19,7 @@ runs in a process of its own; the reason says why."""
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """What is known of one operator. Flags: `r` draws random numbers, `m` changes an argument, `v` gives a view."""
+    """Facts about one operator. Flags: `r` draws random numbers, `m` changes an argument, `v` returns a view."""
 
     flags: str
     standing: str

@@ -57,7 +57,7 @@ from torch import inf, nan
 
 aten, prims = torch.ops.aten, torch.ops.prims
 """
-"""What stands above the class in every text; the reader knows it by heart."""
+"""The lines above the class in every text; the reader knows it by heart."""
 
 MAX_CHARACTERS = 24 * 2**20
 MAX_MARKS = 1_500_000
@@ -70,7 +70,7 @@ MAX_SPEC_DEPTH = 4
 
 
 def show(value: Value) -> str:
-    """A value as it stands in the text."""
+    """Return a value as text."""
     match value:
         case float():
             return "nan" if math.isnan(value) else repr(value)
@@ -102,7 +102,7 @@ def show(value: Value) -> str:
 
 
 def show_spec(spec: Spec) -> str:
-    """A spec as it stands in an annotation."""
+    """Return a spec as text of an annotation."""
     match spec:
         case TensorSpec(dtype, shape, stride, offset, device, layout):
             text = f"{DTYPES[dtype]}[{', '.join(map(str, shape))}]"
@@ -126,7 +126,7 @@ _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 def read_size(text: str) -> int | str:
-    """One size: a number, or the expression of a symbolic one."""
+    """Return a size: a number, or the expression of a symbolic size."""
     text = text.strip()
     return int(text) if _NUMBER.fullmatch(text) else text
 
@@ -139,7 +139,7 @@ _BREAK = re.compile(r"[(\[\]),]")
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that stand outside all brackets."""
+    """Split at commas outside all brackets."""
     parts, depth, start = [], 0, 0
     for found in _BREAK.finditer(text):
         mark = found[0]
@@ -152,7 +152,7 @@ def _split(text: str) -> list[str]:
 
 
 def read_spec(text: str, depth: int = 0) -> Spec:
-    """The spec that an annotation says."""
+    """Return the spec of an annotation's text."""
     text = text.strip()
     if text == "?":
         return None
@@ -175,7 +175,7 @@ def read_spec(text: str, depth: int = 0) -> Spec:
 
 
 def show_port(port: Port) -> str:
-    """A port as it stands in an annotation: `f32[64, 3] parameter conv1.weight`."""
+    """Return a port as text of an annotation: `f32[64, 3] parameter conv1.weight`."""
     return f"{show_spec(port.spec)} {port.key}"
 
 
@@ -183,7 +183,7 @@ _PORT = re.compile(rf"(?P<spec>.+?) (?P<role>{'|'.join(sorted(ROLES))}) (?P<name
 
 
 def read_port(text: str, local: str = "") -> Port:
-    """The port that an annotation says."""
+    """Return the port of an annotation's text."""
     found = _PORT.fullmatch(text)
     if not found:
         raise RefusedError(f"{text!r:.80} is not a port: expected `SPEC ROLE NAME`")
@@ -194,7 +194,7 @@ def read_port(text: str, local: str = "") -> Port:
 
 
 def show_call(args: Iterable[Value], kwargs: tuple[tuple[str, Value], ...]) -> str:
-    """What stands between a call's parentheses; a keyword that Python cannot spell goes through `**{...}`."""
+    """Return the arguments of a call as text; a keyword that Python cannot spell goes through `**{...}`."""
     if any(keyword.iskeyword(key) for key, _ in kwargs):
         named = ["**{" + ", ".join(f"{key!r}: {show(value)}" for key, value in kwargs) + "}"]
     else:
@@ -203,7 +203,7 @@ def show_call(args: Iterable[Value], kwargs: tuple[tuple[str, Value], ...]) -> s
 
 
 def show_step(step: Step) -> str:
-    """A step as one line of Python."""
+    """Return a step as one line of Python."""
     if step.is_guard:
         value, *expected = map(show, step.args)
         return {
@@ -218,7 +218,7 @@ def show_step(step: Step) -> str:
 
 
 def callable_name(target: str) -> str:
-    """An operator as Python can call it: `aten.random.from` has a keyword of Python's for its last part."""
+    """Return an operator as Python can call it: the last part of `aten.random.from` is a Python keyword."""
     head, _, last = target.rpartition(".")
     return f"getattr({head}, {last!r})" if keyword.iskeyword(last) else target
 
@@ -228,7 +228,7 @@ def _is_plain_item(args: tuple[Value, ...]) -> bool:
 
 
 def show_comment(source: Source | None, echo: Echo | None) -> str:
-    """The line above a group of steps: what they answer to, and where they came from."""
+    """Return the line above a group of steps: their echo and their source."""
     text = f"{echo.kind} {', '.join(echo.names)};" if echo else ""
     if source:
         module = f"[{source.module}] " if source.module else ""
@@ -237,7 +237,7 @@ def show_comment(source: Source | None, echo: Echo | None) -> str:
 
 
 def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
-    """The lines of one class."""
+    """Yield the lines of one class."""
     inner, body = indent + "    ", indent + "        "
     yield f"{indent}class {name}(torch.nn.Module):"
     for symbol in graph.symbols:
@@ -271,7 +271,7 @@ def _quote(text: str) -> str:
 
 
 def emit(graph: Graph, title: str = "") -> str:
-    """The whole text: a docstring, the imports, one class."""
+    """Return the whole text: a docstring, the imports, one class."""
     title = title or graph.title
     head = f'"""{_title(title)}"""\n\n' if title else ""
     return head + HEADER + "\n\n" + "\n".join(emit_class(graph, "GraphModule", "")) + "\n"
@@ -285,7 +285,7 @@ def _title(title: str) -> str:
 
 
 def parse(text: str) -> Graph:
-    """The Graph that a text says. Raises RefusedError or GraphError with the line; runs nothing."""
+    """Return the Graph of a text. Raise RefusedError or GraphError with the line; run nothing."""
     tree, lines = tree_of(text)
     try:
         return _module(tree, lines)
@@ -294,7 +294,7 @@ def parse(text: str) -> Graph:
 
 
 def tree_of(text: str) -> tuple[ast.Module, list[str]]:
-    """Python's tree of a text that is neither huge nor hides what it says, and its lines; nothing is run."""
+    """Return Python's tree of a text that is neither huge nor misleading, and its lines; nothing is run."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
     if (marks := sum(map(text.count, MARKS))) > MAX_MARKS:
@@ -325,7 +325,8 @@ _STRING = re.compile(r""""[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|$)|'[^'\\]*+(?:\\.[^'\\]
 
 
 def _check_characters(number: int, line: str) -> None:
-    """Raise at what makes a line read differently from what it does: Python normalises names, editors obey marks."""
+    """Raise at characters that make a line look different from what it does: Python normalises names, editors obey
+    marks."""
     if not line.isprintable():
         odd = next(character for character in line if not character.isprintable())
         raise RefusedError(f"line {number}: the character U+{ord(odd):04X} cannot stand in a graph's text")
@@ -374,7 +375,7 @@ T = TypeVar("T")
 
 
 class _Reader:
-    """Reads one class: the names known so far, and the comment in force."""
+    """Reads one class: the names known so far, and the current comment."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -385,7 +386,7 @@ class _Reader:
     # ---- complaints
 
     def said(self, node: Node) -> str:
-        """What the text says at a node: its first line, up to 80 characters. Printing the tree could recurse."""
+        """Return the text at a node: its first line, up to 80 characters. Unparsing the tree could recurse."""
         line = self.lines[node.lineno - 1]
         end = node.end_col_offset if node.end_lineno == node.lineno else None
         return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
@@ -394,7 +395,7 @@ class _Reader:
         return RefusedError(f"line {node.lineno}: {why}")
 
     def checked(self, node: Node, make: Callable[[], T]) -> T:
-        """Make a noun; its own complaint gets the line."""
+        """Make a noun; add the line to its error."""
         try:
             return make()
         except GraphError as error:

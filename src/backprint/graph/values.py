@@ -1,4 +1,4 @@
-"""Values: what stands between a call's parentheses."""
+"""Values: the arguments of a call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sub:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A torch constant: a dtype, a layout or a memory format, as `float32`."""
+    """A torch constant: a dtype, a layout or a memory format, such as `float32`."""
 
     name: str
 
@@ -48,7 +48,7 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device, as `cpu` or `cuda:0`."""
+    """A device, such as `cpu` or `cuda:0`."""
 
     name: str
 
@@ -67,7 +67,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """A list; a tuple stays a Python tuple, because operators tell them apart."""
+    """A list; a tuple is a Python tuple, because operators distinguish them."""
 
     items: tuple[Value, ...]
 
@@ -90,7 +90,7 @@ MAX_DEPTH = 32
 
 
 def leaves(value: Value, depth: int = 0) -> Iterator[Leaf]:
-    """What a value is made of, in order; raises at what no value is made of."""
+    """Yield the leaves of a value, in order; raise for anything that is not a Value."""
     kind = type(value)
     if kind in LEAVES:
         yield value  # type: ignore[misc]  # a Leaf, as checked
@@ -113,5 +113,5 @@ def leaves(value: Value, depth: int = 0) -> Iterator[Leaf]:
 
 
 def refs(value: Value) -> Iterator[str]:
-    """The names that a value mentions, in order."""
+    """Yield the names in a value, in order."""
     return (leaf.name for leaf in leaves(value) if type(leaf) is Ref)

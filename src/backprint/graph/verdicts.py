@@ -1,7 +1,7 @@
-"""The words of verdicts, and the one answer to whether a check was a proof.
+"""The words of verdicts, and whether a check was a proof.
 
-Every place that says that something is proved asks `has_proof`: a Verdict, `verify`, `power`, `show`, a run's progress
-and status, and its report. So they cannot disagree.
+Every place that calls something proved uses `has_proof`: a Verdict, `verify`, `power`, `show`, a run's progress and
+status, and its report. So they cannot disagree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backprint.graph.keys import PortKey
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What one verdict means, and the colour in which it is printed. `equal` says that it compared equal."""
+    """The meaning of one verdict, and its colour. `equal` says that all ports compared equal."""
 
     meaning: str
     colour: str
@@ -44,35 +44,36 @@ PROVED = GOOD - {"undifferentiable"}
 
 
 def rank(verdict: str) -> int:
-    """The place of a verdict from best to worst; what is no verdict comes last."""
+    """Return the place of a verdict from best to worst; an unknown word comes last."""
     return VERDICTS.index(verdict) if verdict in WORDS else len(VERDICTS)
 
 
 def worst(verdicts: list[str]) -> str:
-    """The worst of several verdicts; no comparison made is never a pass."""
+    """Return the worst of several verdicts; without any, it is never a pass."""
     return max(verdicts, key=rank, default="unproven")
 
 
 def has_proof(verdict: str, power: object, without: Sequence[str]) -> bool:
-    """Whether a check is a proof of every port: all compared equal, the power was measured, and no port is without."""
+    """Whether a check is a proof of every port: all compared equal, the power was measured, and every port has
+    power."""
     return verdict in GOOD and power is not None and not without
 
 
 def without_power(verdict: str, power: object, without: Sequence[str]) -> str:
-    """Why what compared equal is no proof, in a few words; '' where it is one, or where it did not compare equal."""
+    """Say in a few words why a check that compared equal is not a proof; '' if it is one, or did not compare equal."""
     if verdict not in GOOD or has_proof(verdict, power, without):
         return ""
     return ports_without(len(without)) if without else "power not measured"
 
 
 def standing(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
-    """The word, the power and the ports without of a verdict as a sample keeps it: what `has_proof` takes."""
+    """Return the word, the power and the ports without power of a stored verdict: the arguments of `has_proof`."""
     said = stored or {}
     return str(said.get("verdict", "none")), said.get("power"), said.get("vacuous") or ()
 
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
-    """A verdict as a sample keeps it, and where it is no proof, why, with the first ports."""
+    """Return a stored verdict as text, with the reason and the first ports if it is not a proof."""
     word, power, vacuous = standing(stored)
     why = without_power(word, power, vacuous)
     ports = f" ({', '.join(vacuous[:3])}{', …' if len(vacuous) > 3 else ''})" if vacuous else ""
@@ -80,7 +81,7 @@ def verdict_text(stored: Mapping[str, Any] | None) -> str:
 
 
 def ports_without(count: int) -> str:
-    """So many ports without power."""
+    """Return the number of ports without power as text."""
     return f"{count} {'port' if count == 1 else 'ports'} without power"
 
 
@@ -91,9 +92,9 @@ DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
 
 @dataclass(frozen=True, slots=True)
 class PortVerdict:
-    """One output, mutation or gradient against its witness, which it names: what it was compared with.
+    """One output, mutation or gradient, compared with its witness, which it names.
 
-    `power` is how far the port moves, in tolerances, when inputs are drawn again.
+    `power` is how far the port moves, in tolerances, when inputs are redrawn.
     """
 
     name: str
@@ -117,8 +118,8 @@ class PortVerdict:
 class Verdict:
     """The outcome of checking one Pair: the worst of its ports.
 
-    `power` is that of the port that moved least when inputs were drawn again; None where nothing was measured, or
-    nothing can move. `vacuous` are the ports without power: those that nothing drawn again moved by a tolerance.
+    `power` is that of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing can
+    move. `vacuous` are the ports without power: those that no redraw moved by a tolerance.
     """
 
     verdict: str
@@ -141,7 +142,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """How many of several samples have a proof: with a backward, and of a forward alone; and those that have none.
+    """How many of several samples have a proof, with a backward and forward only, and those that have none.
 
     `without` are the samples that compared equal and have no proof, with their ports without power.
     """
@@ -154,11 +155,11 @@ class Proofs:
 
     @property
     def ports(self) -> int:
-        """How many ports are without power."""
+        """The number of ports without power."""
         return sum(len(ports) for _, ports in self.without)
 
     def told(self) -> str:
-        """The same in a line."""
+        """Return the same in one line."""
         said = [f"{self.proved:,} of {self.of:,} that are done and differentiable"]
         if self.of_forwards:
             said.append(f"{self.forwards:,} of {self.of_forwards:,} forwards alone")
@@ -171,7 +172,7 @@ class Proofs:
 
 
 def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:
-    """The proofs among samples that are done: of each its name, verdict, power and ports without."""
+    """Return the Proofs of finished samples: of each its name, verdict, power and ports without power."""
     proved, of, forwards, of_forwards = 0, 0, 0, 0
     without = []
     for name, verdict, power, still in rows:

@@ -54,7 +54,7 @@ def write_trees(
         for tree in TREES:
             if finals[tree].exists():
                 if not overwrite:
-                    raise UsageError(f"{finals[tree]} is there already: pass overwrite=True, or choose another place")
+                    raise UsageError(f"{finals[tree]} exists already: pass overwrite=True, or choose another place")
                 shutil.rmtree(finals[tree])
         for tree in written:
             finals[tree].parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The backward of a part: the steps of the whole's backward between the gradients at the part's borders.
 
 A backward has no places to cut of its own. `BorderGradients` says which of its values are the gradients of the part's
-results and of the values that the part takes; whoever has run both (`flow`) knows. `Tangled` names what cannot be
+results and of the values that the part takes; `flow` finds them by running both. `Tangled` names values that cannot be
 separated.
 """
 
@@ -45,7 +45,8 @@ class PartBackward:
 
 
 def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: BorderGradients) -> PartBackward:
-    """The steps of the backward between the gradients at a part's borders. Raises Tangled where one lies beyond them.
+    """Return the steps of the backward between the gradients at a part's borders. Raise Tangled if one lies beyond
+    them.
 
     A value of an earlier part that the backward recomputes is saved here instead.
     """
@@ -79,7 +80,7 @@ def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: Bo
 
 
 def saved_values(pair: Pair) -> dict[str, str]:
-    """The forward's value behind each saved port."""
+    """Return the forward's value behind each saved port."""
     forward = pair.forward
     return {
         port.name: result.name
@@ -89,7 +90,7 @@ def saved_values(pair: Pair) -> dict[str, str]:
 
 
 def recomputed(pair: Pair) -> dict[str, str]:
-    """The values of the forward that the backward recomputes: its names for them, each with the forward's."""
+    """Return the values that the backward recomputes: its names for them, each with the forward's."""
     forward, backward = pair.forward, pair.backward
     assert backward is not None
     known = {call_text(step, {}): step.name for step in forward.steps if remakes(step)}
@@ -106,19 +107,19 @@ def recomputed(pair: Pair) -> dict[str, str]:
 
 
 def remakes(step: Step) -> bool:
-    """Whether a step returns the same each time it runs: no guard, no random draw, no update."""
+    """Whether a step returns the same each time it runs: it is not a guard, a random draw or an update."""
     return not step.is_guard and not set(operators().get(step.target, "")) & {"r", "m"}
 
 
 def call_text(step: Step, called: Mapping[str, str]) -> str:
-    """A step's operator and arguments as text, with values under other names."""
+    """Return a step's operator and arguments as text, with values renamed."""
     other = mapped(step, lambda name: Ref(called.get(name, name)))
     return show_step(replace(other, name="_", spec=None))
 
 
 def with_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Borders) -> ForwardPart:
-    """The part with the steps and inputs of the whole that only its saved values need. Raises Tangled where another
-    part makes one."""
+    """Add the steps and inputs of the whole that only the part's saved values need. Raise Tangled if another part makes
+    one."""
     steps = {step.name: step for step in pair.forward.steps}
     inputs = {port.local for port in pair.forward.inputs}
     holds = part.holds
@@ -136,7 +137,7 @@ def with_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Border
 
 
 def saved_side(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], ...]:
-    """The saved ports of a part's forward, each with its value, from the backward's local names."""
+    """Return the saved ports of a part's forward, each with its value, from the backward's local names."""
     forward, backward = pair.forward, pair.backward
     assert backward is not None
     given = {

@@ -1,4 +1,4 @@
-"""How values that cross between parts are called, and at which port of a part each stands."""
+"""Name the values that cross between parts, and find the port of a part at which each is."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from backprint.parts.pieces import Piece
 
 @dataclass(frozen=True, slots=True)
 class BorderNames:
-    """The names of values at borders: that of a port of the whole where there is one, else the value's own."""
+    """The names of values at borders: that of a port of the whole if there is one, else the value's own."""
 
     inputs: Mapping[str, Port]
     labels: Mapping[str, str]
 
     def of(self, local: str) -> str:
-        """The name of a value."""
+        """Return the name of a value."""
         return self.inputs[local].name if local in self.inputs else self.labels[local]
 
 
 def names_at_borders(forward: Graph, parts: Sequence[ForwardPart], prefix: str = "") -> BorderNames:
-    """A name for each value that crosses: that of the whole's output port where it is one, else its local name."""
+    """Return a name for each value that crosses: its output port's in the whole, if any, else its local name."""
     inputs = {port.local: port for port in forward.inputs}
     taken = {port.name for port in (*forward.inputs, *forward.outputs) if port.role != "saved"}
     own: dict[str, str] = {}
@@ -43,7 +43,7 @@ def names_at_borders(forward: Graph, parts: Sequence[ForwardPart], prefix: str =
 
 
 def tangent_name(part: ForwardPart, names: BorderNames, local: str) -> str:
-    """The name of the output port whose tangent a value has; '' where the value is at none."""
+    """Return the name of the output port whose tangent a value has; '' if the value is at none."""
     if local in part.gives:
         return names.of(local)
     own = (port.name for port, value in part.results if port.role == "output" and value == Ref(local))
@@ -51,7 +51,7 @@ def tangent_name(part: ForwardPart, names: BorderNames, local: str) -> str:
 
 
 def local_of(part: ForwardPart, names: BorderNames, port: Port) -> str:
-    """The local name of the value at a part's output port; '' where there is none."""
+    """Return the local name of the value at a part's output port; '' if there is none."""
     for own, value in part.results:
         if (own.name, own.role) == (port.name, port.role):
             return value.name if isinstance(value, Ref) else ""

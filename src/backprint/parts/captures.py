@@ -1,4 +1,4 @@
-"""A part as a Capture of its own, with recipes of the values that it had in the whole."""
+"""A part as a Capture of its own, with recipes for the values that it had in the whole."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from backprint.sample.recipes import derive
 
 @dataclass(frozen=True, slots=True)
 class PartOfWhole:
-    """One part of one Pair of a Capture: where it was cut, and what it did when the whole ran.
+    """One part of one Pair of a Capture: where it was cut, and its values when the whole ran.
 
-    `number` is the Pair's. `exact`: the part's Capture keeps these values, not recipes fitted to them.
+    `number` is the Pair's. With `exact`, the part's Capture keeps these values instead of recipes fitted to them.
     """
 
     whole: Capture
@@ -44,24 +44,24 @@ class PartOfWhole:
 
     @property
     def opaque(self) -> tuple[OpaqueEdge, ...]:
-        """The opaque edges in the part: those at a line that one of its steps comes from, and those without a line."""
+        """The opaque edges in the part: those at a line of one of its steps, and those without a line."""
         lines = {(step.source.file, step.source.line) for step in self.part.steps if step.source}
         edges = self.whole.opaque
         return tuple(each for each in edges if each.source is None or (each.source.file, each.source.line) in lines)
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values that the part took, by their names at its borders."""
+        """The part's inputs, by their names at its borders."""
         return {self.borders.names.of(local): value for local, value in self.ran.values.items()}
 
     @property
     def tangents(self) -> dict[str, Tensor]:
-        """The tangents that the part got, by the names of its output ports."""
+        """The part's tangents, by the names of its output ports."""
         return {tangent_name(self.part, self.borders.names, local): each for local, each in self.ran.tangents.items()}
 
 
 def capture_of_part(of: PartOfWhole, pair: Pair, why: str) -> Capture:
-    """The Capture of a part that is this Pair; `why` says where its backward is from."""
+    """Return the Capture of a part with this Pair; `why` says where its backward is from."""
     whole, number = of.whole, of.number
     values = values_of(of, pair)
     outputs = [port.name for port in pair.forward.by_role("output")]
@@ -93,7 +93,8 @@ def capture_of_part(of: PartOfWhole, pair: Pair, why: str) -> Capture:
 
 
 def values_of(of: PartOfWhole, pair: Pair) -> dict[str, Any]:
-    """The values of a part's inputs: those that it took, and by recipe those that only its backward takes."""
+    """Return the values of a part's inputs: those it had in the whole, and from recipes those that only its backward
+    takes."""
     known = of.values
     taken = {port.name: known[port.name] for port in pair.forward.inputs if port.name in known}
     beside = pair.backward.by_role("constant") if pair.backward is not None else ()
@@ -105,7 +106,8 @@ def values_of(of: PartOfWhole, pair: Pair) -> dict[str, Any]:
 
 
 def recipes_of(made: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
-    """Recipes of a part's inputs and tangents, fitted to their values in the whole, or `exact` those values."""
+    """Return recipes for a part's inputs and tangents, fitted to their values in the whole, or with `exact` those
+    values."""
     inputs = fit_inputs(made, values, "exact" if exact else "seed")
     named = with_tangents({}, {name: value.contiguous() for name, value in tangents.items()})
     recipes = fit_all(named, derive(made.seed, "tangents"), list(named) if exact else ())
@@ -114,7 +116,7 @@ def recipes_of(made: Capture, values: Mapping[str, Tensor], tangents: Mapping[st
 
 
 def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
-    """A guard for each value that a part's steps check, with the inputs that it depends on."""
+    """Return a guard for each value that a part's steps check, with the inputs that it depends on."""
     made = {step.name: step for step in pair.forward.steps}
     ports = {port.local: port.name for port in pair.forward.inputs}
     found = []
@@ -128,6 +130,6 @@ def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
 
 
 def required(pair: Pair) -> tuple[str, ...]:
-    """The custom operators that a Pair calls."""
+    """Return the custom operators that a Pair calls."""
     graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
     return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))

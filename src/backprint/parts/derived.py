@@ -1,4 +1,4 @@
-"""A part whose forward is captured again: where the whole's backward does not separate at its borders."""
+"""Capture the forward of a part again, if the whole's backward does not separate at its borders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backprint.tracing.entry import capture_call
 
 
 def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:
-    """A part of a forward, captured again from its steps, under its own names."""
+    """Capture a part of a forward again from its steps, under its own names."""
     graph = forward_graph(forward, part, borders.names, (), specs_of(forward), title)
     graph = live(replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard)))
     module = to_fx(graph)
@@ -47,7 +47,7 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
 
 
 def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
-    """A Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
+    """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
     ports = dict(enumerate(graph.inputs))
 
     def at(text: str) -> int:

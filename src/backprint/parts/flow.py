@@ -1,4 +1,4 @@
-"""Every part as the whole ran it, and which values of the whole's backward are the gradients at the part's borders.
+"""Run every part as the whole ran it, and find which values of the whole's backward are the gradients at its borders.
 
 The whole runs once on its recipe's inputs. Each part's forward then runs under autograd, from leaves of its own. The
 gradients that autograd computes are looked up among the values of the whole's backward.
@@ -30,11 +30,11 @@ from backprint.settings import RandomStates, put_random_states, random_states
 
 @dataclass(frozen=True, slots=True)
 class PartRun:
-    """One part as the whole ran it: the values that it took and gave, and the gradients at its borders, by local names.
+    """One part as the whole ran it: its inputs and results, and the gradients at its borders, by local names.
 
     `random` is the generator's state before the part. `flow` has the gradients' names in the whole's backward; `why`
-    names a gradient that is not there. `astray` is an input of the whole that has another gradient by autograd of
-    the parts than by the whole's backward.
+    names a gradient that is missing there. `astray` is an input of the whole whose gradient by autograd of the parts
+    differs from that of the whole's backward.
     """
 
     values: dict[str, Any]
@@ -58,7 +58,7 @@ class TracedPart:
 
 
 def played_pairs(capture: Capture) -> list[Played]:
-    """The whole, run on its recipe's inputs: what each Pair took, returned and saved."""
+    """Run the whole on its recipe's inputs; return the inputs, results and saved values of each Pair."""
     draw = drawn(capture, "recipe", None)
     torch.manual_seed(draw.seed)
     play = Play(replace(capture, links=capture.links or results(capture)), draw.values, draw.tangents)
@@ -68,12 +68,13 @@ def played_pairs(capture: Capture) -> list[Played]:
 
 
 def runs_of_parts(pair: Pair, borders: Borders, played: Played) -> list[PartRun]:
-    """Every part of a Pair as the whole ran it, with its gradients by autograd, named in the whole's backward."""
+    """Return every part of a Pair as the whole ran it, with its gradients by autograd, named in the whole's
+    backward."""
     traced = traced_parts(pair, borders, played)
     if pair.backward is None:
         return [each.run for each in traced]
     values = BackwardValues(pair.backward, played.backward_inputs)
-    later: list[PartRun] = []  # the last part first: what it returns is a tangent of those before
+    later: list[PartRun] = []  # the last part first: its gradients are tangents of those before
     while traced:
         each = traced.pop()
         later.append(named_in(values, each, *border_gradients(each, played, later)))
@@ -82,9 +83,9 @@ def runs_of_parts(pair: Pair, borders: Borders, played: Played) -> list[PartRun]
 
 
 def gradient_astray(pair: Pair, played: Played, later: Sequence[PartRun]) -> str:
-    """The first input whose gradient, added up over the parts, is not the whole's; '' where there is none.
+    """Return the first input whose gradient, summed over the parts, is not the whole's; '' if there is none.
 
-    The forward has then lost what stopped a gradient in the program, as a `detach` does.
+    Then the forward has lost what stopped a gradient in the program, such as a `detach`.
     """
     for port in pair.forward.inputs:
         total = added([run.gradients[port.local] for run in later if port.local in run.gradients])
@@ -97,7 +98,7 @@ def gradient_astray(pair: Pair, played: Played, later: Sequence[PartRun]) -> str
 
 
 def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPart]:
-    """The parts of a Pair's forward, run one after the other under autograd on the values of the whole's run."""
+    """Run the parts of a Pair's forward in order under autograd on the values of the whole's run."""
     forward, backward = pair.forward, pair.backward
     asking = set() if backward is None else differentiated(backward)
     given = {port.local: played.values[port.name] for port in forward.inputs}
@@ -108,14 +109,15 @@ def traced_parts(pair: Pair, borders: Borders, played: Played) -> list[TracedPar
 
 
 def differentiated(backward: Graph) -> set[str]:
-    """The names of the inputs for which a backward returns a gradient."""
+    """Return the names of the inputs for which a backward returns a gradient."""
     return {port.name for port, value in zip(backward.outputs, backward.results, strict=True) if value is not None}
 
 
 def traced_part(
     part: ForwardPart, given: dict[str, Any], flags: dict[str, bool], subs: Mapping[str, Any]
 ) -> TracedPart:
-    """One part's forward under autograd. Its results, and whether they require grad, go into `given` and `flags`."""
+    """Run one part's forward under autograd. Its results, and whether they require grad, are added to `given` and
+    `flags`."""
     writes = any("m" in operators().get(step.target, "") for step in part.steps)
     leaves = {local: leaf_of(given[local], flags.get(local, False)) for local in part.takes}
     scope = {name: value.clone() if writes and isinstance(value, Tensor) else value for name, value in leaves.items()}
@@ -130,23 +132,23 @@ def traced_part(
 
 
 def leaf_of(value: Any, requires_grad: bool) -> Any:
-    """A value as a leaf of its own, where it can have a gradient."""
+    """Return a value as a leaf of its own, if it can have a gradient."""
     if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
         return value
     return value.detach().requires_grad_(requires_grad)
 
 
 def results_of(part: ForwardPart) -> tuple[str, ...]:
-    """The values that a part gives to later parts or returns, each once."""
+    """Return the values that a part passes to later parts or returns, each once."""
     return tuple(dict.fromkeys((*part.gives, *(name for _, value in part.results for name in refs(value)))))
 
 
 def border_gradients(
     traced: TracedPart, played: Played, later: Sequence[PartRun]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The tangents of a part's results, and by autograd its shares in the gradients of what it takes.
+    """Return the tangents of a part's results, and by autograd its shares in the gradients of its inputs.
 
-    `later` are the parts after this one, the last first: the order in which autograd adds gradients up.
+    `later` are the parts after this one, the last first: the order in which autograd sums gradients.
     """
     differentiable = {name: v for name, v in traced.results.items() if isinstance(v, Tensor) and v.requires_grad}
     totals = {local: total_tangent(traced.part, local, played, later) for local in differentiable}
@@ -161,7 +163,7 @@ def border_gradients(
 
 
 def total_tangent(part: ForwardPart, local: str, played: Played, later: Sequence[PartRun]) -> Tensor | None:
-    """The gradient of a part's result: the tangent that the whole got for it, and the shares of later parts."""
+    """Return the gradient of a part's result: the tangent that the whole got for it, plus the shares of later parts."""
     asked = [
         played.tangents[port.name]
         for port, value in part.results
@@ -193,7 +195,7 @@ class BackwardValues:
             self.kinds.setdefault((value.dtype, tuple(value.shape)), []).append(local)
 
     def like(self, wanted: Tensor) -> list[str]:
-        """The names of the values that are equal to a tensor; without any, of the nearest one if it counts as close."""
+        """Return the names of the values that equal a tensor; if none, of the nearest one if it counts as close."""
         if wanted.layout is not torch.strided:
             return []
         wanted = wanted.resolve_conj().resolve_neg()
@@ -209,7 +211,7 @@ class BackwardValues:
 def named_in(
     values: BackwardValues, traced: TracedPart, tangents: dict[str, Tensor], gradients: dict[str, Tensor]
 ) -> PartRun:
-    """A part's run with its gradients named in the whole's backward, and the whole's own values for them."""
+    """Return a part's run with its gradients named in the whole's backward, and the whole's own values for them."""
     steps = {step.name for step in traced.part.steps}
     names: dict[str, str] = {}
     shares: dict[str, str] = {}

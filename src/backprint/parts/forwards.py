@@ -1,6 +1,6 @@
-"""A forward cut before given steps: the parts, and what each takes and makes. No values are needed.
+"""Cut a forward before given steps: the parts, with the values that each takes and makes. No tensors are needed.
 
-Left out: symbolic sizes (`graph.fixed.at_capture` replaces them first), and cuts through an update in place.
+Not handled: symbolic sizes (`graph.fixed.at_capture` replaces them first), and cuts through an update in place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLLOWS = ("operator.getitem", "aten.detach.default", "aten.alias.default")
 
 @dataclass(frozen=True, slots=True)
 class ForwardPart:
-    """One part of a forward: its steps, and the values that it takes, by local name.
+    """One part of a forward: its steps, and its input values by local name.
 
     `gives` are the values that later parts take. `results` are the outputs and mutations of the whole that are complete
     with this part.
@@ -42,9 +42,9 @@ class ForwardPart:
 
 
 def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
-    """The parts of a forward that is cut before the steps with these numbers."""
+    """Return the parts of a forward that is cut before the steps with these numbers."""
     if graph.symbols:
-        raise GraphError("a graph with symbolic sizes has no parts of its own: take it at its sizes first")
+        raise GraphError("a graph with symbolic sizes cannot be cut: replace them by the captured sizes first")
     places = sorted({0, len(graph.steps), *(cut for cut in cuts if 0 < cut < len(graph.steps))})
     home = homes(graph, places)
     kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in home]
@@ -76,10 +76,10 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
 
 
 def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
-    """The number of the part that makes each value: its step's, but an item of a result belongs to the result's, and a
-    view of an input to the first part that takes it.
+    """Return the number of the part that makes each value: its step's, but an item of a result belongs to the result's
+    part, and a view of an input to the first part that takes it.
 
-    A value that is made for the backward alone is left out: the part whose backward needs it makes it.
+    A value that is made only for the backward is left out: the part whose backward needs it makes it.
     """
     needed = {step.name for step in ahead(graph).steps}
     home: dict[str, int] = {}
@@ -100,7 +100,8 @@ def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
 
 
 def views_of_inputs(graph: Graph) -> set[str]:
-    """The values that are views of inputs, directly or by other views; none where a step updates a value in place."""
+    """Return the values that are views of inputs, directly or through views; none if a step updates a value in
+    place."""
     if any("m" in operators().get(step.target, "") for step in graph.steps):
         return set()
     inputs, views = {port.local for port in graph.inputs}, set[str]()
@@ -111,18 +112,18 @@ def views_of_inputs(graph: Graph) -> set[str]:
 
 
 def ahead(graph: Graph) -> Graph:
-    """The forward without the values that it saves for the backward, and without the steps that only those need."""
+    """Return the forward without its saved values, and without the steps that only those need."""
     kept = [(port, result) for port, result in zip(graph.outputs, graph.results, strict=True) if port.role != "saved"]
     return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
 
 
 def home_of(number: int, step: Step, home: Mapping[str, int], places: Sequence[int]) -> int:
-    """The number of a step's part. A guard stays where it stands."""
+    """Return the number of a step's part. A guard stays where it is."""
     return bisect(places, number) - 1 if step.is_guard else home[step.name]
 
 
 def with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
-    """The parts, each with the values that it makes and later parts take."""
+    """Set `gives` of each part to the values that it makes and later parts take."""
     made = {step.name: part.index for part in parts for step in part.steps if not step.is_guard}
     gives: dict[int, dict[str, None]] = {part.index: {} for part in parts}
     for part in parts:
@@ -133,13 +134,13 @@ def with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
 
 
 def check_numbers(graph: Graph, home: Mapping[str, int], taken: Mapping[int, Mapping[str, None]]) -> None:
-    """Refuse a cut between a number that is read from a tensor and the steps that take it: parts take tensors."""
+    """Refuse a cut between a number that is read from a tensor and the steps that use it: parts pass tensors."""
     specs = {step.name: step.spec for step in graph.steps}
     for names in taken.values():
         for name in names:
             if name in home and not isinstance(specs[name], TensorSpec):
                 raise RefusedError(
-                    f"{name!r} is not a tensor, and a cut parts it from the steps that take it: cut before it or after "
+                    f"{name!r} is not a tensor, and a cut separates it from the steps that use it: cut before or after "
                     "them"
                 )
 

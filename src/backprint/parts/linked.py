@@ -1,4 +1,4 @@
-"""The Capture whose Pairs are the parts of another, linked."""
+"""Link the parts of a Capture as the Pairs of one Capture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DividedPair:
 
 
 def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
-    """The Capture whose Pairs are the parts, linked. It returns what the whole returns."""
+    """Return the Capture whose Pairs are the linked parts. It returns what the whole returns."""
     first = [sum(len(each.pairs) for each in divided[:index]) for index in range(len(divided))]
     links: list[Link] = []
     for offset, each in zip(first, divided, strict=True):
@@ -47,7 +47,7 @@ def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
 
 
 def pair_with(divided: DividedPair, offset: int, key: PortKey) -> int:
-    """The number of the Pair, among the parts, that has a port of the whole."""
+    """Return the number of the Pair, among the parts, that has a port of the whole."""
     for index, pair in enumerate(divided.pairs):
         graph = pair.backward if key.role == "gradient" else pair.forward
         if graph is not None and any(port.key == key for port in graph.outputs):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class SplitPart:
     """One part of a Capture, proven against the whole.
 
-    It is part `index` of Pair `pair`. `wanted` is False for a part between those that `by` asked for.
+    It is part `index` of Pair `pair`. `wanted` is False for a part between those that `by` requested.
     """
 
     pair: int
@@ -28,7 +28,7 @@ class SplitPart:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """All parts of a Capture in order, and `joined`: the Capture that they are when linked again."""
+    """All parts of a Capture in order, and `joined`: the Capture of all parts, linked again."""
 
     parts: tuple[SplitPart, ...]
     joined: Capture

@@ -16,10 +16,10 @@ from backprint.tracing.program import Outcome
 
 
 class PartOrigin(FixedOrigin):
-    """The program behind a part, for whoever asks a Capture's origin.
+    """The program behind a part, as the Origin of its Capture.
 
-    Where an opaque edge lies in the part, autograd of its forward is not an oracle. The part, which was proven on the
-    whole's own values, then stands for itself on other values.
+    If the part has an opaque edge, autograd of its forward is not an oracle. Then the part, which was proven on the
+    whole's own values, is its own oracle on other values.
     """
 
     def __init__(self, pair: Pair, values: Mapping[str, Any], differentiable: tuple[str, ...], opaque: bool) -> None:
@@ -29,13 +29,13 @@ class PartOrigin(FixedOrigin):
         self.constants = {name: values[name] for name in lifted if name in values}
 
     def values(self) -> dict[str, Any]:
-        """The values that the part had in the whole."""
+        """Return the values that the part had in the whole."""
         return dict(self.kept)
 
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
     ) -> Outcome:
-        """One eager step of the part's forward, and its gradients."""
+        """Run one eager step of the part's forward, and compute its gradients."""
         backward = self.pair.backward
         asking = [port.name for port in backward.outputs] if backward is not None else []
         leaf = {
@@ -59,7 +59,7 @@ class PartOrigin(FixedOrigin):
         return Outcome(of_role("output", plain), gradients, of_role("mutation", plain))
 
     def eager_forward(self, leaves: Mapping[str, Any]) -> dict[PortKey, Any]:
-        """The forward's results under autograd."""
+        """Return the forward's results under autograd."""
         forward = self.pair.forward
         scope = {port.local: leaves[port.name] for port in forward.inputs}
         with torch.enable_grad():

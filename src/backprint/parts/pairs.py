@@ -1,4 +1,4 @@
-"""A part as a Pair: its forward Graph, which saves what its backward needs, and its backward Graph."""
+"""Make a Pair of a part: its forward Graph, which saves the values that its backward needs, and its backward Graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pair_of(
     flow: BorderGradients | None = None,
     cut: PartBackward | None = None,
 ) -> Pair:
-    """A part of a Pair as a Pair; without `flow` and `cut` it has no backward."""
+    """Return a part of a Pair as a Pair; without `flow` and `cut` it has no backward."""
     specs = specs_of(pair.forward)
     saved: tuple[tuple[Port, Value], ...] = ()
     backward = None
@@ -30,7 +30,7 @@ def pair_of(
 
 
 def specs_of(graph: Graph) -> dict[str, Spec]:
-    """The spec of each value of a graph."""
+    """Return the spec of each value of a graph."""
     return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 
 
@@ -42,7 +42,7 @@ def forward_graph(
     specs: Mapping[str, Spec],
     title: str,
 ) -> Graph:
-    """The forward of a part."""
+    """Return the forward of a part."""
     locals_of = {port.local: port for port in graph.inputs}
     inputs = []
     for local in in_order_of(graph, part.takes):
@@ -65,13 +65,13 @@ def forward_graph(
 
 
 def in_order_of(graph: Graph, names: Collection[str]) -> list[str]:
-    """These values in the order of the whole: its inputs, then what its steps make."""
+    """Return these values in the order of the whole: its inputs, then its steps."""
     known = [*(port.local for port in graph.inputs), *(step.name for step in graph.steps if not step.is_guard)]
     return [name for name in known if name in names]
 
 
 def subgraphs_in(steps: Sequence[Step]) -> set[str]:
-    """The subgraphs that steps mention."""
+    """Return the subgraphs that steps use."""
     values = [value for step in steps for value in (*step.args, *(value for _, value in step.kwargs))]
     return {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Sub)}
 
@@ -85,7 +85,8 @@ def backward_graph(
     specs: Mapping[str, Spec],
     title: str,
 ) -> Graph:
-    """The backward of a part: from saved values and the tangents of its results to the gradients of what it takes."""
+    """Return the backward of a part: from saved values and the tangents of its results to the gradients of its
+    inputs."""
     whole = pair.backward
     assert whole is not None
     ports = {port.local: port for port in whole.inputs}
@@ -125,11 +126,11 @@ def backward_graph(
 
 
 def dense(spec: Spec) -> TensorSpec:
-    """The spec of a value's gradient: the value's, without its strides, which the gradient need not have."""
+    """Return the spec of a value's gradient: the value's without its strides, which the gradient need not have."""
     assert isinstance(spec, TensorSpec)
     return replace(spec, stride=None, offset=0)
 
 
 def identifier(name: str) -> str:
-    """A name with other characters than letters, digits and _ replaced, as part of a local name."""
+    """Return a name with all characters except letters, digits and _ replaced, for use in a local name."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:200]

@@ -1,4 +1,5 @@
-"""Where a forward is cut, and how each piece is called: by ranges, operators, modules, or where the least crosses."""
+"""Choose where a forward is cut, and label each piece: by ranges, operators, modules, or where the fewest bytes
+cross."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from backprint.parts.sequences import chains, operator, typical
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Forward steps from `start` to before `stop`, with a label. `wanted`: whether the caller asked for this piece."""
+    """Forward steps from `start` to before `stop`, with a label. `wanted`: whether the caller requested this piece."""
 
     start: int
     stop: int
@@ -25,8 +26,8 @@ class Piece:
 
 
 def plan(graph: Graph, by: str) -> tuple[Piece, ...]:
-    """The pieces that a forward is cut into, in order. `by` is `range:N`, `ranges:0-10,10-25`, `operators[:A,B]`,
-    `module[:DEPTH]` or `saved[:N]`."""
+    """Return the pieces that a forward is cut into, in order. `by` is `range:N`, `ranges:0-10,10-25`,
+    `operators[:A,B]`, `module[:DEPTH]` or `saved[:N]`."""
     kind, what = kind_of(by)
     if not graph.steps:
         raise UsageError("the forward has no steps to cut")
@@ -34,7 +35,7 @@ def plan(graph: Graph, by: str) -> tuple[Piece, ...]:
 
 
 def kind_of(by: str) -> tuple[str, str]:
-    """The kind of cut that `by` names, and what stands after its colon."""
+    """Return the kind of cut in `by`, and the text after its colon."""
     kind, _, what = by.partition(":") if isinstance(by, str) else ("", "", "")
     if kind not in KINDS:
         raise UsageError(f"by={by!r:.80}: {kind!r:.40} is not one of {', '.join(KINDS)}")
@@ -42,13 +43,14 @@ def kind_of(by: str) -> tuple[str, str]:
 
 
 def weighty(graph: Graph) -> list[int]:
-    """The numbers of the steps that compute something for the forward: no items, aliases, guards or views of inputs."""
+    """Return the numbers of the steps that compute something for the forward: no items, aliases, guards or views of
+    inputs."""
     views = views_of_inputs(graph)
     return [number for number in calls_of(graph) if graph.steps[number].name not in views]
 
 
 def calls_of(graph: Graph) -> list[int]:
-    """The numbers of the steps that the forward needs: no items, aliases or guards."""
+    """Return the numbers of the steps that the forward needs: no items, aliases or guards."""
     needed = {step.name for step in ahead(graph).steps if not step.is_guard and step.target not in FOLLOWS}
     return [number for number, step in enumerate(graph.steps) if step.name in needed]
 
@@ -76,14 +78,14 @@ def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
 
 def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`operators:A,B`: each place where these operators take each other's results. Without names: the sequences that
-    repeat. A step between them in the forward, such as a counter's update, goes with them."""
+    repeat. A step between them in the forward, such as a counter's update, is included."""
     steps = calls_of(graph)
     names = [operator(graph.steps[number]) for number in steps]
     if what:
         wanted = [part.strip() for part in what.split(",") if part.strip()]
         found = [(spot, length, ",".join(wanted)) for spot, length in chains(graph, steps, wanted)]
         if not found:
-            raise UsageError(f"by=operators: nowhere in the forward {', '.join(wanted)} take each other's results")
+            raise UsageError(f"by=operators: the forward has no {', '.join(wanted)} that take each other's results")
     else:
         found = typical(names)
         if not found:
@@ -147,7 +149,7 @@ def by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
 
 
 def crossing(graph: Graph) -> list[int]:
-    """For each place before a step, the bytes of the values made before it that are used from there on."""
+    """Return, for each place before a step, the bytes of the values made before it that are used from there on."""
     made: dict[str, int] = {}
     last: dict[str, int] = {}
     for number_, step in enumerate(graph.steps):
@@ -174,17 +176,17 @@ KINDS: Mapping[str, Callable[[Graph, str], tuple[Piece, ...]]] = {
     "module": by_module,
     "saved": by_saved,
 }
-"""The kinds of cut, by the word that `by` begins with."""
+"""The kinds of cut, by the first word of `by`."""
 
 
 def pieces(graph: Graph, cuts: Sequence[int]) -> tuple[Piece, ...]:
-    """The pieces between these cuts."""
+    """Return the pieces between these cuts."""
     places = [0, *cuts, len(graph.steps)]
     return tuple(Piece(start, stop, f"steps {start}-{stop}") for start, stop in pairwise(places) if start < stop)
 
 
 def with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
-    """These pieces, and the unwanted ones between them."""
+    """Return these pieces, and the unwanted ones between them."""
     found: list[Piece] = []
     at = 0
     for start, stop, label in sorted(spans):
@@ -200,7 +202,7 @@ def with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) ->
 
 
 def whole_number(text: str, kind: str, low: int, high: int) -> int:
-    """A whole number from `low` to `high`."""
+    """Return an integer from `low` to `high`."""
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
         raise UsageError(f"by={kind}:{text}: expected a whole number from {low} to {high}")
     return int(text)

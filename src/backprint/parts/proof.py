@@ -1,4 +1,4 @@
-"""A part's verdict: on the values that it had in the whole, then against autograd on values made again."""
+"""The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from backprint.settings import put_random_states
 
 
 def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
-    """The verdict on a part's Capture: against the whole's own values first, then against autograd on fresh inputs."""
+    """Return the verdict on a part's Capture: against the whole's own values first, then against autograd on fresh
+    inputs."""
     try:
         first = against_whole(of, made)
         if not first.good:
@@ -32,7 +33,7 @@ def verdict_of_part(of: PartOfWhole, made: Capture) -> Verdict:
 
 
 def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
-    """A part on the whole's own values: its results and shares in the gradients, against those that the whole had."""
+    """Compare a part, on the whole's own values, with the results and shares in the gradients that the whole had."""
     [pair] = made.pairs
     put_random_states(of.ran.random)
     results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
@@ -52,7 +53,7 @@ def against_whole(of: PartOfWhole, made: Capture) -> Verdict:
 
 
 def gradients_against_whole(of: PartOfWhole, made: Capture, pair: Pair, results: dict[Any, Any]) -> list[PortVerdict]:
-    """The gradients of a part's backward on what its forward saved, against its shares in the whole."""
+    """Compare the gradients of a part's backward, on the values its forward saved, with its shares in the whole."""
     if pair.backward is None:
         return []
     feed: dict[PortKey, Any] = {port.key: value for port, value in results.items() if port.role == "saved"}

@@ -1,4 +1,4 @@
-"""Sequences of operators in a forward: those that take each other's results, and those that repeat."""
+"""Find sequences of operators in a forward: those that take each other's results, and those that repeat."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ LONGEST = 24
 
 
 def operator(step: Step) -> str:
-    """An operator's name without namespace, overload and leading underscores: `softmax` of `aten._softmax.default`."""
+    """Return an operator's name without namespace, overload and leading underscores: `softmax` for
+    `aten._softmax.default`."""
     parts = step.target.removeprefix("torch.ops.").split(".")
     return (parts[1] if len(parts) > 1 else parts[0]).lstrip("_")
 
 
 def matches(name: str, asked: str) -> bool:
-    """Whether an operator has the asked name, or is a variant of it (`native_batch_norm_legit_functional`)."""
+    """Whether an operator has this name, or is a variant of it (`native_batch_norm_legit_functional`)."""
     return name == asked or name.startswith(asked + "_")
 
 
 def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The places of a sequence, from the left and without overlap."""
+    """Return the places of a sequence, from the left and without overlap."""
     found, at = [], 0
     while at + len(wanted) <= len(names):
         if tuple(names[at : at + len(wanted)]) == tuple(wanted):
@@ -36,7 +37,7 @@ def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
-    """Where operators take each other's results: a place among `steps`, and how many steps it spans."""
+    """Return where operators take each other's results: a place among `steps`, and how many steps it spans."""
     behind: dict[str, str] = {}
     for step in graph.steps:
         names = used(step)
@@ -53,7 +54,8 @@ def chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tu
 
 
 def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], behind: Mapping[str, str]) -> int | None:
-    """Where the chain that starts at a place ends. None: no chain starts there, or most of it is other steps."""
+    """Return where the chain that starts at a place ends; None if no chain starts there, or most of it is other
+    steps."""
     if not wanted or not matches(operator(graph.steps[steps[at]]), wanted[0]):
         return None
     place = at
@@ -74,7 +76,7 @@ def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], be
 
 
 def typical(names: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The sequences that repeat, by start: start, length and label of each place."""
+    """Return the sequences that repeat, by start: start, length and label of each place."""
     left = list(names)
     found: list[tuple[int, int, str]] = []
     while (sequence := covering(left)) is not None:
@@ -85,8 +87,8 @@ def typical(names: Sequence[str]) -> list[tuple[int, int, str]]:
 
 
 def covering(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The repeated sequence of two operators or more whose places, without overlap, cover the most operators. Among
-    equals the shortest, so that a sequence is not a multiple of itself."""
+    """Return the repeated sequence of two operators or more whose places, without overlap, cover the most operators;
+    the shortest of equals, so that a sequence is not a multiple of itself."""
     best: tuple[int, int, tuple[str, ...]] | None = None
     for length in range(2, min(LONGEST, len(names) // 2) + 1):
         ends: dict[tuple[str, ...], tuple[int, int]] = {}

@@ -1,8 +1,8 @@
-"""A Capture cut into parts, each a Capture with values of its own, proven against the whole.
+"""Cut a Capture into parts, each a Capture with values of its own, proven against the whole.
 
-The steps of the whole's backward between a part's borders are the part's backward (`SLICED`). Where they do not come
-apart, or are not what autograd computes on fresh inputs, the part's forward is captured again (`DERIVED`), and the
-`why` of its Capture has the reason. A part with an opaque edge cannot be captured again, and is refused by name.
+The steps of the whole's backward between a part's borders are the part's backward (`SLICED`). If they do not separate,
+or are not what autograd computes on fresh inputs, the part's forward is captured again (`DERIVED`), and the `why` of
+its Capture has the reason. A part with an opaque edge cannot be captured again, and is refused by name.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
 
 
 def without_recipes(part: SplitPart) -> SplitPart:
-    """A part that keeps nothing of its inputs."""
+    """Return a part without recipes for its inputs."""
     return replace(part, capture=replace(part.capture, recipes=without_data(part.capture.recipes)))
 
 
 def fixed_pair(pair: Pair) -> Pair:
-    """A Pair at the sizes of its capture, with the numbers that guards hold in their places."""
+    """Return a Pair at its captured sizes, with numbers that guards fix as constants."""
     return Pair(
         pair.name,
         held_constant(at_capture(pair.forward)),
@@ -74,10 +74,10 @@ def fixed_pair(pair: Pair) -> Pair:
 
 
 def proven_part(of: PartOfWhole) -> SplitPart:
-    """One part as a Capture, and its verdict."""
+    """Return one part as a Capture with its verdict."""
     if not of.part.gives and not of.part.results:
-        made = capture_of_part(of, forward_alone(of), "it gives no tensor")
-        return replace(judged_part(of, made, Verdict("undifferentiable", made.name, "gives no tensor")), wanted=False)
+        made = capture_of_part(of, forward_alone(of), "it returns no tensor")
+        return replace(judged_part(of, made, Verdict("undifferentiable", made.name, "returns no tensor")), wanted=False)
     whole_steps, why = tried_slice(of)
     if whole_steps is not None:
         return whole_steps
@@ -93,17 +93,16 @@ def proven_part(of: PartOfWhole) -> SplitPart:
 
 
 def judged_part(of: PartOfWhole, made: Capture, verdict: Verdict) -> SplitPart:
-    """A part with its Capture and verdict."""
     return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, made, verdict)
 
 
 def forward_alone(of: PartOfWhole) -> Pair:
-    """A part as a Pair without a backward."""
+    """Return a part as a Pair without a backward."""
     return pair_of(of.pair, of.part, of.borders.names, of.piece.label)
 
 
 def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
-    """The part with the whole's own backward steps where that is proven; else why not."""
+    """Return the part with the whole's own backward steps if that is proven; else why not."""
     if of.ran.why:
         return None, of.ran.why
     try:
@@ -118,7 +117,7 @@ def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
 
 
 def sliced(of: PartOfWhole) -> Pair:
-    """A part as a Pair with the whole's own backward steps. Raises Tangled where they cannot be separated."""
+    """Return a part as a Pair with the whole's own backward steps; raise Tangled if they cannot be separated."""
     pair, flow = of.pair, of.ran.flow
     if pair.backward is None or flow is None or not flow.gradients:
         return forward_alone(of)
@@ -128,13 +127,13 @@ def sliced(of: PartOfWhole) -> Pair:
 
 
 def check_opaque(of: PartOfWhole, why: str) -> None:
-    """Refuse to capture a part again where autograd of its forward is not the program's gradient."""
+    """Refuse to capture a part again if autograd of its forward is not the program's gradient."""
     edges = of.opaque or (of.whole.opaque if of.ran.why else ())
     if not edges and not of.ran.astray:
         return
     unseen = f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(of.ran.astray)
     raise RefusedError(
-        f"{of.whole.name}, {of.piece.label}: the backward does not come apart here ({why}), and autograd of the "
+        f"{of.whole.name}, {of.piece.label}: the backward cannot be separated here ({why}), and autograd of the "
         f"forward {unseen}: cut elsewhere, or leave that part whole"
     )
 

@@ -115,7 +115,7 @@ def uninstall_engine_hooks() -> None:
 
 
 def followed_engine(engine: Callable[..., Any]) -> Callable[..., Any]:
-    """The engine, its calls handed to the function that `follow_backward_with` was given."""
+    """The engine, its calls passed to the function that `follow_backward_with` was given."""
 
     def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
         if _follow is None:

@@ -1,1 +1,1 @@
-"""Floor 1: Graphs run, compared and proved."""
+"""Run, compare and prove Graphs."""

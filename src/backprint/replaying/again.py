@@ -1,4 +1,4 @@
-"""A sample's forward as a module again, to be captured once more under its own names, roles and values."""
+"""Make a module of a sample's forward, to capture it again under its own names, roles and values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backprint.replaying.run import At, feed, perform_steps, subgraphs
 
 
 class Again(nn.Module):
-    """Runs a forward on live tensors: its state by FQN, its inputs as they are passed; updates go into both."""
+    """Runs a forward on live tensors: its state by FQN, its inputs as arguments; both are updated in place."""
 
     graph: Graph
     fills: Callable[[Mapping[str, Any]], Any]
@@ -27,7 +27,7 @@ class Again(nn.Module):
     def forward(self, **inputs: Any) -> Any:
         given = {**self.numbers, **state_of(self), **leaves(inputs)}
         changed = {port.name for port in self.graph.by_role("mutation")}
-        # autograd may have kept what is written to below
+        # autograd may have saved tensors that are written to below
         run_on = {name: value.clone() if name in changed else value for name, value in given.items()}
         env = feed(self.graph, run_on, True, graded=True)
         make = perform_steps(self.graph.steps, env, subgraphs(self.graph), at=self.at)
@@ -56,14 +56,15 @@ def function_of(at: At) -> Callable[[Graph], Callable[..., tuple[Any, ...]]]:
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name."""
+    """Return parameters and buffers by name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def module_of(
     capture: Capture, forward: Graph, at: At = lambda source: nullcontext()
 ) -> tuple[nn.Module, dict[str, Any], tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """The module of a Capture's only forward, its inputs by name, and (name, why) of who asks and who does not."""
+    """Return the module of a Capture's only forward, its inputs by name, and (name, reason) of the tensors that require
+    grad and of those that do not."""
     graph = at_hints(forward)
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     asks, rests = asking(ports, capture.pairs[0].backward)
@@ -84,7 +85,7 @@ def module_of(
 
 
 def filler(capture: Capture) -> Callable[[Mapping[str, Any]], Any]:
-    """What puts the outputs back into the containers that the model gave them in."""
+    """Return a function that puts the outputs back into the model's own containers."""
     signature = capture.signature
 
     def fill(named: Mapping[str, Any]) -> Any:
@@ -97,10 +98,11 @@ def filler(capture: Capture) -> Callable[[Mapping[str, Any]], Any]:
 def asking(
     ports: list[Port], backward: Graph | None
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """Who asks for a gradient: whom the saved backward gives one, or where there is none, the parameters."""
+    """Choose which ports require grad: those with a gradient in the saved backward; without a backward, the
+    parameters."""
     if backward is not None:
         given = {port.name for port in backward.by_role("gradient")}
-        asks = [(port.name, "the saved backward gives its gradient") for port in ports if port.name in given]
+        asks = [(port.name, "the saved backward returns its gradient") for port in ports if port.name in given]
         return tuple(asks), tuple((port.name, f"{port.role}") for port in ports if port.name not in given)
     able = [port for port in ports if port.role == "parameter" and "float" in getattr(port.spec, "dtype", "")]
     names = {port.name for port in able}
@@ -109,13 +111,13 @@ def asking(
 
 
 def number_at_capture(port: Port) -> Any:
-    """The value of a number among the inputs, which its expression says at the sizes of the capture."""
+    """Return the value of a number among the inputs, from its expression at the captured sizes."""
     assert isinstance(port.spec, ScalarSpec)
     return int(port.spec.expression) if port.spec.expression.lstrip("-").isdigit() else port.spec.expression
 
 
 def put_nested(inputs: dict[str, Any], name: str, tensor: Tensor) -> None:
-    """Put a tensor into nested dictionaries, so that its name comes out as it was: `batch.labels.0`."""
+    """Put a tensor into nested dictionaries, so that its name is the path to it: `batch.labels.0`."""
     *path, last = name.split(".")
     for step in path:
         inputs = inputs.setdefault(step, {})
@@ -123,7 +125,7 @@ def put_nested(inputs: dict[str, Any], name: str, tensor: Tensor) -> None:
 
 
 def leaves(inputs: Mapping[str, Any], head: str = "") -> dict[str, Any]:
-    """Nested dictionaries as names again."""
+    """Flatten nested dictionaries into names."""
     found: dict[str, Any] = {}
     for key, value in inputs.items():
         found |= leaves(value, f"{head}{key}.") if isinstance(value, dict) else {f"{head}{key}": value}
@@ -131,7 +133,7 @@ def leaves(inputs: Mapping[str, Any], head: str = "") -> dict[str, Any]:
 
 
 def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
-    """Put a tensor into a module under its FQN; a lifted constant is a buffer."""
+    """Put a tensor into a module under its FQN; a lifted constant becomes a buffer."""
     *path, last = port.name.split(".")
     for step in path:  # by hand: a module may be named like a method, as `type`
         module = module._modules.setdefault(step, nn.Module())
@@ -142,7 +144,7 @@ def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
 
 
 def with_named_inputs(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
-    """A forward whose signature has the inputs by name."""
+    """Return a forward with the inputs' names in its signature."""
 
     def named(self: Again, **inputs: Any) -> Any:
         return forward(self, **inputs)

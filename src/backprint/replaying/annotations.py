@@ -1,7 +1,7 @@
-"""Annotations against what runs: every port's and every step's dtype, sizes, strides, device and layout.
+"""Compare annotations with values: the dtype, sizes, strides, device and layout of every port and step.
 
-While graphs run `checked`, each value is held against its annotation. How strides come out is for kernels to say, so on
-another machine or another torch than a sample's they are not asked for.
+While graphs run inside `holding_annotations`, each value is compared with its annotation. Kernels choose strides, so
+these are not compared on another machine or torch than the sample's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backprint.graph.text import show_spec
 from backprint.settings import read_settings
 
 DECIDE = ("torch", "machine", "cpu_capability", "mkldnn", "flash_sdp", "math_sdp", "float32_matmul_precision")
-"""What of an environment decides how kernels lay out what they give."""
+"""The settings that determine which strides kernels return."""
 
 WORKSPACE = TensorSpec("uint8", (0,))
 """How tracing annotates a kernel's workspace, whose size only the kernel knows."""
@@ -31,7 +31,7 @@ WORKSPACE = TensorSpec("uint8", (0,))
 
 @dataclass(slots=True)
 class Sheet:
-    """What one run of a graph showed: by role and name, the annotations that were not so, and the values' own."""
+    """The findings of one run of a graph: wrong annotations by role and name, with the values' own."""
 
     graph: Graph
     sizes: Mapping[str, int]
@@ -40,7 +40,7 @@ class Sheet:
     found: dict[tuple[str, str], tuple[Spec, Spec, str]] = field(default_factory=dict)
 
     def note(self, role: str, name: str, spec: Spec, value: Any) -> None:
-        """Hold one value against its annotation."""
+        """Compare one value with its annotation."""
         asked = with_numbers(spec, value) if self.sizes and not self.numbers else spec
         if not agrees(asked, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
             where = f", where {sizes_in_words(self.sizes)}" if self.sizes and any_symbol(spec) else ""
@@ -49,12 +49,12 @@ class Sheet:
             self.found.setdefault((role, name), (spec, true, text))
 
     def ports(self, ports: Sequence[Port], values: Sequence[Any]) -> None:
-        """Hold the values on ports against these."""
+        """Compare values with the annotations of ports."""
         for port, value in zip(ports, values, strict=True):
             self.note(port.role, port.name, port.spec, value)
 
     def check_step(self, step: Step, value: Any) -> None:
-        """Hold what a step gave against its annotation."""
+        """Compare a step's result with its annotation."""
         if step.spec is not None and not step.is_guard:
             self.note("step", step.name, step.spec, value)
 
@@ -63,8 +63,8 @@ class Sheet:
 class Notes:
     """The graphs that have run, each with its Sheet.
 
-    Without `numbers`, the sizes of a graph with symbols that are numbers are not asked: at other sizes than at capture
-    some of them should have been symbols, which tracing has lost.
+    Without `numbers`, constant sizes of a graph with symbols are not compared: at other sizes than captured, some of
+    them should have been symbols, which tracing has lost.
     """
 
     strides: bool
@@ -72,24 +72,24 @@ class Notes:
     sheets: list[Sheet] = field(default_factory=list)
 
     def sheet(self, graph: Graph, sizes: Mapping[str, int]) -> Sheet:
-        """The Sheet of a graph that begins to run."""
+        """Return a new Sheet for a graph that begins to run."""
         self.sheets.append(Sheet(graph, sizes, self.strides, self.numbers))
         return self.sheets[-1]
 
     def lies(self) -> Iterator[Lie]:
-        """Every annotation that was not so."""
+        """Yield every wrong annotation."""
         for sheet in self.sheets:
             for (role, name), (_, _, text) in sheet.found.items():
                 yield Lie(role, name, text)
 
 
 NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
-"""Where the graphs that run now are checked."""
+"""The Notes of the graphs that run now, if any."""
 
 
 @contextlib.contextmanager
 def holding_annotations(environment: Mapping[str, str], numbers: bool = True) -> Iterator[Notes]:
-    """While this runs, graphs that were traced in this environment are held against their annotations."""
+    """Compare graphs that run inside, traced in this environment, with their annotations."""
     now = dict(read_settings())
     notes = Notes(all(environment.get(key) == now.get(key) for key in DECIDE), numbers)
     token = NOTES.set(notes)
@@ -100,7 +100,7 @@ def holding_annotations(environment: Mapping[str, str], numbers: bool = True) ->
 
 
 def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
-    """The Capture with annotations as its values are: tracing works them out without values, by kernels of its own."""
+    """Correct a Capture's annotations by its values: tracing infers them from meta kernels."""
     sheets = {id(sheet.graph): sheet for sheet in notes.sheets if sheet.found}
     if not sheets:
         return capture
@@ -117,7 +117,7 @@ def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
 
 
 def corrected_graph(graph: Graph, sheet: Sheet) -> Graph:
-    """A graph with the annotations that a run showed to be so."""
+    """Correct a graph's annotations by those that a run has found."""
 
     def of(role: str, name: str, spec: Spec) -> Spec:
         found = sheet.found.get((role, name))
@@ -133,7 +133,7 @@ def corrected_graph(graph: Graph, sheet: Sheet) -> Graph:
 
 
 def corrected(spec: Spec, value: Any) -> Spec:
-    """The annotation of a value; nothing where it is no tensor, as what an operator was not asked for."""
+    """Return the annotation of a value; None if it is not a tensor, such as a gradient that was not requested."""
     if isinstance(value, Tensor):
         return spec_of(value)
     if isinstance(value, (tuple, list)) and isinstance(spec, tuple) and len(spec) == len(value):
@@ -144,7 +144,7 @@ def corrected(spec: Spec, value: Any) -> Spec:
 
 
 def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = True) -> bool:
-    """Whether a value is what an annotation says; one that says nothing is never wrong."""
+    """Whether a value matches its annotation; an annotation of None always matches."""
     match spec:
         case None:
             return True
@@ -155,13 +155,13 @@ def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = Tru
         case tuple():
             same = isinstance(value, (tuple, list)) and len(value) == len(spec)
             pairs = zip(spec, value, strict=True) if same else ()
-            # an operator gives None in the place of what it was not asked for, as gradients by a mask
+            # an operator returns None for a result that was not requested, such as a gradient
             return same and all(each is None or agrees(part, each, sizes, strides) for part, each in pairs)
     return False
 
 
 def is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], strides: bool) -> bool:
-    """Whether a tensor is what an annotation says."""
+    """Whether a tensor matches an annotation."""
     kind = (str(value.dtype)[6:], str(value.layout)[6:], str(value.device), value.dim())
     if kind != (spec.dtype, spec.layout, spec.device, len(spec.shape)):
         return False
@@ -177,7 +177,7 @@ def is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], stri
 
 
 def with_numbers(spec: Spec, value: Any) -> Spec:
-    """An annotation with the sizes of a value where it has numbers."""
+    """Replace constant sizes in an annotation by those of a value."""
     if isinstance(spec, tuple) and isinstance(value, (tuple, list)) and len(spec) == len(value):
         return tuple(with_numbers(part, each) for part, each in zip(spec, value, strict=True))
     if not isinstance(spec, TensorSpec) or not isinstance(value, Tensor) or value.dim() != len(spec.shape):
@@ -187,7 +187,7 @@ def with_numbers(spec: Spec, value: Any) -> Spec:
 
 
 def fits(size: Any, now: int, sizes: Mapping[str, int]) -> bool:
-    """Whether a size of an annotation is this number, as far as is known."""
+    """Whether a size in an annotation is this number, as far as is known."""
     if isinstance(size, int):
         return size == now
     try:
@@ -208,14 +208,14 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "str": str,
     "object": object,
 }
-"""What a scalar of each kind is in Python."""
+"""The Python type of each kind of scalar."""
 
 
 def is_scalar_of(kind: str, expression: str, value: Any, sizes: Mapping[str, int]) -> bool:
-    """Whether a number is what an annotation says."""
+    """Whether a number matches an annotation."""
     if not isinstance(value, KINDS[kind]):
         return False
-    return not expression or not isinstance(value, (int, float)) or fits(expression, value, sizes)  # type: ignore[arg-type]  # a float is compared as it is
+    return not expression or not isinstance(value, (int, float)) or fits(expression, value, sizes)  # type: ignore[arg-type]  # floats compare too
 
 
 def any_symbol(spec: Spec) -> bool:
@@ -229,7 +229,7 @@ def any_symbol(spec: Spec) -> bool:
 
 
 def show_value(value: Any) -> str:
-    """A value as an annotation would say it."""
+    """Return the annotation of a value as text."""
     if isinstance(value, Tensor):
         return show_spec(spec_of(value))
     if isinstance(value, (tuple, list)):
@@ -238,7 +238,7 @@ def show_value(value: Any) -> str:
 
 
 def spec_of(value: Tensor) -> TensorSpec:
-    """The annotation of a tensor."""
+    """Return the annotation of a tensor."""
     dtype, device, layout = str(value.dtype)[6:], str(value.device), str(value.layout)[6:]
     if value.layout is not torch.strided:
         return TensorSpec(dtype, tuple(value.shape), None, 0, device, layout)

@@ -1,7 +1,7 @@
-"""Arguments to ports: what a call must share with the captured one.
+"""Bind arguments to ports, and check that a call matches the captured one.
 
-Of the captured call hold: what is no tensor, by value; containers, their keys and order; which tensors are one, and
-which share memory where one of them is written to; how inputs lie in memory.
+These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same, and
+which share memory if one of them is written to; the strides of inputs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from backprint.tree import FLAGS, leaf_name, positional
 def values_of(
     capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any], state: State
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The value of every port of a call, and the tangents that its own inputs come with, where it runs on those."""
+    """Return the value of every port for a call, and the recipes' tangents if it runs on its own inputs."""
     check_state(capture, state)
     if not args and not kwargs:
         return own_values(capture, state)
@@ -40,7 +40,7 @@ def values_of(
 
 
 def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors among these arguments by port name; what the captured call was given besides is compared."""
+    """Return the tensors among these arguments by port name; compare all other arguments with the captured call."""
     signature = capture.signature
     if signature.call is None:
         return by_path(capture, args, kwargs)
@@ -71,7 +71,7 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 def bound(
     capture: Capture, rows: Mapping[str, Argument], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """For each value of a call the parameter that takes it, its key there (for stars), and the value."""
+    """Yield, for each value of a call, its parameter, its key in `*args` or `**kwargs`, and the value."""
     ahead = [name for name, row in rows.items() if not name.startswith("*") and not row.keyword]
     star = next((name for name in rows if name.startswith("*") and not name.startswith("**")), "")
     double = next((name for name in rows if name.startswith("**")), "")
@@ -87,7 +87,7 @@ def bound(
 
 
 def check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
-    """Raise where an argument that is no tensor is left out, and that makes a difference."""
+    """Raise if a required non-tensor argument is missing."""
     if row.optional or (isinstance(row.like, dict) and "tensor" in row.like):
         return
     if has_tensors(row.like):
@@ -96,14 +96,14 @@ def check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
 
 
 def has_tensors(like: Like) -> bool:
-    """Whether tensors of the call are in a likeness."""
+    """Whether a likeness contains tensors of the call."""
     if isinstance(like, dict):
         return "tensor" in like or any(map(has_tensors, like.values()))
     return isinstance(like, list) and any(map(has_tensors, like))
 
 
 def matched(row: Argument, given: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
-    """The tensors in the places of a parameter's value, which must be as it was in all else."""
+    """Return the tensors in a parameter's value; everything else in it must be as at capture."""
     state = Describing(lambda index: index)
     likes = [
         (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like) for key, value in given
@@ -124,7 +124,7 @@ def matched(row: Argument, given: Sequence[tuple[Any, Any]], live: Sequence[Any]
 
 
 def tensor_names(like: Like) -> Iterator[Any]:
-    """What stands in the places of tensors, in order."""
+    """Yield the names of the tensors in a likeness, in order."""
     if isinstance(like, dict):
         if "tensor" in like:
             yield like["tensor"]
@@ -137,7 +137,7 @@ def tensor_names(like: Like) -> Iterator[Any]:
 
 
 def check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
-    """Raise unless values that cannot be described are the very ones of the captured call."""
+    """Raise unless values that can be compared only by identity are those of the captured call."""
     for index, value in enumerate(now):
         if index >= len(then):
             raise GuardError(
@@ -152,7 +152,7 @@ def check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
 
 
 def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors by the names of their paths, where nothing but the leaves' texts is known of the captured call."""
+    """Return the tensors by their paths, where only the leaves' texts of the captured call are known."""
     signature = capture.signature
     names = positional(signature.arguments, len(args))
     if len(names) < len(args):
@@ -184,7 +184,7 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 
 def hold_flags(capture: Capture, given: Mapping[str, Tensor]) -> None:
-    """Raise unless arguments answer what the program asked of them as those of the capture did."""
+    """Raise unless the flags that the program read of its arguments are as at capture."""
     for guard in capture.guards:
         name, _, rest = guard.text.partition(": ")
         key, _, wanted = rest.partition(" == ")
@@ -194,13 +194,13 @@ def hold_flags(capture: Capture, given: Mapping[str, Tensor]) -> None:
         if found != wanted:
             where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
             raise GuardError(
-                f"the program asks whether its argument {name!r} {key}{where}: {wanted} at capture, {found} here. "
+                f"the program checks {key!r} of its argument {name!r}{where}: {wanted} at capture, {found} here. "
                 "Capture again on arguments like these"
             )
 
 
 def name_tangents(capture: Capture, tangents: Any) -> dict[str, Tensor | None] | None:
-    """The tangents by output name."""
+    """Return the tangents by output name."""
     names = capture.signature.differentiable
     if tangents is None:
         return None

@@ -1,4 +1,4 @@
-"""What an engine made, held against the untouched program before it is taken."""
+"""Compare an engine's capture with the untouched program before it is accepted."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from backprint.tree import alias_groups, copy_values
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How a Capture compared with the program when it was made: of each port the worst, over what it was tried on.
+    """How a new Capture compares with the program: of each port the worst verdict over all draws.
 
-    `captured` says what differs on the captured values, `redrawn` what differs on others, '' where nothing does;
-    `pins` are the inputs that were other than captured then, with the digests of the captured values; all of them where
-    the program draws from generators of its own, which are `drawn`: a sample cannot hold their states.
-    `identity` says what the program itself gives otherwise with other tensors of the same values.
+    `captured` says what differs on the captured values, `redrawn` what differs on others; '' means nothing. `pins` are
+    the inputs that had other values then, with the digests of the captured values; all inputs if the program draws from
+    generators of its own (`drawn`), because a sample cannot hold their states. `identity` says what the program itself
+    returns differently for other tensors of the same values.
     """
 
     ports: tuple[PortVerdict, ...]
@@ -42,16 +42,16 @@ class Proof:
 
 
 LIGHT = 2**20
-"""Up to how many numbers among a Capture's values it is tried under another seed, and with signs turned, apart."""
+"""Up to this many elements in total, a Capture is also tried under another seed and with negated inputs, separately."""
 
 
 def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
-    """A Capture against the untouched program: on the captured values, and again with other inputs and another seed."""
+    """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed."""
     found: dict[PortKey, PortVerdict] = {}
     values = program.values()
     with settings.quiet_random():
         captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), found)
-        if captured and reads_tangents(capture):  # then with those that the backward was recorded with
+        if captured and reads_tangents(capture):  # then with the tangents of the recorded backward
             captured = differs_on(capture, Draw("captured", values, None, capture.seed), found)
         captured = captured or program.differs()
         if captured:
@@ -71,18 +71,18 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
                     return Proof(tuple(found.values()), identity=identity)
                 if not light and (unseen := differs_on(capture, reseeded, {})):
                     break
-                redrawn = f"the program reads them as nothing here sees: on others, {redrawn}"
+                redrawn = f"the program reads them in a way that Backprint does not see: on others, {redrawn}"
                 pins = tuple((each, digest(values[each])) for each in to_blame(capture, values, draw, moved))
                 return Proof(tuple(found.values()), "", redrawn, pins)
         if unseen:
-            unseen = f"under another seed, {unseen}: random numbers are drawn unseen"
+            unseen = f"under another seed, {unseen}: Backprint does not see all random numbers that are drawn"
             return Proof(tuple(found.values()), unseen, identity=by_identity(capture, program, values))
     drawn = program.drawn_from()
     return Proof(tuple(found.values()), pins=every_input(capture, values) if drawn else (), drawn=drawn)
 
 
 def by_identity(capture: Capture, program: TracedOrigin, values: Mapping[str, Tensor]) -> str:
-    """What the program gives otherwise where it gets other tensors with the captured values; '' where nothing."""
+    """Say what the program returns differently for other tensors with the captured values; '' if nothing."""
     own, other, again = (program_alone(program, capture.seed, values, anew) for anew in (False, True, False))
     if own is None or other is None or again is None:
         return ""
@@ -90,17 +90,17 @@ def by_identity(capture: Capture, program: TracedOrigin, values: Mapping[str, Te
 
 
 def program_alone(program: TracedOrigin, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
-    """What the program gives in its own tensors with these values, or in other ones; None where it raises."""
+    """Return the program's results in its own tensors with these values, or in other tensors; None if it raises."""
     torch.manual_seed(seed)
     try:
         gave = program.step_alone(values, anew)
-    except Exception:  # whatever the program raises, there is nothing to compare
+    except Exception:  # the program may raise anything: there is nothing to compare
         return None
     return results_by_port(gave.outputs, gave.mutations, gave.gradients)
 
 
 def every_input(capture: Capture, values: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
-    """The program's inputs and constants, with the digests of their values."""
+    """Return the program's inputs and constants, with the digests of their values."""
     names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
     return tuple((name, digest(values[name])) for name in names if name in values)
 
@@ -111,11 +111,12 @@ def reads_tangents(capture: Capture) -> bool:
 
 
 MOST_BLAMED = 16
-"""Up to how many inputs are redrawn alone, to find which of them the program reads."""
+"""Up to this many inputs are redrawn one by one, to find which of them the program reads."""
 
 
 def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: Mapping[str, Tensor]) -> list[str]:
-    """The inputs on which alone a Capture and the program differ; all that were moved where none does so alone."""
+    """Return the inputs for which, redrawn alone, the Capture and the program differ; all redrawn inputs if none does
+    alone."""
     if len(moved) > MOST_BLAMED:
         return list(moved)
     groups = {name: set(group) for group in alias_groups(dict(moved)) for name in group}
@@ -128,9 +129,9 @@ def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: 
 
 
 def differs_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict]) -> str:
-    """One draw, its verdicts into `found`; what differs there, '' where nothing does.
+    """Compare on one draw, and keep the verdicts in `found`; return what differs, '' if nothing.
 
-    On other inputs than the captured, a Capture may refuse to run: what raises is not silently wrong.
+    On other inputs than the captured ones a Capture may raise, which is not silently wrong.
     """
     try:
         tried = attempt(capture, draw, [])
@@ -147,7 +148,7 @@ def differs_on(capture: Capture, draw: Draw, found: dict[PortKey, PortVerdict]) 
 
 
 def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Other values for the program's inputs: of the same kind, and with their signs turned."""
+    """Yield other values for the program's inputs: of the same kind, and negated."""
     held = held_exact(capture)
     same = {right for _, right in capture.signature.same}
     names = [port.name for port in free_ports(capture) if port.role == "input" and port.name not in same]
@@ -166,7 +167,7 @@ def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iter
 def joined_again(
     own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Callable[[Tensor, int], Tensor | None]
 ) -> dict[str, Tensor]:
-    """These tensors changed, in copies that share memory as they do; those of no plain layout stay."""
+    """Change these tensors in copies that share memory as they do; those without a strided layout stay."""
     copies = copy_values(own)
     groups = {name: group for group in alias_groups(dict(own)) for name in group}
     done: set[str] = set()

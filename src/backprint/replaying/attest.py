@@ -1,4 +1,5 @@
-"""What `save` keeps of a proof: the original program's numbers on the recipe's inputs, the Verdict and its power."""
+"""What `save` keeps of a proof: digests of the original program's results on the recipe's inputs, the Verdict, the
+power."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from backprint.replaying.whole import Replayed
 
 @dataclass(frozen=True, slots=True)
 class Attested:
-    """What `save` keeps of a proof on the recipe's inputs, and for each Pair the values that stood on its ports."""
+    """What `save` keeps of a proof on the recipe's inputs, and each Pair's port values in it."""
 
     witness: dict[str, Row] | None
     verdict: Verdict
@@ -33,13 +34,13 @@ class Attested:
 
 
 POWER_SECONDS, POWER_TRIALS = 20.0, 12
-"""When enough inputs of a sample that is saved were drawn again alone: after so long, or so many."""
+"""Limits of the redraws of single inputs when a sample is saved: seconds, or number."""
 
 
 def attest(capture: Capture, power: str = "quick") -> Attested:
-    """Prove a Capture on its recipe's inputs, and keep the original program's numbers for later.
+    """Prove a Capture on its recipe's inputs, and return what a sample keeps of it.
 
-    `power` says how much of it is measured: see `power_of`; `"none"` is nothing.
+    `power` is `inputs` of `power_of`, or `"none"` to skip the measurement.
     """
     alive = capture.origin.alive
     draw = drawn(capture, "recipe", None)
@@ -88,7 +89,7 @@ def run_first(capture: Capture, draw: Draw) -> CheckedRun:
 
 
 def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
-    """The numbers of each Pair's own program, on the values that the Pair got."""
+    """Return the digests of each Pair's own program, on the Pair's values."""
     if not capture.origin.parts:
         return {}
     wanted = [part_eager(capture, index, played) for index, played in enumerate(got.parts)]
@@ -97,7 +98,7 @@ def part_witness(capture: Capture, got: Replayed) -> dict[str, Row]:
 
 
 def port_values(capture: Capture, got: Replayed) -> tuple[dict[PortKey, Any], ...]:
-    """For each Pair, the values on its inputs."""
+    """Return the values on each Pair's inputs."""
     found = []
     for pair, played in zip(capture.pairs, got.parts, strict=True):
         values = {port.key: played.values[port.name] for port in pair.forward.inputs}
@@ -107,7 +108,7 @@ def port_values(capture: Capture, got: Replayed) -> tuple[dict[PortKey, Any], ..
 
 
 def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]:
-    """A Verdict as a sample keeps it, with its power where that was measured."""
+    """Return a Verdict in a sample's form, with its power if that was measured."""
     return {
         "verdict": verdict.verdict,
         "name": verdict.name,
@@ -120,7 +121,7 @@ def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]
 
 
 def power_json(power: Power) -> dict[str, Any]:
-    """A Power as a sample keeps it: of each thing drawn again, the port that moved least, or why it was not."""
+    """Return a Power in a sample's form: for each redraw the port that moved least, or why it was not tried."""
     return {
         "tried": power.tried,
         "of": power.of,
@@ -129,7 +130,6 @@ def power_json(power: Power) -> dict[str, Any]:
 
 
 def trial_json(trial: Trial) -> dict[str, Any]:
-    """One row."""
     if trial.untried:
         return {"untried": trial.untried[:300]}
     if trial.weakest is None:

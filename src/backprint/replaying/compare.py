@@ -1,6 +1,6 @@
-"""Two tensors, compared: bit for bit, else by how far apart they are against how large they are.
+"""Compare two tensors: bit for bit, else by their largest difference relative to their largest value.
 
-Sparse tensors are alike where their parts are: the same places, in the same order, and values that are compared.
+Sparse tensors are equal if their indices are equal, in the same order, and their values are.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 
 
 
 NOTHING = 1e-30
-"""What errors are relative to where the largest value is 0."""
+"""Errors are relative to this if the largest value is 0."""
 
 
 def compare(name: str, role: str, found: Tensor | None, wanted: Tensor | None) -> PortVerdict:
-    """A port against its oracle."""
+    """Compare a port with its oracle."""
     if found is None or wanted is None:
         same = found is None and wanted is None
-        said = "None where the program gives a tensor" if found is None else "a tensor where the program gives None"
+        said = "None where the program returns a tensor" if found is None else "a tensor where the program returns None"
         return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else said)
     if _kind(found) != _kind(wanted):
-        return PortVerdict(name, role, "wrong", f"{_kind(found)} where the program gives {_kind(wanted)}")
+        return PortVerdict(name, role, "wrong", f"{_kind(found)} where the program returns {_kind(wanted)}")
     (*places, found), (*others, wanted) = strided_parts(found), strided_parts(wanted)
     if not all(map(torch.equal, places, others)):
-        return PortVerdict(name, role, "wrong", "its values are in other places than the program's")
+        return PortVerdict(name, role, "wrong", "its indices are not the program's")
     found, wanted = found.detach().resolve_conj().resolve_neg(), wanted.detach().resolve_conj().resolve_neg()
     if same_bits(found, wanted):
         return PortVerdict(name, role, "bitwise")
@@ -48,11 +48,11 @@ def _kind(tensor: Tensor) -> str:
 
 
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""The integers in which floating-point numbers of a size are compared."""
+"""The integer dtypes as which floating-point numbers of a size are compared."""
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:
-    """Equal to the bit; a NaN equals a NaN in the same place."""
+    """Whether two tensors are equal bit for bit; a NaN equals a NaN in the same place."""
     if left.is_complex():
         return same_bits(torch.view_as_real(left), torch.view_as_real(right))
     if not left.is_floating_point():
@@ -65,7 +65,7 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
 
 
 def distance(left: Tensor, right: Tensor) -> float:
-    """The largest difference over the largest value; infinite where NaN or inf stand in different places."""
+    """Return the largest difference over the largest value; infinity if NaN or inf are in different places."""
     if left.numel() == 0:
         return 0.0
     if not (left.is_floating_point() or left.is_complex()):

@@ -1,7 +1,7 @@
-"""Digests: what a sample keeps of a port's value, and a value held against it.
+"""Digests of ports' values as a sample keeps them, and comparisons with them.
 
-Of each port a digest, a norm, the largest value and the leading values are kept: equal digests are a bitwise verdict,
-and the numbers say how far another value is away.
+Of each port a digest, a norm, the largest value and the leading values are kept. Equal digests are a bitwise verdict;
+if digests differ, the numbers say how far.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Row = Mapping[str, Any]
 
 
 def part_rows(capture: Capture, index: int) -> dict[PortKey, Row]:
-    """What the witness keeps of one Pair."""
+    """Return what the witness keeps of one Pair."""
     head = f"{capture.pairs[index].name} "
     kept = (capture.witness or {}).items()
     return {PortKey.from_text(text.removeprefix(head)): row for text, row in kept if text.startswith(head)}
 
 
 def numbers_of(value: Tensor | None) -> Row:
-    """One port's digest, norm, largest value and leading values; of a sparse tensor, those of its values."""
+    """Return one port's digest, norm, largest value and leading values; for a sparse tensor, those of its values."""
     if value is None:
         return {"none": True}
     *places, kept = strided_parts(value.detach())
@@ -58,31 +58,31 @@ def numbers_of(value: Tensor | None) -> Row:
 
 
 def canonical_nan(value: Tensor) -> Tensor:
-    """The tensor with every NaN the same NaN."""
+    """Replace every NaN by the same NaN."""
     if not value.is_floating_point() or not torch.isnan(value).any():
         return value
     return torch.where(torch.isnan(value), torch.full_like(value, math.nan), value)
 
 
 def safe(number: float) -> float | str:
-    """A number that JSON can hold."""
+    """Return a number as JSON can represent it."""
     return number if math.isfinite(number) else str(number)
 
 
 def against_witness(capture: Capture, results: Results) -> list[PortVerdict]:
-    """Every port of the whole against the numbers kept of the original program's."""
+    """Compare every port of the whole Capture with the digests of the original program's results."""
     rows = {PortKey.from_text(text): row for text, row in (capture.witness or {}).items()}
     return against_rows({key: row for key, row in rows.items() if key.role in OUT_ROLES}, results)
 
 
 def against_rows(rows: Mapping[PortKey, Row], results: Results) -> list[PortVerdict]:
-    """Every port against kept numbers."""
+    """Compare every port with kept digests."""
     keys = dict.fromkeys([*results, *rows])
     return [judge(key, results.get(key), rows.get(key)) for key in keys]
 
 
 def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
-    """One port against its witness row."""
+    """Compare one port with its witness row."""
     role, name = key
     if kept is None or value is None or kept.get("none"):
         same = value is None and kept is not None and bool(kept.get("none"))
@@ -91,9 +91,9 @@ def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
     if now["digest"] == kept["digest"]:
         return PortVerdict(name, role, "bitwise")
     if kind_of(now) != kind_of(kept):
-        return PortVerdict(name, role, "wrong", f"{kind_of(now)} where the program gives {kind_of(kept)}")
+        return PortVerdict(name, role, "wrong", f"{kind_of(now)} where the program returns {kind_of(kept)}")
     if now.get("places") != kept.get("places"):
-        return PortVerdict(name, role, "wrong", "its values are in other places than the program's")
+        return PortVerdict(name, role, "wrong", "its indices are not the program's")
     error = max(
         scaled_distance(now["norm"], kept["norm"], kept["norm"]), scaled_distance(now["max"], kept["max"], kept["max"])
     )
@@ -104,13 +104,13 @@ def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
 
 
 def kind_of(row: Row) -> str:
-    """A row's dtype and shape; for a sparse tensor, its layout and the shape of its values."""
+    """Return a row's dtype and shape; for a sparse tensor, its layout and the shape of its values."""
     sparse = f" {row['layout']} of {row['values']} values" if "layout" in row else ""
     return f"{row['dtype']}{row['shape']}{sparse}"
 
 
 def scaled_distance(left: float | str, right: float | str, scale: float | str) -> float:
-    """How far two kept numbers are from each other against a scale; infinite where one alone is NaN or infinite."""
+    """Return the difference of two kept numbers relative to a scale; infinity if only one is NaN or infinite."""
     a, b, size = float(left), float(right), abs(float(scale))
     if a == b or (math.isnan(a) and math.isnan(b)):
         return 0.0
@@ -120,7 +120,7 @@ def scaled_distance(left: float | str, right: float | str, scale: float | str) -
 
 
 def port_from_error(name: str, role: str, error: float, dtype: str) -> PortVerdict:
-    """The verdict of a port whose distance from its oracle is known."""
+    """Return the verdict of a port with this error."""
     tolerance = TOLERANCE.get(dtype, 0.0)
     verdict = "close" if error <= tolerance else "wrong"
     return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)

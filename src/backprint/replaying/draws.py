@@ -1,4 +1,4 @@
-"""Draws: the sets of inputs that a Capture is proved on: captured, as recipes make them, fresh, at other sizes."""
+"""Draws: the sets of inputs that a Capture is proved on: captured, from recipes, fresh, at other sizes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FRESH = 0x5EED
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One set of inputs: what it is called, the values, the tangents, and the seed of the program's own draws.
+    """One set of inputs: its name, the values, the tangents, and the seed of the program's own draws.
 
-    `anew` gives the program other tensors with these values, where they would go into its own.
+    With `anew` the program gets other tensors with these values, instead of its own.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Draw:
 
 
 def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, ...]]:
-    """The inputs that a Capture can be tried on; of several the first that the program runs on counts."""
+    """Yield the draws that a Capture can be tried on; of a tuple, the first that the program runs on counts."""
     alive = capture.origin.alive
     if "captured" in draws and alive:
         yield (Draw("captured", capture.origin.values(), None, capture.seed),)
@@ -48,25 +48,25 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, .
 
 
 def otherwise(capture: Capture) -> Draw:
-    """Other inputs than the recipes make, be these drawn or kept: parameters, buffers and tangents among them."""
+    """Return a draw with other values than the recipes make, drawn or exact: parameters, buffers and tangents too."""
     made = capture.recipes.make()
     return named_draw(capture, "fresh", made | other_values(capture, made, FRESH))
 
 
 def drawn(capture: Capture, name: str, seed: int | None) -> Draw:
-    """A draw of the recipes: as they are, or fresh."""
+    """Return a draw from the recipes: as they are, or with a fresh seed."""
     return named_draw(capture, name, capture.recipes.make(seed))
 
 
 def named_draw(capture: Capture, name: str, made: Mapping[str, Tensor]) -> Draw:
-    """A draw of these values, tangents among them; a tensor's second name has the value of its first."""
+    """Return a draw of these values, tangents included; a tensor's second name has the value of its first."""
     values, tangents = without_tangents(made)
     values |= {right: values[left] for left, right in capture.signature.same}
     return Draw(name, values, tangents, capture.seed)
 
 
 def stretched(capture: Capture, draw: Draw) -> Iterator[Draw]:
-    """A draw at other sizes than the captured ones, larger and smaller, where inputs can have any."""
+    """Yield a draw at larger and at smaller sizes than captured, if inputs have symbolic sizes."""
     if capture.pairs[0].forward.symbols:
         for changes in (CHANGES, SMALLER):
             if (sizes := other_sizes(capture, changes)) is not None:
@@ -75,7 +75,7 @@ def stretched(capture: Capture, draw: Draw) -> Iterator[Draw]:
 
 
 def redrawn(capture: Capture, draw: Draw) -> Draw:
-    """A draw with fresh program inputs and tangents; parameters and buffers, the bulk of the numbers, stay."""
+    """Return a draw with fresh program inputs and tangents; parameters and buffers, the bulk of the elements, stay."""
     names = {port.name for port in free_ports(capture) if port.role == "input"} | {
         tangent_name(name) for name in capture.signature.differentiable
     }
@@ -85,7 +85,7 @@ def redrawn(capture: Capture, draw: Draw) -> Draw:
 
 
 def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
-    """Normals for every differentiable output, in its memory order, as far as its spec says what they are."""
+    """Return normal tangents for all differentiable outputs, with their strides; None if a spec is not known."""
     source = torch.Generator().manual_seed(seed)
     known = specs(capture)
     found = {}

@@ -1,8 +1,8 @@
-"""The Pairs of a Capture, run as one: forwards in order with values passed over links, then backwards on demand.
+"""Run the linked Pairs of a Capture: forwards in order with values passed over links, then backwards on demand.
 
-A Capture of one Pair is the case without links. The gradient of a value is what autograd adds up, in its order: the
-caller's tangent, then what later Pairs give, the latest first. Within one Pair the sum is made before it leaves, so a
-value that one Pair uses twice and a later one again may differ in the last bits.
+A Capture of one Pair has no links. The gradient of a value is the sum that autograd computes, in its order: the
+caller's tangent, then the gradients of later Pairs, the latest first. Within one Pair the sum is computed first, so the
+gradient of a value that one Pair uses twice and a later one again may differ in the last bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Gradients = dict[str, "Tensor | None"]
 
 @dataclass(slots=True)
 class Played:
-    """One Pair as it ran: what it got, gave and saved, and the random state that it started from."""
+    """One run of a Pair: its inputs, results and saved values, and the random state that it started from."""
 
     values: dict[str, Tensor]
     random: RandomStates
@@ -41,17 +41,17 @@ class Played:
 
     @property
     def backward_inputs(self) -> dict[PortKey, Any]:
-        """What the backward takes, as far as it is there: the forward's inputs as constants, saved values, tangents."""
+        """The inputs of the backward so far: the forward's inputs as constants, saved values, tangents."""
         return keyed("constant", self.values) | keyed("saved", self.saved) | keyed("tangent", self.tangents)
 
     @property
     def results(self) -> Results:
-        """What the Pair gave, by port."""
+        """The results of the Pair, by port."""
         return results_by_port(self.outputs, self.mutations, self.gradients or {})
 
 
 class Play:
-    """A Capture while it runs."""
+    """A running Capture."""
 
     def __init__(
         self, capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
@@ -60,7 +60,7 @@ class Play:
         self.played: list[Played] = []
 
     def forward(self) -> None:
-        """Every forward, in order."""
+        """Run every forward, in order."""
         for index, pair in enumerate(self.capture.pairs):
             given = dict(self.values)
             for link in feeds(self.capture, index):
@@ -70,12 +70,12 @@ class Play:
             found = run_graph(pair.forward, given)
             places = {"output": played.outputs, "mutation": played.mutations, "saved": played.saved}
             for port, value in zip(pair.forward.outputs, found, strict=True):
-                if port.role in places:  # a forged role is for the proof to name
+                if port.role in places:  # the proof reports a forged role
                     places[port.role][port.name] = value
             self.played.append(played)
 
     def fed(self, link: Link) -> Any:
-        """What comes over a link; gradients of several Pairs for one input are added up, the latest first."""
+        """Return the value of a link; gradients of several Pairs for one input are added, the latest first."""
         assert link.target is not None
         if link.port.role != "gradient":
             return self.value(link)
@@ -88,14 +88,14 @@ class Play:
         return total
 
     def value(self, link: Link) -> Any:
-        """The value at the port that a link starts at."""
+        """Return the value at the source port of a link."""
         if link.source is None:
             return self.values[link.port.name]
         played = self.played[link.source]
         return (played.outputs if link.port.role == "output" else played.mutations)[link.port.name]
 
     def backward(self, index: int) -> Gradients:
-        """One Pair's gradients, once; the backwards of later Pairs that have run and that it needs run first."""
+        """Return one Pair's gradients, computed once; the backwards of later Pairs that it depends on run first."""
         played, pair = self.played[index], self.capture.pairs[index]
         if played.gradients is not None:
             return played.gradients
@@ -114,7 +114,7 @@ class Play:
         return played.gradients
 
     def tangent(self, index: int, name: str) -> Tensor:
-        """The gradient of one Pair's output: the caller's, then what later Pairs give for it."""
+        """Return the gradient of one Pair's output: the caller's tangent plus the gradients of later Pairs."""
         output = self.played[index].outputs[name]
         if not isinstance(output, Tensor):
             raise ReplayError(f"output {name!r} must be a tensor, not a {type(output).__name__}")
@@ -127,7 +127,7 @@ class Play:
         return torch.zeros_like(output) if total is None else total
 
     def asked(self, index: int | None, port: PortKey, output: Tensor) -> Iterable[Tensor]:
-        """The caller's tangents for the results that stand at this port."""
+        """Yield the caller's tangents for the results at this port."""
         for link in results(self.capture):
             if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
                 continue
@@ -141,7 +141,7 @@ class Play:
             yield tangent
 
     def gradients(self) -> Gradients:
-        """The gradients of the program's own tensors, in input order."""
+        """Return the gradients of the program's own tensors, in input order."""
         own = between(self.capture)
         found: dict[str, list[Tensor | None]] = {}
         for link in results(self.capture):
@@ -156,7 +156,7 @@ class Play:
         return {name: added(found[name]) for name in self.order() if name in found}
 
     def order(self) -> list[str]:
-        """The names of the program's tensors: as the Pair takes them, or of several by their roles."""
+        """Return the names of the program's tensors: in the Pair's order, or for several Pairs by role."""
         ports = [port for pair in self.capture.pairs for port in pair.forward.inputs]
         if len(self.capture.pairs) == 1:
             return [port.name for port in ports]
@@ -164,7 +164,7 @@ class Play:
         return list(dict.fromkeys(port.name for port in sorted(ports, key=lambda port: rank.get(port.role, 3))))
 
     def mutations(self) -> dict[str, Tensor]:
-        """What the program's own tensors are at the end: the last Pair's word counts."""
+        """Return the final values of the program's tensors that are written to; the last Pair's count."""
         own = between(self.capture)
         found: dict[str, Tensor] = {}
         for played in self.played:
@@ -173,13 +173,13 @@ class Play:
 
 
 def shape_text(tensor: Tensor) -> str:
-    """A tensor's shape, and its layout where that is a sparse one."""
+    """Return a tensor's shape, and its layout if it is sparse."""
     layout = "" if tensor.layout is torch.strided else f" {str(tensor.layout)[6:]}"
     return f"{list(tensor.shape)}{layout}"
 
 
 def added(terms: Iterable[Tensor | None]) -> Tensor | None:
-    """The sum of what there is, from the left; None where there is nothing."""
+    """Return the sum from the left of the terms that are not None; None if there are none."""
     total: Tensor | None = None
     for term in terms:
         if term is not None:

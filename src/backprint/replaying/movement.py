@@ -1,4 +1,4 @@
-"""How far a result moved, in tolerances, and whether it stands still."""
+"""How far a result moved, in tolerances, and whether it did not move at all."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from backprint.replaying.compare import TOLERANCE
 from backprint.tree import strided_parts
 
 NULL = 1e-9
-"""The share of its size below which a port in float64 stands still."""
+"""A port in float64 does not move if its relative change is below this."""
 
 
 def moves(value: Any) -> bool:
-    """Whether a result has numbers that could be others."""
+    """Whether a result has elements, so that it could move."""
     return isinstance(value, Tensor) and strided_parts(value)[-1].numel() > 0
 
 
 def strength(first: Any, second: Any) -> float:
-    """How far a port moved, in tolerances; whole numbers and bools have none, so any change is seen."""
+    """Return how far a port moved, in tolerances; for integers and bools any change is infinite."""
     if floating(first) and floating(second):
         return moved(first, second) or 0.0
     if not isinstance(second, Tensor) or first.shape != second.shape:
@@ -34,14 +34,14 @@ def floating(value: Any) -> bool:
 
 
 def moved(first: Any, second: Any) -> float | None:
-    """How far a port moved, in tolerances; None where it has no floating-point numbers."""
+    """Return how far a port moved, in tolerances; None if it has no floating-point numbers."""
     if not floating(first) or not floating(second) or strided_parts(first)[-1].numel() == 0:
         return None
     return share(first, second) / TOLERANCE.get(str(first.dtype)[6:], 1.0)
 
 
 def stands(first: Any, second: Any) -> bool:
-    """Whether a port stands still in float64: to rounding. One without finite numbers shows nothing."""
+    """Whether a port does not move in float64, up to rounding. False for one without finite numbers."""
     if not floating(first) or not floating(second):
         return False
     if not bool(torch.isfinite(strided_parts(first)[-1]).any()):
@@ -50,7 +50,7 @@ def stands(first: Any, second: Any) -> bool:
 
 
 def share(first: Tensor, second: Tensor) -> float:
-    """The largest difference over the largest number, of the places where both are finite; 0 where there are none."""
+    """Return the largest difference over the largest number, where both are finite; 0 if nowhere."""
     if first.shape != second.shape:
         return float("inf")
     first, second = strided_parts(first.detach())[-1], strided_parts(second.detach())[-1]
@@ -69,5 +69,5 @@ def share(first: Tensor, second: Tensor) -> float:
 
 
 def biggest(tensor: Tensor) -> float:
-    """The largest size among a tensor's numbers."""
+    """Return the largest absolute value."""
     return float(torch.linalg.vector_norm(tensor, float("inf")))

@@ -1,6 +1,6 @@
 """Oracles: what results are compared with. The program in eager while it lives, else autograd of the saved forward.
 
-Autograd of the saved forward is a second opinion, asked only where no opaque edge lies in the way.
+Autograd of the saved forward is a second opinion, used only if there is no opaque edge.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from backprint.tree import ones_tangent
 
 
 def program_fails(capture: Capture, draw: Draw) -> bool:
-    """Whether the original program raises on these inputs too; without the program, whether they are a fresh draw."""
+    """Whether the original program raises on these inputs too; if it is gone, whether this is a fresh draw."""
     if not capture.origin.alive:
         return draw.name == "fresh"
     try:
         eager(capture, draw)
-    except Exception:  # whatever the program raises, it raises: the inputs prove nothing
+    except Exception:  # the program may raise anything: the inputs prove nothing
         return True
     return False
 
 
 def eager(capture: Capture, draw: Draw) -> Results:
-    """The original program's results. What the graph writes and the program left alone stands as it was given."""
+    """Return the original program's results. A tensor that only the graph writes keeps its given value."""
     torch.manual_seed(draw.seed)
     gave = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
     written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
@@ -48,7 +48,7 @@ def eager(capture: Capture, draw: Draw) -> Results:
 
 
 def against_program(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
-    """Every port against the original program, run now."""
+    """Compare every port with the original program, run now."""
     try:
         wanted = eager(capture, draw)
     except Exception as error:  # the user's program may raise anything on redrawn inputs
@@ -64,7 +64,8 @@ def against_program(capture: Capture, draw: Draw, results: Results, said: list[s
 
 
 def against_results(capture: Capture, draw: Draw, results: Results, wanted: Results) -> list[PortVerdict]:
-    """Every port against what the program gave on a draw; unproven if it does not repeat that, close if it rounds."""
+    """Compare every port with the program's results on a draw: `unproven` if it does not repeat them, `close` if it is
+    rounding."""
     verdicts = against(results, wanted)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
@@ -74,7 +75,7 @@ def against_results(capture: Capture, draw: Draw, results: Results, wanted: Resu
 
 
 def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVerdict]:
-    """Every port against the numbers that the sample kept of the original program."""
+    """Compare every port with the sample's digests of the original program's results."""
     rows = {PortKey.from_text(text): row for text, row in (capture.witness or {}).items()}
     sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
 
@@ -86,7 +87,7 @@ def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVer
 
 
 def against_autograd(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
-    """The second opinion: gradients against autograd of the saved forward. Outputs have no oracle left."""
+    """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no oracle left."""
     if capture.links:
         said.append("no oracle: the program is gone, and each pair is checked alone")
         return no_oracle(results)
@@ -112,7 +113,7 @@ def by_autograd(
     results: Results,
     said: list[str],
 ) -> list[PortVerdict]:
-    """The gradients as autograd of the saved forward says; nothing is compared where it cannot differentiate that."""
+    """Compare gradients with autograd of the saved forward; compare nothing if it cannot be differentiated."""
     try:
         wanted = second_opinion(pair, differentiable, same, values, tangents)
     except RuntimeError as error:  # also of a kernel in autograd's own backward
@@ -122,7 +123,7 @@ def by_autograd(
 
 
 def gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
-    """Gradients as autograd of the forward says; what the forward itself gives was compared with nothing."""
+    """Keep verdicts of gradients; outputs of the forward were compared with nothing."""
     return [
         replace(port, witness=AUTOGRAD)
         if port.role == "gradient"
@@ -132,7 +133,7 @@ def gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
 
 
 def no_oracle(results: Results) -> list[PortVerdict]:
-    """Every port, with nothing to compare it with."""
+    """Return an `unproven` verdict for every port."""
     return [PortVerdict(key.name, key.role, "unproven", "no oracle") for key in results]
 
 
@@ -143,7 +144,7 @@ def second_opinion(
     values: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor] | None,
 ) -> Results:
-    """Autograd of the saved forward on these inputs."""
+    """Return the results of autograd of the saved forward on these inputs."""
     asking = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     leaves = {
         name: tensor.detach().clone().requires_grad_(name in asking and name not in same)
@@ -167,7 +168,7 @@ def second_opinion(
 
 
 def part_verdicts(capture: Capture, index: int, played: Played, draw: str, said: list[str]) -> list[PortVerdict]:
-    """The verdicts of one Pair's own results, on the values that it got."""
+    """Return the verdicts of one Pair's own results, on the Pair's values."""
     if capture.origin.alive and capture.origin.parts:
         return witnessed(part_against_program(capture, index, played), PROGRAM)
     results, rows = played.results, part_rows(capture, index)
@@ -177,7 +178,7 @@ def part_verdicts(capture: Capture, index: int, played: Played, draw: str, said:
         return []
     pair = capture.pairs[index]
     if capture.opaque or pair.backward is None:
-        said.append("no oracle: the program is gone, and autograd of this pair's forward alone would not do")
+        said.append("no oracle: the program is gone, and autograd of this pair's forward cannot replace it")
         return no_oracle(results)
     said.append("the program is gone: checked against autograd of the saved forward alone")
     with quiet_generators(played.random):
@@ -186,7 +187,7 @@ def part_verdicts(capture: Capture, index: int, played: Played, draw: str, said:
 
 
 def part_against_program(capture: Capture, index: int, played: Played) -> list[PortVerdict]:
-    """One Pair against the program that it was traced from, run now."""
+    """Compare one Pair with the program that it was traced from, run now."""
     wanted = part_eager(capture, index, played)
     verdicts = against(kept_results(capture.origin.parts[index], played.results, wanted), wanted)
     if all(port.verdict == "bitwise" for port in verdicts):
@@ -196,14 +197,14 @@ def part_against_program(capture: Capture, index: int, played: Played) -> list[P
 
 
 def part_eager(capture: Capture, index: int, played: Played) -> Results:
-    """Eager autograd of the program behind one Pair, on the values that the Pair got."""
+    """Return the results of eager autograd of the program behind one Pair, on the Pair's values."""
     oracle = capture.origin.parts[index]
     with quiet_generators(played.random):
         try:
             gave = oracle.run_step(played.values, played.tangents)
         except BackprintError:
             raise
-        except Exception as error:  # whatever the graph raises on these inputs, its Pair did not
+        except Exception as error:  # the graph may raise anything, but its Pair did not
             name = capture.pairs[index].name
             raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
     written = {name: played.values[name] for name in played.mutations if name in played.values}
@@ -213,7 +214,7 @@ def part_eager(capture: Capture, index: int, played: Played) -> Results:
 
 @contextlib.contextmanager
 def quiet_generators(states: RandomStates) -> Iterator[None]:
-    """The random states that a Pair started from; and back afterwards."""
+    """Set the random states that a Pair started from, and restore them afterwards."""
     before = random_states()
     put_random_states(states)
     try:

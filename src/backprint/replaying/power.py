@@ -1,19 +1,19 @@
-"""Power: how far outputs, gradients and mutations move, in tolerances, when inputs are drawn again.
+"""Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
 
-A check of a port that no input moves proves nothing about it. Inputs are drawn again one after the other, and groups of
-them at once, each time from the same base run, and every port that hangs on what was drawn again is measured. Which
-ports hang on which inputs is read from the graphs. A path does not mean dependence (a bias before a norm of the batch,
-a shift of scores before a softmax), so a port with a path that does not move is tried once more with numbers: in
-float64, at a neutral point, where weights keep the scale of what they take and nothing is dead or saturated. If it
-stands still there too, to NULL of its size, it does not depend on that input mathematically, and is not asked to react.
-If it moves there, it is this sample's own values that hide the input: weak.
+A check of a port that no input moves proves nothing about it. Inputs are redrawn one by one, and in groups, each time
+from the same base run, and every port that depends on the redrawn inputs is measured. Which ports depend on which
+inputs is read from the graphs. A path does not mean dependence (a bias before a batch norm, a shift of scores before a
+softmax), so a port with a path that does not move is tried once more: in float64, at a neutral point, where weights
+keep the scale of their inputs and nothing is dead or saturated. If it does not move there either, to NULL of its size,
+it does not depend on that input mathematically, and need not move. If it moves there, this sample's own values hide the
+input: weak.
 
-**A port's power** is how far it moved at most in the standard redraws: the program's inputs and the tangents at once,
-and while some port stands still, more of them: parameters, buffers, everything, small steps that keep a guard, one
-input alone. They are the same for `save`, `verify` and `power`, by number and never by time, so these tell one number.
-Where no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them, what moves
-these ports otherwise does not count. A port of whole numbers or bools has power where any number changes. The trials of
-`own` and `all` are about inputs: what could be ignored, and a check would not see it.
+**A port's power** is its largest movement in the standard redraws: the program's inputs and the tangents together, and
+while some port does not move, more of them: parameters, buffers, everything, small steps that keep a guard, one input
+alone. They are the same for `save`, `verify` and `power`, limited by number and never by time, so all three report one
+number. If no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them, other
+movement of these ports does not count. A port of integers or bools has power if any element changes. The trials of
+`own` and `all` are about inputs: which of them could be ignored without a check noticing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from backprint.tree import strided_parts
 SEED = 0x90E7
 
 GROUPS = {"parameter": "parameters", "buffer": "buffers"}
-"""The inputs that are drawn again together, by their role."""
+"""Inputs that are redrawn together, by their role."""
 
 CHOICES = ("quick", "own", "all")
 
@@ -57,33 +57,34 @@ EVERYTHING, TOGETHER = "everything", "inputs"
 BROKE = "does not run on it"
 
 HELD = ("value", "shape", "pinned")
-"""The kinds of guards whose inputs are not drawn again."""
+"""The kinds of guards whose inputs are not redrawn."""
 
 MOST_BYTES = 2**31
-"""Of inputs and what is saved: above, nothing is tried at a neutral point, and a port that stands still is weak."""
+"""If inputs and saved values have more bytes, the neutral point is not tried, and a port that does not move is weak."""
 
 NUDGE, LITTLE = 2**-6, 2**-10
-"""The shares of its size by which a float moves where a draw breaks the program, or a guard holds it."""
+"""Relative steps of floats where a draw breaks the program, or a guard holds the input."""
 
 FURTHER, ALONE = 10, 4
-"""How many redraws a port that stands still is worth, and how many of these are of one input alone."""
+"""The most redraws for ports that do not move, and how many of these are of one input alone."""
 
 Sides = tuple[Results, ...]
-"""What a run gave: the whole, then each of several linked Pairs."""
+"""The results of a run: of the whole Capture, then of each linked Pair."""
 
 Way = tuple[bool, "float | None"]
-"""How inputs are drawn again: only floats, and by which step; None is a draw of their own."""
+"""How inputs are redrawn: floats only or all, and by which step; None is a new draw."""
 
 WAYS: tuple[Way, ...] = ((False, None), (True, None), (True, NUDGE))
 """The first on which the program runs counts."""
 
 GUARDED: tuple[Way, ...] = ((False, NUDGE), (False, LITTLE))
-"""How what a guard holds is drawn again: by little, which a guard on it may allow."""
+"""How inputs that a guard holds are redrawn: by small steps, which the guard may allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """One run that others are held against: the inputs, tangents as `tangent y`, what came out, of each Pair too."""
+    """The run that others are compared with: the inputs, with tangents as `tangent y`, and the results, also of each
+    Pair."""
 
     values: Mapping[str, Tensor]
     ports: Results
@@ -102,19 +103,19 @@ def power_of(
     only: Collection[str] | None = None,
     seed: int = SEED,
 ) -> Power:
-    """The power of a Capture on its recipes' inputs.
+    """Return the power of a Capture on its recipes' inputs.
 
-    `inputs="quick"` is the standard redraws alone; `"own"` draws each of the program's inputs again alone, all
-    parameters, all buffers, and everything at once; `"all"` each parameter and buffer alone too.
-    `seconds` and `count` end these early; then what was tried of `"all"` is a random part, the program's inputs first.
-    `recipes` (with their data, as `sample.inputs` has them) stand in for the Capture's own, and `fresh` for what they
-    would draw the next time; `only` names what is drawn again alone. `base` is a run that is there already.
+    `inputs="quick"` is only the standard redraws. `"own"` also redraws each of the program's inputs alone, all
+    parameters, all buffers, and everything together; `"all"` each parameter and buffer alone too. `seconds` and `count`
+    end these early; then `"all"` has tried a random part, the program's inputs first. `recipes` (with their data, as
+    `sample.inputs` has them) replace the Capture's own, and `fresh` their next draw; `only` names the inputs to redraw
+    alone. `base` is a run that exists already.
     """
     if inputs not in CHOICES:
         raise UsageError(f"power={inputs!r} is not one of {', '.join(CHOICES)}")
     made = capture.recipes if recipes is None else recipes
     if capture.fake or not made.complete:
-        raise ReplayError(f"{capture.name} has inputs without values, so nothing can be drawn again")
+        raise ReplayError(f"{capture.name} has inputs without values, so nothing can be redrawn")
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(dict(capture.environment)):
         if base is None:
             values = made.make()
@@ -126,18 +127,18 @@ def power_of(
 
 
 def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
-    """A port's verdict with its power, of a Power's `most` or one of its `parts`."""
+    """Return a port's verdict with its power, from a Power's `most` or one of its `parts`."""
     return replace(port, power=powers.get(str(port.key)))
 
 
 def why_without_power(power: Power) -> list[str]:
-    """Why ports are without power where it is that the program does not run on other inputs."""
+    """Say why ports have no power if the program does not run on other inputs."""
     broke = [trial for trial in power.trials[:1] if trial.untried.startswith(BROKE)] if power.vacuous else []
-    return [f"{trial.name} could not be drawn again ({trial.untried})" for trial in broke]
+    return [f"{trial.name} could not be redrawn ({trial.untried})" for trial in broke]
 
 
 def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEED) -> dict[str, Tensor]:
-    """Other values for all that a program may be asked with: not for constants, nor for what a guard holds."""
+    """Return other values for everything except constants and inputs that a guard holds."""
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
     held = held_by_guards(capture)
@@ -149,12 +150,12 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
 
 
 def held_by_guards(capture: Capture) -> frozenset[str]:
-    """What a guard hangs on."""
+    """Return the inputs that guards depend on."""
     return frozenset(name for guard in capture.guards if guard.kind in HELD for name in guard.inputs)
 
 
 class Study:
-    """A Capture while its power is measured."""
+    """A Capture whose power is being measured."""
 
     def __init__(
         self, capture: Capture, recipes: Mapping[str, Any], base: Base, fresh: dict[str, Tensor], seed: int
@@ -174,11 +175,11 @@ class Study:
         self.capped: dict[PortKey, float] = {}
 
     def reached(self, names: Collection[str]) -> bool:
-        """Whether any result hangs on one of these."""
+        """Whether any result depends on one of these."""
         return any(not found.isdisjoint(names) for hangs in self.hangs for found in hangs.values())
 
     def equals(self, name: str) -> bool:
-        """Whether a guard says what the one number of an input is."""
+        """Whether a guard fixes the one number of an input."""
         value = self.base.values.get(name)
         return (
             isinstance(value, Tensor)
@@ -187,7 +188,7 @@ class Study:
         )
 
     def singles(self, inputs: str, only: Collection[str] | None, part: bool) -> list[str]:
-        """The inputs to draw again alone, in the order in which that is done."""
+        """Return the inputs to redraw alone, in order."""
         found = [name for name in self.units if not is_tangent(name)]
         if only is not None:
             return [name for name in found if name in only]
@@ -200,7 +201,7 @@ class Study:
     def power(
         self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
     ) -> Power:
-        """The standard trials; then, where groups are named, those and single inputs until time or number are spent."""
+        """Run the standard trials; then, if requested, groups and single inputs until time or number run out."""
         standard = self.standard()
         most, *parts = (self.measured(index) for index in range(len(self.most)))
         if not groups and not single:
@@ -216,21 +217,21 @@ class Study:
         return Power(tuple(done), tried, len(single), most, tuple(parts))
 
     def measured(self, side: int) -> tuple[tuple[str, float], ...]:
-        """The power of each port; one that hangs on what guards pin alone is what it is wherever the sample runs."""
+        """Return the power of each port, without ports that depend only on pinned inputs: they never change."""
         capped = {} if side else self.capped
         rows = {key: min(by, capped.get(key, by)) for key, by in self.most[side].items()}
         return tuple((str(key), by) for key, by in rows.items() if by >= 1 or not self.hangs[side][key] <= self.pinned)
 
     def role(self, name: str) -> str:
-        """What an input is for."""
+        """Return the role of an input."""
         return "tangent" if is_tangent(name) else self.roles.get(name, "constant")
 
     def of_roles(self, *roles: str) -> tuple[str, ...]:
-        """The inputs of some roles."""
+        """Return the inputs of some roles."""
         return tuple(name for name in self.units if self.role(name) in roles)
 
     def groups(self, inputs: str) -> list[tuple[str, tuple[str, ...]]]:
-        """What `own` and `all` draw again at once."""
+        """Return the groups that `own` and `all` redraw together."""
         if inputs == "quick":
             return []
         rows = [(EVERYTHING, tuple(self.units)), *((said, self.of_roles(role)) for role, said in GROUPS.items())]
@@ -239,7 +240,7 @@ class Study:
     # -------------------------------------------------------------- the standard redraws
 
     def standard(self) -> list[Trial]:
-        """The redraws that say how much power each port has: until none stands still that could move."""
+        """Run the redraws that determine each port's power, until every port that can move has moved."""
         own = self.of_roles("input", "tangent")
         done = [self.first(own)] if own else []
         for name, names, ways in self.further(own):
@@ -251,7 +252,7 @@ class Study:
         return done
 
     def further(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
-        """What is drawn again while some port stands still, and how."""
+        """Yield the redraws to try while some port does not move."""
         for role, said in GROUPS.items():
             yield said, self.of_roles(role), WAYS
         yield EVERYTHING, tuple(self.units), WAYS
@@ -264,7 +265,7 @@ class Study:
             yield f"input {name}", (name,), WAYS
 
     def still(self) -> frozenset[str]:
-        """What the ports hang on that have not moved yet, and for which it would count."""
+        """Return the inputs of ports that have not moved yet, if it would count for them."""
         found: set[str] = set()
         for side, (hangs, most) in enumerate(zip(self.hangs, self.most, strict=False)):
             for key, by in most.items():
@@ -273,7 +274,7 @@ class Study:
         return frozenset(found) - self.pinned
 
     def first(self, own: tuple[str, ...]) -> Trial:
-        """The program's inputs and the tangents at once; with them buffers that nothing but updates hang on."""
+        """Redraw the program's inputs and the tangents together, with buffers that only updates depend on."""
         idle = self.idle()
         trial = self.trial(TOGETHER, (*own, *idle), standard=True, idle=frozenset(idle))
         for side in trial.silent:
@@ -282,7 +283,7 @@ class Study:
         return trial
 
     def idle(self) -> tuple[str, ...]:
-        """The buffers that only updates of tensors hang on, as running statistics in training."""
+        """Return buffers that only updates of tensors depend on, such as running statistics in training."""
         busy: set[str] = set()
         for key, found in self.hangs[0].items():
             busy |= set() if key.role == "mutation" else found
@@ -299,7 +300,7 @@ class Study:
         standard: bool = False,
         idle: frozenset[str] = frozenset(),
     ) -> Trial:
-        """These inputs drawn again, at once, and what moved: of what hangs on nothing `idle`."""
+        """Redraw these inputs together, and return what moved, without ports that depend on `idle` inputs."""
         free = tuple(each for each in together if each not in self.held or ways is GUARDED)
         if not free:
             return Trial(name, tuple(together), untried="a guard holds it")
@@ -323,7 +324,7 @@ class Study:
         return Trial(name, shown, rows, tuple(str(key) for key in found if key in null))
 
     def drawn(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
-        """Other values of these inputs, and what a run on them gave; or why there are none."""
+        """Return other values of these inputs, and the results of a run on them; or why there are none."""
         why, guarded = "", False
         before: tuple[set[str], float | None] = (set(), 0.0)
         for floats, step in ways:
@@ -343,7 +344,7 @@ class Study:
         return why or "its dtype has no other values that could be drawn"
 
     def count(self, names: frozenset[str], sides: Sides, found: Mapping[PortKey, float]) -> None:
-        """Add a standard trial, of which the whole's ports are `found`, to the power of what hangs on these names."""
+        """Add a standard trial, with the whole's ports in `found`, to the power of ports that depend on these names."""
         rows = zip(self.most, self.hangs, (self.base.ports, *self.base.parts), sides, strict=False)
         for index, (most, hangs, ports, others) in enumerate(rows):
             seen: Mapping[PortKey, float] = {} if index else found
@@ -352,14 +353,14 @@ class Study:
                     most[key] = max(by, seen[key] if key in seen else strength(ports[key], others.get(key)))
 
     def another(self, name: str, step: float | None = None) -> dict[str, Tensor]:
-        """Other values of an input, and of the views of it; none where it knows no other."""
+        """Return other values of an input, and of the views of it; none if its dtype has no others."""
         fresh = self.fresh.get(name)
         return another(self.units[name], self.recipes, self.base.values, self.seed, fresh, step) or {}
 
     # -------------------------------------------------------------- the neutral point
 
     def null(self, still: Collection[PortKey], given: Mapping[str, Tensor]) -> frozenset[PortKey]:
-        """Which of these ports do not move at the neutral point either."""
+        """Return which of these ports do not move at the neutral point either."""
         point = self.neutral()
         if isinstance(point, str):
             return frozenset()
@@ -375,11 +376,11 @@ class Study:
 
     @cached_property
     def wide(self) -> Capture:
-        """The Capture in float64, once."""
+        """The Capture in float64, made once."""
         return wide(self.capture)
 
     def neutral(self) -> Base | str:
-        """The run at the neutral point, once; or why there is none."""
+        """Return the run at the neutral point, made once; or why there is none."""
         if self.point is None:
             self.point = self.at_neutral()
         return self.point
@@ -401,12 +402,12 @@ class Study:
 
 
 def port_texts(moved: Mapping[PortKey, float]) -> Moved:
-    """How far ports moved, as a Power tells it."""
+    """Return how far ports moved, by their keys as text."""
     return tuple((str(key), by) for key, by in moved.items())
 
 
 def results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
-    """Every result of a Capture on these inputs, tangents among them, under its own seed; those of its Pairs too."""
+    """Return every result of a Capture on these inputs and tangents, under its own seed, and those of its Pairs."""
     torch.manual_seed(capture.seed)
     inputs, tangents = without_tangents(values)
     same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}

@@ -1,4 +1,4 @@
-"""Inputs of other sizes than the captured ones, where the conditions that tracing found allow any."""
+"""Resize inputs to other sizes than captured, if the conditions that tracing found allow any."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ CHANGES: tuple[Change, ...] = (
     lambda size: size // 2,
     lambda size: size,
 )
-"""What is tried for each size, in this order."""
+"""The changes to try for each size, in this order."""
 
 SMALLER: tuple[Change, ...] = (lambda size: size - 1, lambda size: size // 2, lambda size: size // 3, lambda size: size)
-"""What is tried where the program itself does not run on larger sizes, as with a table of positions."""
+"""The changes to try if the program itself does not run on larger sizes, as with a table of positions."""
 
 TRIES = 4096
-"""How many combinations are looked at."""
+"""The most combinations that are tried."""
 
 LOOKS = 200_000
-"""How many conditions and shapes are worked out for that: a sample with thousands of them gets fewer tries."""
+"""The most conditions and shapes that are evaluated for that: a sample with thousands of them gets fewer tries."""
 
 GROWTH = 256
 """How many times as many elements a tensor may have at other sizes: expressions in a sample may say anything."""
 
 
 def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[str, int] | None:
-    """Sizes that meet every condition, as many of them changed as can be; None where none can."""
+    """Return sizes that meet every condition, with as many changed as possible; None if none can change."""
     forward = capture.pairs[0].forward
     symbols, best = forward.symbols, None
     most = 0
@@ -57,14 +57,14 @@ def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[s
 
 
 def candidates(symbols: tuple[Symbol, ...], changes: Sequence[Change]) -> Iterator[tuple[int, ...]]:
-    """Values for all symbols: first the same change for each, then every combination of changes."""
+    """Yield values for all symbols: first the same change for each, then every combination of changes."""
     rows = [[change(symbol.hint) for change in changes] for symbol in symbols]
     yield from zip(*rows, strict=True)
     yield from itertools.product(*rows)
 
 
 def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
-    """Whether ranges and guards allow these sizes, and every shape has sizes then."""
+    """Whether ranges and guards allow these sizes, and every shape is valid."""
     if outside(forward.symbols, sizes) is not None:
         return False
     texts = [guard.text for guard in capture.guards if guard.kind == "size"]
@@ -82,7 +82,7 @@ def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
 def resized(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, sizes: Mapping[str, int]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
-    """The inputs and tangents at other sizes: the given ones, cut off or repeated along each dimension."""
+    """Return the inputs and tangents at other sizes: the given ones, truncated or repeated along each dimension."""
     forward = capture.pairs[0].forward
     made = {port.name: stretched(port, values[port.name], sizes) for port in forward.inputs if port.name in values}
     same = {right: made[left] for left, right in capture.signature.same if left in made}
@@ -95,7 +95,7 @@ def resized(
 
 
 def stretched(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
-    """A tensor at other sizes, with the strides that its port has then; one that has no symbolic size, itself."""
+    """Return a tensor at other sizes, with its port's strides; without symbolic sizes, the tensor itself."""
     spec = at(port.spec, sizes)
     if not isinstance(spec, TensorSpec) or spec == port.spec:
         return value
@@ -113,6 +113,6 @@ def stretched(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
         found = found.narrow(index, 0, 1)
     try:
         made = torch.empty_strided(found.shape, stride, dtype=value.dtype, device=value.device).copy_(found)
-    except RuntimeError:  # elements share memory otherwise: they cannot be written apart
+    except RuntimeError:  # elements overlap in another way and cannot be written separately
         return found.expand(shape)
     return made.as_strided(shape, stride)

@@ -1,8 +1,8 @@
-"""Differences that are rounding alone: of results that would be 0 if numbers were exact, as the gradient of a
-convolution's bias before a batch norm. Another order of the same sums gives another remainder, however small.
+"""Recognise differences that are only rounding: of results that would be 0 in exact arithmetic, such as the gradient of
+a convolution's bias before a batch norm. Another order of the same sums has another remainder, however small.
 
-Such a result is small beside the others, and moves as far if the inputs move by one unit in the last place. Both is
-asked for: the second alone would forgive what a step function gives at its step.
+Such a result is small relative to the others, and moves as far as the difference if the inputs move by one unit in the
+last place. Both are required: the second alone would accept a difference at the step of a step function.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from backprint.replaying.draws import Draw
 from backprint.replaying.results import Results
 
 NUDGES = 3
-"""On how many inputs that are moved by a unit in the last place a program is run."""
+"""How many times the program runs on inputs moved by one unit in the last place."""
 
 SMALL = 1e-4
-"""Up to which part of the largest value of its role a difference may be rounding."""
+"""The largest difference that may be rounding, relative to the largest value of its role."""
 
 TIMES = 4.0
-"""How many times as far as these runs are from each other two results may be."""
+"""How far apart two results may be, relative to how far these runs are apart."""
 
 
 def rounding_forgiven(
@@ -37,10 +37,10 @@ def rounding_forgiven(
     draw: Draw,
     step: Callable[[Draw], Results],
 ) -> list[PortVerdict]:
-    """The verdicts, `close` in place of `wrong` where the difference is rounding.
+    """Return the verdicts with `close` instead of `wrong` if the difference is rounding.
 
-    `largest` has the largest value of each port as the program gives it; `step` is one run on a draw, whose results
-    on this one were `results`.
+    `largest` has the largest value of each of the program's ports; `step` runs one step on a draw, and `results` are
+    its results on this one.
     """
     small = [port for port in ports if is_small(port, largest)]
     if not small:
@@ -50,7 +50,7 @@ def rounding_forgiven(
 
 
 def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
-    """Whether a port is wrong by next to nothing, beside the largest value among the ports of its role."""
+    """Whether the error of a port is tiny relative to the largest value among the ports of its role."""
     if port.verdict != "wrong" or not port.error or port.key not in largest:
         return False
     whole = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
@@ -58,7 +58,7 @@ def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
 
 
 def forgiven(port: PortVerdict, size: float, moved: float) -> PortVerdict:
-    """The verdict of a small port, given how far it moves by itself."""
+    """Return the verdict of a small port, given how far it moves by itself."""
     if port.error * extent(size) > TIMES * moved:
         return port
     by = moved / extent(size)
@@ -67,7 +67,7 @@ def forgiven(port: PortVerdict, size: float, moved: float) -> PortVerdict:
 
 
 def sizes_of(results: Results) -> dict[PortKey, float]:
-    """The largest value of each floating-point result."""
+    """Return the largest value of each floating-point result."""
     return {
         key: float(value.detach().abs().max())
         for key, value in results.items()
@@ -76,19 +76,19 @@ def sizes_of(results: Results) -> dict[PortKey, float]:
 
 
 def extent(size: float) -> float:
-    """What errors are relative to, given the largest value: that, or a number that is next to nothing."""
+    """Return what errors are relative to: the largest value, or a tiny number if that is 0."""
     return max(size, NOTHING)
 
 
 def movements(
     keys: set[PortKey], results: Results, draw: Draw, step: Callable[[Draw], Results]
 ) -> dict[PortKey, float]:
-    """How far some results move where the inputs move by one unit in the last place."""
+    """Return how far some results move if the inputs move by one unit in the last place."""
     moved: dict[PortKey, float] = {}
     for seed in range(NUDGES):
         try:
             gave = step(replace(draw, values=nudged(draw.values, seed)))
-        except (BackprintError, RuntimeError):  # nothing is forgiven by a run that did not come to its end
+        except (BackprintError, RuntimeError):  # a run that did not finish shows nothing
             return {}
         for key in keys:
             left, right = gave.get(key), results.get(key)
@@ -99,13 +99,13 @@ def movements(
 
 
 def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Values of which each number is the one before, the same or the one after."""
+    """Return values with each number moved by at most one unit in the last place."""
     source = torch.Generator("cpu").manual_seed(seed)
     return {name: nudge(value, source) for name, value in values.items()}
 
 
 def nudge(value: Tensor, source: torch.Generator) -> Tensor:
-    """A floating-point tensor with each number moved by at most one unit in the last place."""
+    """Return a floating-point tensor with each number moved by at most one unit in the last place."""
     if not value.is_floating_point() or value.layout is not torch.strided or 0 in value.stride():
         return value
     by = torch.randint(-1, 2, value.shape, generator=source, device="cpu").to(value)

@@ -1,7 +1,7 @@
-"""One Graph, run: an environment, and a loop over its steps. Values are dropped after their last use.
+"""Run one Graph: an environment, and a loop over its steps. Values are dropped after their last use.
 
-The steps run as they are written: an autocast that is on around them has no part in it, because the program's own casts
-are steps. Private torch API of this module, tried on torch 2.13: `torch._C._DisableAutocast`.
+The steps run as they are written: autocast around them has no effect, because the program's own casts are steps.
+Private torch API of this module, tried on torch 2.13: `torch._C._DisableAutocast`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from backprint.graph.text import show_spec, show_step
 from backprint.replaying.annotations import NOTES, Sheet
 
 AS_WRITTEN: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
-"""While this is open, no operator's arguments are cast by autocast."""
+"""While this is entered, autocast does not cast any operator's arguments."""
 
 
 Given = Mapping[str, Any] | Mapping[PortKey, Any] | Sequence[Any]
-"""Inputs by a port's name, local or key (a `PortKey`, or a text as `tangent y`), or in port order."""
+"""Inputs by a port's name, local or key (a `PortKey`, or a text such as `tangent y`), or in port order."""
 
 
 def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ...]:
-    """The results of a Graph on these inputs. Nothing asks for a gradient.
+    """Return the results of a Graph on these inputs. No input requires grad.
 
-    `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on all the same, because some kernels
-    keep what their backward needs only then (oneDNN's LSTM its workspace).
+    `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on nevertheless, because some kernels
+    compute what their backward needs only then (oneDNN's LSTM its workspace).
     """
     env = feed(graph, inputs, strict)
     sheet = opened_sheet(graph, env)
@@ -56,7 +56,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
 
 
 def opened_sheet(graph: Graph, env: Mapping[str, Any]) -> Sheet | None:
-    """Where this run's values are held against their annotations; None where nobody asked for that."""
+    """Return the Sheet that compares this run's values with their annotations; None if annotations are not checked."""
     if (notes := NOTES.get()) is None:
         return None
     given = [env[port.local] for port in graph.inputs]
@@ -66,7 +66,7 @@ def opened_sheet(graph: Graph, env: Mapping[str, Any]) -> Sheet | None:
 
 
 def run_graded(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """`run` on inputs that may require grad, so that autograd can differentiate the results."""
+    """`run_graph` on inputs that may require grad, so that autograd can differentiate the results."""
     env = feed(graph, inputs, True, graded=True)
     with AS_WRITTEN():
         make = perform_steps(graph.steps, env, subgraphs(graph))
@@ -74,7 +74,7 @@ def run_graded(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 At = Callable[[Source | None], contextlib.AbstractContextManager[Any]]
-"""What a step of a source line runs within."""
+"""Returns a context manager in which a step of a source line runs."""
 
 
 def perform_steps(
@@ -85,7 +85,8 @@ def perform_steps(
     at: At = lambda source: contextlib.nullcontext(),
     after: Callable[[int, Step], None] = lambda index, step: None,
 ) -> Callable[[Value], Any]:
-    """Run steps in an environment, and return what makes objects of Values there. The one loop that runs graphs."""
+    """Run steps in an environment; return the function that evaluates Values there. Every run of a graph uses this
+    loop."""
     make = maker(env, bodies)
     for index, step in enumerate(steps):
         with at(step.source):
@@ -95,11 +96,11 @@ def perform_steps(
 
 
 CHECKING = "aten._linalg_check_errors.default"
-"""The operator that raises where a decomposition failed. A program may catch that and go another way."""
+"""The operator that raises if a decomposition failed. A program may catch that and take another branch."""
 
 
 def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> None:
-    """One step: its value into the environment, or its guard held."""
+    """Run one step: put its value into the environment, or check its guard."""
     try:
         if step.is_guard:
             hold(step, *map(make, step.args))
@@ -121,7 +122,7 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
 
 
 def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dict[str, Any]:
-    """The environment that a graph starts from; here a graph is refused that may not run in this process."""
+    """Return the initial environment of a graph; refuse a graph that may not run in this process."""
     check_here(graph.isolated)
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(graph.inputs):
@@ -151,7 +152,7 @@ _MISSING = object()
 
 
 def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
-    """Raise unless every value is what its port says. The symbolic sizes, which take their value here."""
+    """Raise unless every value matches its port; return the symbolic sizes."""
     sizes = sizes_of(given)
     for port, value in given:
         spec = port.spec
@@ -180,7 +181,7 @@ def check(graph: Graph, given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
 
 
 def hold_saved(backward: Graph, given: Mapping[PortKey, Any]) -> None:
-    """Raise where a forward saved fewer numbers than its backward was traced for: kernels read past their end."""
+    """Raise if a forward saved fewer elements than its backward was traced for: kernels would read past the end."""
     for port in () if backward.symbols else backward.by_role("saved"):
         value, spec = given.get(port.key), port.spec
         if isinstance(spec, TensorSpec) and isinstance(value, Tensor) and value.numel() < spec.numel:
@@ -191,7 +192,7 @@ def hold_saved(backward: Graph, given: Mapping[PortKey, Any]) -> None:
 
 
 def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
-    """Whether a tensor has the dtype and the sizes of a spec; a size that no input tells may be any."""
+    """Whether a tensor has the dtype and the sizes of a spec; a size that no input determines may be any."""
     if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape) or str(value.layout)[6:] != spec.layout:
         return False
     pairs = zip(spec.shape, value.shape, strict=True)
@@ -204,7 +205,7 @@ def agrees(size: str, now: int, sizes: Mapping[str, int]) -> bool:
 
 
 def sizes_of(given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
-    """The symbolic sizes that these values imply: by shapes, then by numbers, then by strides."""
+    """Return the symbolic sizes that these values imply: by shapes, then by numbers, then by strides."""
     seen: list[tuple[Size, int]] = []
     tensors = [(port.spec, value) for port, value in given if isinstance(value, Tensor)]
     for spec, value in tensors:
@@ -218,7 +219,7 @@ def sizes_of(given: Sequence[tuple[Port, Any]]) -> dict[str, int]:
 
 
 def last_uses(graph: Graph) -> dict[int, list[str]]:
-    """For each step, the values that nothing needs after it."""
+    """Return, for each step, the values that are not used after it."""
     kept = {name for result in graph.results for name in refs(result)}
     last: dict[str, int] = {}
     for index, step in enumerate(graph.steps):
@@ -235,16 +236,16 @@ def last_uses(graph: Graph) -> dict[int, list[str]]:
 
 
 def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
-    """The bodies of higher-order operators, as modules whose calls are checked."""
+    """Return the bodies of higher-order operators, as modules whose calls are checked."""
     if not graph.subgraphs:
         return {}
-    from backprint.fx.to_fx import to_fx  # loads what traces graphs, which few graphs need to run
+    from backprint.fx.to_fx import to_fx  # loads torch.fx's tracer, which few graphs need
 
     return {name: checked_body(to_fx(sub)) for name, sub in graph.subgraphs}
 
 
 def checked_body(module: fx.GraphModule) -> fx.GraphModule:
-    """A body in which the arguments of each call are looked at, as those of a graph's own steps are."""
+    """Return a body in which the arguments of each call are checked, as those of a graph's own steps are."""
     for part in module.modules():
         if isinstance(part, fx.GraphModule):
             for node in part.graph.nodes:

@@ -1,4 +1,4 @@
-"""Which tensors are one, which share memory, and how they are laid out in it: as at capture, or the call is refused."""
+"""Check that the same tensors are one, share memory and have the strides as at capture, or refuse the call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INPUT_ALONE = "capture again on inputs like these"
 
 
 def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Raise unless inputs lie in memory as they did: a program may read strides, and a graph's views need them."""
+    """Raise unless inputs have the strides as at capture: a program may read strides, and a graph's views need them."""
     ports = {port.name: port for port in free_ports(capture) if port.name in given}
     sizes = sizes_of([(port, values[port.name]) for port in free_ports(capture) if port.name in values])
     for name, port in ports.items():
@@ -35,7 +35,7 @@ def check_strides(capture: Capture, given: Mapping[str, Tensor], values: Mapping
 
 
 def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
-    """What to write so that a tensor lies as it did, where there is a word for that."""
+    """Say how to give a tensor the strides that it had at capture."""
     if lies(torch.empty(tensor.shape, device="meta"), wanted):
         return f"pass {name}.contiguous(), "
     for dim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
@@ -47,7 +47,7 @@ def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -
 
 
 def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The parameters, buffers and constants that lie otherwise than their ports say, laid out as these say."""
+    """Return the parameters, buffers and constants with other strides than their ports', copied to those strides."""
     ports = [port for port in free_ports(capture) if port.role != "input" and port.name in values]
     found: dict[str, Tensor] = {}
     for port in ports:
@@ -61,7 +61,8 @@ def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Raise unless the same arguments are one tensor as at capture: a program may look, and gradients add up."""
+    """Raise unless the same arguments are one tensor as at capture: a program may compare them, and gradients add
+    up."""
     same = set(capture.signature.same)
     for left, right in same:
         both = left in values and right in values
@@ -85,18 +86,18 @@ def check_same(capture: Capture, given: Mapping[str, Tensor], values: Mapping[st
 
 
 def span(tensor: Tensor) -> tuple[Any, ...]:
-    """Where a tensor lies; of one that lies nowhere, itself."""
+    """Return a tensor's memory and geometry; its identity if it has no memory."""
     place = memory_spans({"": tensor}).get("")
     return (place.memory, place.start, place.shape, place.stride) if place is not None else (id(tensor),)
 
 
 def one(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors are one, or views of the same memory that are alike."""
+    """Whether two tensors are one, or equal views of the same memory."""
     return left is right or span(left) == span(right)
 
 
 def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
-    """Raise where tensors share memory otherwise than at capture, and one of them is written to."""
+    """Raise if tensors share memory in another way than at capture, and one of them is written to."""
     if capture.signature.aliases is None or not (changed := mutated(capture)):
         return
     same = capture.signature.same
@@ -122,7 +123,7 @@ def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
 
 
 def shared(apart: int | None) -> str:
-    """How two tensors share memory, in words."""
+    """Say how two tensors share memory."""
     if apart is None:
         return "shared no memory"
-    return "began in one place of memory" if apart == 0 else f"shared memory {abs(apart)} bytes from each other"
+    return "started at the same address" if apart == 0 else f"shared memory {abs(apart)} bytes from each other"

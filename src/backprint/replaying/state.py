@@ -1,6 +1,7 @@
-"""Whose parameters, buffers and constants a replay runs on: the live module's, the caller's `state`, or the recipes'.
+"""The parameters, buffers and constants that a replay runs on: the live module's, the caller's `state`, or the
+recipes'.
 
-Never the recipes' without a word.
+The recipes' are used only if the caller says so.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def check_state(capture: Capture, state: State) -> None:
 
 
 def check_twice(given: Mapping[str, Tensor], state: State) -> None:
-    """Raise where `state` has another tensor for an argument."""
+    """Raise if `state` has another tensor for an argument."""
     for name, value in state.items() if isinstance(state, Mapping) else ():
         if name in given and given[name] is not value:
             raise UsageError(
@@ -53,7 +54,7 @@ def check_twice(given: Mapping[str, Tensor], state: State) -> None:
 
 
 def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """A Capture's own inputs: those of the captured call while it lives, else what the recipes make, with tangents."""
+    """Return a Capture's own inputs: those of the captured call while it lives, else from recipes, with tangents."""
     if capture.origin.alive and not capture.fake and state != "recipe":
         return with_state(capture, capture.origin.values(), state), {}
     made = capture.recipes.make()
@@ -70,7 +71,7 @@ def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[
 
 
 def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
-    """What the recipes make: parameters, buffers, inputs and constants by name, without tangents."""
+    """Return the recipes' parameters, buffers, inputs and constants by name, without tangents."""
     names = [port.name for port in free_ports(capture)]
     made = capture.recipes.make()
     made |= {right: made[left] for left, right in capture.signature.same if left in made and right not in made}
@@ -80,7 +81,7 @@ def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
 
 
 def with_state(capture: Capture, given: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
-    """The inputs with parameters, buffers and constants: as given, else the live module's, else kept exactly."""
+    """Add parameters, buffers and constants to the inputs: given ones, else the live module's, else exact recipes'."""
     found = {**given, **(state if isinstance(state, Mapping) else {})}
     same = {right: left for left, right in capture.signature.same}
     missing: list[Port] = []
@@ -97,7 +98,7 @@ def with_state(capture: Capture, given: Mapping[str, Tensor], state: State) -> d
 
 
 def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
-    """The values of these parameters, buffers and constants, which nobody gave."""
+    """Return the values of these parameters, buffers and constants, which were not given."""
     names = [port.name for port in ports]
     live = live_state(capture, names) if capture.origin.alive and state != "recipe" else {}
     found = {name: live[name] for name in names if name in live}
@@ -114,7 +115,7 @@ def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[
 
 
 def from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[str, Tensor]:
-    """What recipes make of these; what they draw, only if the caller says so."""
+    """Return the recipes' values of these; refuse values that they draw, unless the caller says so."""
     recipes = capture.recipes.recipes
     redrawn = [name for name in names if name in recipes and is_drawn(recipes, name)]
     if redrawn and state != "recipe" and not capture.fake:
@@ -131,7 +132,7 @@ def from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[s
 
 
 def is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
-    """Whether a recipe draws what it makes, itself or in what it is a view of."""
+    """Whether a recipe draws its tensor, or a tensor that its tensor is a view of."""
     recipe = recipes[name]
     of = dict(recipe.facts).get("of", ()) if recipe.kind in ("view", "sparse") else ()
     bases = of if isinstance(of, tuple) else (of,)
@@ -139,7 +140,7 @@ def is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
 
 
 def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
-    """Parameters, buffers and constants of the live module. Of a fake capture, those wanted, from recipes."""
+    """Return parameters, buffers and constants of the live module; for a fake capture, those wanted, from recipes."""
     found = capture.origin.live()
     if capture.fake:
         missing = [name for name in wanted if name in capture.recipes.recipes and name not in found]

@@ -1,4 +1,4 @@
-"""How tensors lie in memory, against what ports say."""
+"""Strides of tensors, compared with those of ports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backprint.graph.sizes import evaluate, known
 
 
 def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """The strides that a port has for a tensor of this shape; None where they are not known."""
+    """Return the strides that a port has for a tensor of this shape; None if they are not known."""
     if spec.layout != "strided" or tensor.layout is not torch.strided:
         return None
     if spec.stride is None:
@@ -23,7 +23,7 @@ def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple
 
 
 def contiguous(shape: Sequence[Size]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
+    """Return the strides of a contiguous tensor."""
     found, step = [], 1
     for size in reversed(shape):
         found.append(step)
@@ -32,7 +32,7 @@ def contiguous(shape: Sequence[Size]) -> tuple[int, ...]:
 
 
 def lies(tensor: Tensor, wanted: Sequence[int]) -> bool:
-    """Whether a tensor has these strides, in the dimensions where they say something."""
+    """Whether a tensor has these strides, in dimensions with more than one element."""
     if tensor.numel() == 0:
         return True
     rows = zip(tensor.shape, tensor.stride(), wanted, strict=True)
@@ -40,7 +40,7 @@ def lies(tensor: Tensor, wanted: Sequence[int]) -> bool:
 
 
 def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
-    """A tensor in memory with these strides: itself where it has them, or where they would lay values over values."""
+    """Return a tensor with these strides: itself if it has them, or if they would make elements overlap."""
     if lies(tensor, wanted) or any(step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)):
         return tensor
     made = torch.empty_strided(tensor.shape, tuple(wanted), dtype=tensor.dtype, device=tensor.device)
@@ -48,7 +48,7 @@ def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
 
 
 def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, int]) -> Tensor:
-    """A tangent in the memory order that the backward was traced for, which may hold views of it."""
+    """Return a tangent with the strides that the backward was traced for, which may make views of it."""
     if output.layout is not torch.strided:
         return tangent
     known_ = strides(spec, tangent, sizes) if isinstance(spec, TensorSpec) else None

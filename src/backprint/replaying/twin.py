@@ -1,8 +1,9 @@
-"""A fake Capture beside a small twin of the same program: what the twin proves, and where the two have the same steps.
+"""Compare a fake Capture with a small twin of the same program: what the twin proves, and where both have the same
+steps.
 
-Two graphs are alike when their hashes without sizes are equal, or, where the twin has fewer layers, when each layer's
-steps are those of some layer of the other, and so is what stands outside of layers; what follows on itself counts once,
-as a loop over layers does. A layer is a module path up to its last number: `model.layers.17`.
+Two graphs match if their hashes without sizes are equal. If the twin has fewer layers, they match if each layer's steps
+are those of some layer of the other, and so are the steps outside layers; a repetition counts once, as a loop over
+layers makes. A layer is a module path up to its last number: `model.layers.17`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from backprint.graph.verdicts import Verdict
 from backprint.replaying.verify import FAKE
 
 Row = tuple[str, str, str]
-"""A step without its sizes: its module below the layer, its operator, and what it gives."""
+"""A step without its sizes: its module below the layer, its operator, and its result."""
 
 LOOSE = "sums of gradients"
 """Steps that belong to no line of the program."""
@@ -25,14 +26,14 @@ LAYER = re.compile(r"(.*\.)?\d+(?=\.|$)")
 
 
 def beside(large: Capture, small: Capture, proven: Sequence[Verdict]) -> list[Verdict]:
-    """The Verdict of a fake Capture with a twin, then the twin's own."""
+    """Return the Verdict of a fake Capture with a twin, then the twin's own."""
     found = "; ".join(f"its twin is {verdict.verdict}" for verdict in proven)
     first = Verdict("unproven", large.name, f"{FAKE}; {found}, and {likeness(large, small)}")
     return [first, *(replace(verdict, name=f"{verdict.name} (twin)") for verdict in proven)]
 
 
 def likeness(large: Capture, small: Capture) -> str:
-    """How far the graphs of two Captures are the same, in words."""
+    """Say how far the graphs of two Captures are the same."""
     if len(large.pairs) != len(small.pairs):
         return f"has {len(small.pairs)} pairs where this has {len(large.pairs)}"
     said = []
@@ -49,11 +50,11 @@ def likeness(large: Capture, small: Capture) -> str:
                 )
                 return f"is built differently{traced}: {side}, {odd}"
             said.append(counts(ours, theirs))
-    return f"has the same steps layer by layer ({said[0]})" if said else "has the same graphs but for sizes"
+    return f"has the same steps layer by layer ({said[0]})" if said else "has the same graphs except for sizes"
 
 
 def difference(large: Graph, small: Graph) -> str:
-    """The first layers of two graphs whose steps are not the same; empty where all are."""
+    """Return the first layers of two graphs whose steps differ; '' if all are the same."""
     left, right = layers(large), layers(small)
     for family in dict.fromkeys([*left, *right]):
         ours, theirs = (set(map(folded, side.get(family, {}).values())) for side in (left, right))
@@ -64,11 +65,11 @@ def difference(large: Graph, small: Graph) -> str:
 
 
 LONGEST = 64
-"""How many steps the body of a loop over layers may have outside of the layers."""
+"""The most steps that the body of a loop over layers may have outside the layers."""
 
 
 def folded(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The steps with what follows on itself once."""
+    """Return the steps with each repetition once."""
     kept = list(rows)
     for size in range(1, min(LONGEST, len(kept) // 2) + 1):
         made: list[Row] = []
@@ -81,22 +82,22 @@ def folded(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def shown(kinds: set[tuple[Row, ...]]) -> str:
-    """How many kinds of a layer there are, and of how many steps."""
+    """Say how many kinds of a layer there are, and how many steps each has."""
     sizes = ", ".join(str(len(kind)) for kind in sorted(kinds, key=len))
     return f"{len(kinds)} kinds of {sizes} steps" if kinds else "none"
 
 
 def counts(large: Graph, small: Graph) -> str:
-    """How many layers of each kind two graphs have."""
+    """Say how many layers of each kind two graphs have."""
     left, right = layers(large), layers(small)
     families = [family for family in left if family not in ("", LOOSE)]
     return ", ".join(f"{family}: {len(left[family])} here, {len(right[family])} there" for family in families)
 
 
 def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
-    """The steps of a graph by family of layers and layer; those of no layer stand under the empty name.
+    """Return the steps of a graph by family of layers and layer; those outside layers under ''.
 
-    Sums of gradients belong to no line of the program, so of these only the kinds count.
+    Sums of gradients belong to no line of the program, so only their kinds count.
     """
     found: dict[str, dict[str, list[Row]]] = {}
     loose: set[Row] = set()
@@ -112,12 +113,12 @@ def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
 
 
 def row(step: Step, module: str) -> Row:
-    """A step without its sizes."""
+    """Return a step without its sizes."""
     return module, step.target, spec_kind(step.spec)
 
 
 def spec_kind(spec: Spec) -> str:
-    """What a step gives, without sizes."""
+    """Return a spec without sizes, as text."""
     if isinstance(spec, TensorSpec):
         return f"{spec.dtype}[{len(spec.shape)}] {spec.device}"
     return " ".join(map(spec_kind, spec)) if isinstance(spec, tuple) else "?"

@@ -1,7 +1,7 @@
-"""Proofs: a Capture's own results against the original program's, on every draw of inputs that can be tried.
+"""Proofs: compare a Capture's results with the original program's, on every possible draw of inputs.
 
 The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
-and leading values of its results on the recipe's inputs) stands for it.
+and leading values of its results on the recipe's inputs) replaces it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from backprint.replaying.power import Base, power_of, why_without_power, with_po
 from backprint.replaying.results import Results, witnessed
 from backprint.replaying.whole import Replayed, replay_values
 
-FAKE = "fake: captured without values, so the program gave nothing to compare with"
-"""Why no fake Capture is proven by itself."""
+FAKE = "fake: captured without values, so the program returned nothing to compare with"
+"""Why a fake Capture cannot be proven by itself."""
 
 
 class Attempt(NamedTuple):
@@ -39,7 +39,7 @@ class Attempt(NamedTuple):
 
 
 def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
-    """A Verdict for each Pair: the worst of its ports over all inputs that could be tried."""
+    """Return a Verdict for each Pair, the worst of its ports over all draws."""
     unknown = set(draws) - set(DRAWS)
     if unknown:
         raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
@@ -51,7 +51,7 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
 
 
 def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
-    """A Verdict that is not bitwise, with what is other now than at capture."""
+    """Add the settings that differ from the capture's to a Verdict that is not bitwise."""
     if verdict.verdict in ("bitwise", "undifferentiable") or not (other := settings.settings_differences(recorded)):
         return verdict
     return replace(verdict, detail="; ".join(filter(None, (verdict.detail, *other))))
@@ -59,7 +59,7 @@ def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
 
 @dataclass(slots=True)
 class Tally:
-    """What the draws so far showed of a whole Capture, or of one of its linked Pairs."""
+    """The verdicts so far of a whole Capture, or of one of its linked Pairs."""
 
     name: str
     backward: bool
@@ -70,19 +70,18 @@ class Tally:
     powers: Mapping[str, float] = field(default_factory=dict)
 
     def note(self, draw: str, verdicts: Sequence[PortVerdict]) -> None:
-        """One draw's verdicts: of each port the worst counts."""
+        """Add one draw's verdicts: of each port the worst counts."""
         self.seen.add(draw)
         keep_worst(self.found, draw, verdicts)
 
     def verdict(self) -> Verdict:
-        """The Verdict."""
         if self.guards_alone and self.seen:
-            return Verdict("undifferentiable", self.name, "gives no tensor: its guards hold")
+            return Verdict("undifferentiable", self.name, "returns no tensor: its guards hold")
         return summed_up(self.name, self.backward, self.found, self.said, self.powers)
 
 
 def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
-    """A Tally for the whole, and one for each Pair where links join several."""
+    """Return a Tally for the whole, and one for each of several linked Pairs."""
     whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
     pairs = capture.pairs if len(capture.pairs) > 1 else ()
     named = [(f"{capture.name} {pair.name}", pair) for pair in pairs]
@@ -90,7 +89,7 @@ def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 
 
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
-    """A Verdict for each Pair where links join several, and the whole's last."""
+    """Return a Verdict for each of several linked Pairs, and the whole's last."""
     whole, parts = tallies(capture)
     keep_worst(whole.found, "", capture.origin.doubts)
     base: Base | None = None
@@ -132,12 +131,12 @@ def keep_worst(found: dict[PortKey, PortVerdict], draw: str, verdicts: Sequence[
 def summed_up(
     name: str, backward: bool, found: Mapping[PortKey, PortVerdict], said: list[str], powers: Mapping[str, float]
 ) -> Verdict:
-    """One Verdict from those of the ports, and their powers."""
+    """Return one Verdict for the verdicts and powers of all ports."""
     ports = tuple(with_power(port, powers) for port in found.values())
     verdict = worst([port.verdict for port in ports])
     measured = [(str(port.key), port.power) for port in ports if port.power is not None]
     if not backward and verdict in PROVED:
-        said = ["no output asks for a gradient; the forward is " + verdict, *said]
+        said = ["no output requires grad; the forward is " + verdict, *said]
         verdict = "undifferentiable"
     bad = [str(port) for port in ports if port.verdict == verdict and port.detail]
     detail = "; ".join([*bad[:3], *(["…"] if len(bad) > 3 else []), *dict.fromkeys(said)])
@@ -147,13 +146,13 @@ def summed_up(
 
 
 def base_of(draw: Draw, got: Replayed) -> Base:
-    """A run on the recipe's inputs, that its power is measured from."""
+    """Return a run on the recipe's inputs as the base of its power."""
     parts = tuple(each.results for each in got.parts)
     return Base(with_tangents(draw.values, draw.tangents or {}), got.results, parts)
 
 
 def first_attempt(capture: Capture, tries: Sequence[Draw], said: list[str]) -> tuple[Draw, Attempt | None]:
-    """The first of several draws that the program runs on, and what came of it; of the last, why it does not."""
+    """Return the first of several draws that the program runs on, with its Attempt; if none, note why."""
     for draw in tries:
         why: list[str] = []
         if (tried := attempt(capture, draw, why)) is not None:
@@ -163,7 +162,7 @@ def first_attempt(capture: Capture, tries: Sequence[Draw], said: list[str]) -> t
 
 
 def resize(capture: Capture, draw: Draw, said: list[str]) -> list[PortVerdict]:
-    """The verdicts at the first other sizes that the program runs on; none where there are none, and why in `said`."""
+    """Return the verdicts at the first other sizes that the program runs on; if none, note why in `said`."""
     why: list[str] = []
     for other in stretched(capture, draw):
         if (tried := attempt(capture, other, why)) is not None:
@@ -173,7 +172,7 @@ def resize(capture: Capture, draw: Draw, said: list[str]) -> list[PortVerdict]:
 
 
 def attempt(capture: Capture, draw: Draw, said: list[str]) -> Attempt | None:
-    """A run on one set of inputs, with verdicts; None where these inputs prove nothing, and why in `said`."""
+    """Run on one draw and return its Attempt; None if its inputs prove nothing, and note why in `said`."""
     try:
         checked = checked_run(capture, draw)
     except GuardError as error:
@@ -182,7 +181,7 @@ def attempt(capture: Capture, draw: Draw, said: list[str]) -> Attempt | None:
         said.append(f"{draw.name} inputs break a guard ({error})")
         return None
     except ReplayError as error:
-        asserts = isinstance(error.__cause__, DeviceAssertError)  # then so does the program, which must not run
+        asserts = isinstance(error.__cause__, DeviceAssertError)  # so would the program, which must not run
         if draw.name == "captured" or not (asserts or program_fails(capture, draw)):
             raise
         said.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
@@ -192,7 +191,7 @@ def attempt(capture: Capture, draw: Draw, said: list[str]) -> Attempt | None:
 
 
 def compared(capture: Capture, draw: Draw, results: Results, said: list[str]) -> list[PortVerdict]:
-    """The results on one draw against the best oracle that there is for it; no verdicts where there is none."""
+    """Compare the results on one draw with the best oracle for it; no verdicts if there is none."""
     if capture.origin.alive:
         witness = PROGRAM if draw.name == "captured" else REDRAWN
         return witnessed(against_program(capture, draw, results, said), witness)
@@ -204,7 +203,7 @@ def compared(capture: Capture, draw: Draw, results: Results, said: list[str]) ->
 
 
 class CheckedRun(NamedTuple):
-    """A run of a Capture, and where the Capture contradicts itself or the values that it gave."""
+    """A run of a Capture, and where the Capture contradicts itself or its own values."""
 
     got: Replayed
     lies: tuple[PortVerdict, ...]
@@ -212,12 +211,12 @@ class CheckedRun(NamedTuple):
 
 
 def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
-    """The Capture's own results, and on the draws that every proof has, where it contradicts itself."""
+    """Return the Capture's results; on the draws that every proof has, also where it contradicts itself."""
     torch.manual_seed(draw.seed)
     if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
         return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
     with annotations_checked(dict(capture.environment), draw.name != "resized") as notes:
         got = replay_values(capture, draw.values, draw.tangents)
-    # what tracing noted of values is put right when it is saved
+    # annotations from tracing are corrected when it is saved
     found = [*lies(capture), *(() if capture.origin.traced_here else notes.lies())]
     return CheckedRun(got, tuple(PortVerdict(lie.name, lie.role, "wrong", lie.text) for lie in found), notes)

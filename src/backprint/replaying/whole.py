@@ -1,4 +1,4 @@
-"""A whole Capture, replayed: arguments to ports, forward, backward, and back to what the model would have given."""
+"""Replay a whole Capture: arguments to ports, forward, backward, and back to the model's own containers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from backprint.settings import OWN, STATE_OF, foreign_states, random_state_diges
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay gave: outputs as the model gives them, gradients and mutations under the program's own names."""
+    """The results of a replay: outputs in the model's containers, gradients and mutations by the program's own
+    names."""
 
     outputs: Any
     gradients: dict[str, Tensor | None]
@@ -35,7 +36,7 @@ class Replayed:
 
     @property
     def results(self) -> Results:
-        """Everything that the replay gave, by port."""
+        """All results of the replay, by port."""
         return results_by_port(self.named, self.mutations, self.gradients)
 
 
@@ -57,7 +58,6 @@ def replay(
 def replay_values(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
 ) -> Replayed:
-    """Run a Capture on named values."""
     hold_pins(capture, values)
     hold_sizes(capture, values)
     play = Play(capture, values, tangents)
@@ -76,7 +76,7 @@ def replay_values(
 
 
 def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
-    """Raise unless the inputs that are pinned are what they were."""
+    """Raise unless the inputs that are pinned have their captured values."""
     for name, wanted in capture.pins:
         if name in values and digest(values[name]) != wanted:
             why = next((guard for guard in capture.guards if guard.kind == "pinned" and name in guard.inputs), None)
@@ -88,7 +88,7 @@ def hold_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
 
 
 def hold_chance(capture: Capture) -> None:
-    """Raise unless the generators that the program draws from, beside torch's, stand where they stood at capture."""
+    """Raise unless the generators, other than torch's, that the program draws from have their state at capture."""
     wanted = {name.removeprefix(STATE_OF): state for name, state in capture.pins if name.startswith(STATE_OF)}
     if not wanted:
         return
@@ -97,14 +97,14 @@ def hold_chance(capture: Capture) -> None:
     for name, state in wanted.items():
         if now.get(name, state if name.startswith(OWN) else "") != state:
             raise GuardError(
-                f"the program draws from {name}, which stands elsewhere now than at capture, and the numbers that it "
-                "drew are constants of the graph: set its state as it was, or draw from torch in the program. "
+                f"the program draws from {name}, whose state is not as at capture, and the numbers that it "
+                "drew are constants of the graph: restore its state, or use torch's generator in the program. "
                 "Without arguments, and with state='recipe', the numbers are those of the capture"
             )
 
 
 SIZE = re.compile(r"(?:(?P<name>.+)\.shape\[(?P<index>\d{1,3})\] == )?(?P<text>.+)")
-"""The text of a `size` guard: a condition over symbols, or what a dimension was found to be."""
+"""The text of a `size` guard: a condition over symbols, or the value of a dimension."""
 
 
 def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
@@ -128,7 +128,7 @@ def hold_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
 
 
 def holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
-    """Whether one condition on sizes holds, and why it has no answer where it has none."""
+    """Whether one condition on sizes holds; if it cannot be evaluated, also why."""
     try:
         return holds(guard, values, sizes), ""
     except GraphError as error:
@@ -146,6 +146,6 @@ def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) 
     value = values.get(name)
     if not isinstance(value, Tensor):
         return True
-    if not sizes and not known(found["text"], sizes):  # a part of a Capture: numbers stand where its sizes were
+    if not sizes and not known(found["text"], sizes):  # a part of a Capture: its symbolic sizes are numbers
         return True
     return index < value.dim() and value.shape[index] == evaluate(found["text"], sizes)

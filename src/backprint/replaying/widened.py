@@ -1,4 +1,4 @@
-"""The same Capture in float64: every floating-point dtype that its graphs name is that."""
+"""Convert a Capture to float64: every floating-point dtype in its graphs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "comp
 
 
 def widened_value(value: Tensor) -> Tensor:
-    """A tensor as it is, in float64."""
+    """Return a floating-point tensor in float64; any other itself."""
     return value.double() if value.is_floating_point() else value
 
 
 def wide(capture: Capture) -> Capture:
-    """The Capture in float64: every floating-point dtype that its graphs name is that."""
+    """Return the Capture in float64."""
     pairs = tuple(
         Pair(pair.name, widened(pair.forward), None if pair.backward is None else widened(pair.backward))
         for pair in capture.pairs
@@ -27,7 +27,6 @@ def wide(capture: Capture) -> Capture:
 
 
 def widened(graph: Graph) -> Graph:
-    """A Graph in float64."""
     return replace(
         graph,
         inputs=tuple(replace(port, spec=wide_spec(port)) for port in graph.inputs),
@@ -37,19 +36,17 @@ def widened(graph: Graph) -> Graph:
 
 
 def wide_spec(port: Port) -> Any:
-    """A port's spec in float64."""
     spec = port.spec
     return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
 
 
 def wide_step(step: Step) -> Step:
-    """A step in float64."""
     args, kwargs = wide_value(step.args), tuple((key, wide_value(value)) for key, value in step.kwargs)
     return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
 
 
 def wide_value(value: Value) -> Any:
-    """A value in which dtypes are float64."""
+    """Replace floating-point dtypes in a value by float64."""
     match value:
         case Atom(name):
             return Atom(WIDE.get(name, name))

@@ -1,1 +1,1 @@
-"""Floor 4: what a corpus run came to, as plain tables, and the formats that they are written in."""
+"""The results of a corpus run as plain tables, and the formats that they are written in."""

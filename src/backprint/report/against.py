@@ -1,4 +1,4 @@
-"""Two runs, side by side: what became better, worse, new or is gone, by sample and in sums."""
+"""Compare two runs: which samples became better, worse, new or gone, and sums."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from backprint.report.rows import RunView, Sample
 from backprint.report.tables import columns, filled
 
 CHANGES = ("worse", "better", "new", "gone", "other graphs", "other cause", "same")
-"""What can have become of a sample, in the order in which it is told."""
+"""How a sample can have changed, in the order of the table."""
 
 
 def against(report: Report, before: RunView, after: RunView) -> Report:
-    """The report of `after`, with what it changed over `before` in front."""
+    """Return the report of `after`, with its changes from `before` first."""
     left = {sample.id: sample for sample in before.samples if sample.done}
     right = {sample.id: sample for sample in after.samples if sample.done}
     found = {key: changed(left.get(key), right.get(key)) for key in sorted(left | right)}
@@ -36,13 +36,13 @@ def against(report: Report, before: RunView, after: RunView) -> Report:
 
 
 def beside(change: str, before: Sample | None) -> dict[str, Any]:
-    """The columns that a comparison adds."""
+    """Return the columns that a comparison adds."""
     verdict, seconds = (before.verdict, before.seconds) if before else (None, None)
     return {"change": change, "before_verdict": verdict, "before_seconds": seconds}
 
 
 def changed(before: Sample | None, after: Sample | None) -> str:
-    """What became of one sample."""
+    """Say how one sample changed."""
     if before is None or after is None:
         return "gone" if after is None else "new"
     if before.rank != after.rank:
@@ -53,7 +53,7 @@ def changed(before: Sample | None, after: Sample | None) -> str:
 
 
 def outcome(found: Mapping[str, str]) -> Table:
-    """How many of each change."""
+    """Count each kind of change."""
     count = Counter(found.values())
     rows = [(name, count[name], count[name] / len(found)) for name in CHANGES if count[name]]
     note = (
@@ -63,7 +63,7 @@ def outcome(found: Mapping[str, str]) -> Table:
 
 
 def sums(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
-    """The verdicts of both runs."""
+    """Return the verdicts of both runs."""
     before, after = (Counter(sample.standing for sample in side.values()) for side in (left, right))
     names = sorted(before | after, key=lambda name: (standing_rank(name), name))
     rows = [(name, before[name], after[name], after[name] - before[name]) for name in names]
@@ -72,12 +72,12 @@ def sums(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
 
 
 def standing_rank(name: str) -> int:
-    """The place of a standing among the verdicts."""
+    """Return the place of a standing among the verdicts."""
     return rank(name.partition(",")[0])
 
 
 def moves(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
-    """From which verdict to which."""
+    """Count the changes from each verdict to each."""
     count = Counter((left[key].standing, right[key].standing) for key in left.keys() & right.keys())
     rows = [
         (old, new, n) for (old, new), n in sorted(count.items(), key=lambda item: (-item[1], item[0])) if old != new
@@ -89,7 +89,7 @@ COSTS = (("time", "seconds", "seconds"), ("peak memory", "peak_bytes", "size"), 
 
 
 def cost(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
-    """Time and memory of the samples that are in both, after over before."""
+    """Compare time and memory of the samples in both runs, after divided by before."""
     from backprint.report.nouns import SPELLED
 
     rows: list[tuple[Cell, ...]] = []
@@ -107,7 +107,7 @@ def cost(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
 
 
 def each(found: Mapping[str, str], left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
-    """Every sample that changed."""
+    """List every sample that changed."""
     rows: list[tuple[Cell, ...]] = []
     for key in sorted(found, key=lambda key: (CHANGES.index(found[key]), key)):
         if found[key] != "same":

@@ -17,20 +17,20 @@ BATCH = 1000
 
 
 def finite_or_word(value: Any) -> Any:
-    """A value that JSON has: numbers that are not finite are words."""
+    """Return a value for JSON: numbers that are not finite become words."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     return value
 
 
 def json_lines(report: Report) -> Iterator[str]:
-    """One object a sample."""
+    """Yield one object a sample."""
     for row in report.rows():
         yield json.dumps({name: finite_or_word(row[name]) for name, _ in report.fields}) + "\n"
 
 
 def render_csv(report: Report) -> Iterator[str]:
-    """A header and a row a sample; lists and mappings are JSON."""
+    """Yield a header and a row a sample; lists and mappings are JSON."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
 
@@ -48,7 +48,7 @@ def render_csv(report: Report) -> Iterator[str]:
 
 
 def text_of(value: Any) -> Any:
-    """A value in one CSV field. A text is none that a spreadsheet would compute."""
+    """Return a value for one CSV field, which no spreadsheet computes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -57,7 +57,7 @@ def text_of(value: Any) -> Any:
 
 
 def write_parquet(report: Report, file: BinaryIO) -> None:
-    """A table of typed columns, some thousand rows in memory at a time."""
+    """Write a table of typed columns, with some thousand rows in memory at a time."""
     try:
         import pyarrow as arrow
         from pyarrow import parquet
@@ -88,7 +88,7 @@ def write_parquet(report: Report, file: BinaryIO) -> None:
 
 
 def shaped(value: Any, kind: str) -> Any:
-    """A value as pyarrow takes it for a column of this kind."""
+    """Return a value as pyarrow accepts it for a column of this type."""
     match kind, value:
         case _, None:
             return None

@@ -1,7 +1,7 @@
-"""A report as one HTML file: no network, no inline handlers, light and dark.
+"""Render a report as one HTML file: no network, no inline handlers, light and dark.
 
-Names and messages are strangers' words: every text is escaped, and a content security policy lets nothing run but the
-script below, by its digest, so that even a text that slipped through could not.
+Names and messages are strangers' words: every text is escaped, and a content security policy allows only the script
+below, by its digest, so that even a text that was not escaped could not run.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ for (const section of document.querySelectorAll("section")) {
 
 
 def policy_digest(text: str) -> str:
-    """A text as a content security policy names it."""
+    """Return a text's digest in the form of a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def render(report: Report) -> Iterator[str]:
-    """The whole page, a piece at a time."""
+    """Yield the whole page in pieces."""
     allowed = f"style-src {policy_digest(STYLE)}; script-src {policy_digest(SCRIPT)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
     yield (
@@ -104,7 +104,7 @@ def render(report: Report) -> Iterator[str]:
 
 
 def section(table: Table, index: int) -> Iterator[str]:
-    """One table under its title."""
+    """Yield one table under its title."""
     yield f'<section id="t{index}">\n<h2>{text(table.title)}</h2>\n'
     yield f"<p>{text(table.note)}</p>\n" if table.note else ""
     if sum(1 for _ in table.rows) > FILTERED:
@@ -120,13 +120,13 @@ CLASSES = {"name": "n", "verdict": "v"}
 
 
 def css(column: Column) -> str:
-    """The class of a column's cells."""
+    """Return the class of a column's cells."""
     kind = "r" if column.right else CLASSES.get(column.kind, "")
     return f' class="{kind}"' if kind else ""
 
 
 def cell(value: Cell, column: Column) -> str:
-    """One cell: numbers carry their value for sorting, shares a bar, verdicts their color."""
+    """Return one cell: numbers carry their value for sorting, shares a bar, verdicts their color."""
     said = text(spell(value, column))
     if column.kind == "verdict":
         return f'<td class="v {tone(str(value))}">{said}</td>'
@@ -138,13 +138,13 @@ def cell(value: Cell, column: Column) -> str:
 
 
 def tone(standing: str) -> str:
-    """The class of a verdict; what is no verdict has none."""
+    """Return the class of a verdict, or of none."""
     verdict, _, vacuous = standing.partition(", ")
     return "vacuous" if vacuous else verdict if verdict in WORDS else ""
 
 
 def bar(share: float) -> str:
-    """A share as a bar."""
+    """Return a share as a bar."""
     width = 90 * min(max(share, 0.0), 1.0)
     return (
         '<svg width="90" height="8" aria-hidden="true"><rect class="t" width="90" height="8" rx="2"/>'
@@ -153,5 +153,5 @@ def bar(share: float) -> str:
 
 
 def text(value: str) -> str:
-    """A text that is nothing but text, in one line."""
+    """Return a text escaped, in one line."""
     return html.escape(one_line(value), quote=True)

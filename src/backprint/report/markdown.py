@@ -1,4 +1,4 @@
-"""A report as Markdown. What strangers wrote stays in its cell, and is text there, whatever it looks like."""
+"""Render a report as Markdown. Strangers' texts stay in their cells, as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPECIAL = re.compile(r"[\\`*<>|~&]|(?<![^\W_])_+|_+(?![^\W_])|!(?=\[)|\](?=[(\[:
 
 
 def render(report: Report) -> Iterator[str]:
-    """The whole report, a piece at a time."""
+    """Yield the whole report in pieces."""
     yield f"# {escaped(report.title)}\n\n"
     yield from (f"- **{escaped(name)}**: {escaped(value)}\n" for name, value in report.facts)
     for table in report.tables:
@@ -21,7 +21,7 @@ def render(report: Report) -> Iterator[str]:
 
 
 def section(table: Table) -> Iterator[str]:
-    """One table under its title."""
+    """Yield one table under its title."""
     yield f"\n## {escaped(table.title)}\n"
     yield f"{escaped(table.note)}\n\n" if table.note else "\n"
     yield line(escaped(column.name) for column in table.columns)
@@ -31,15 +31,13 @@ def section(table: Table) -> Iterator[str]:
 
 
 def line(cells: Iterator[str]) -> str:
-    """One row."""
     return "| " + " | ".join(cells) + " |\n"
 
 
 def cell(value: str | int | float | None, column: Column) -> str:
-    """One cell."""
     return escaped(spell(value, column))
 
 
 def escaped(text: str) -> str:
-    """A text that Markdown shows as it is, in one line."""
+    """Return a text that Markdown shows as it is, in one line."""
     return SPECIAL.sub(lambda found: "".join(f"\\{letter}" for letter in found[0]), one_line(text))

@@ -1,4 +1,4 @@
-"""The nouns of a report: a Table of plain values, and a Report of Tables; and how each kind of value is spelled."""
+"""The nouns of a report: a Table of plain values, and a Report of Tables; and how each kind of value is printed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and the kind of what stands below it: a key of `SPELLED`."""
+    """A heading and the kind of its cells: a key of `SPELLED`."""
 
     name: str
     kind: str = "text"
 
     @property
     def right(self) -> bool:
-        """Whether its cells are numbers, which stand to the right."""
+        """Whether its cells are numbers, which are aligned to the right."""
         return self.kind not in WORDS
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A title, a sentence that says what is counted, headings and rows. `rows` can be gone through more than once."""
+    """A title, a sentence that says what is counted, headings and rows. `rows` can be iterated more than once."""
 
     title: str
     note: str
@@ -35,7 +35,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run came to: facts, tables, the table of all samples, and `rows`, each with every column, for files."""
+    """The report of a run: facts, tables, the table of all samples, and `rows`, each with every column, for files."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -49,17 +49,17 @@ WORDS = ("text", "name", "verdict")
 
 
 def with_thousands(value: float) -> str:
-    """A whole number with its thousands apart."""
+    """Return an integer with thousands separators."""
     return f"{value:,.0f}"
 
 
 def share(value: float) -> str:
-    """A part of one; nothing but all is 100%, nothing but none is 0%."""
+    """Return a share as a percentage; only all is 100%, and only none is 0%."""
     return f"{min(99.9, math.floor(value * 1000) / 10):.1f}%" if 0 < value < 1 else f"{value:.0%}"
 
 
 def seconds(value: float) -> str:
-    """A time, with three digits or as hours, minutes and seconds."""
+    """Return a time, with three digits or as hours, minutes and seconds."""
     if abs(value) < 100:
         return f"{value:.3g} s"
     minutes, rest = divmod(round(value), 60)
@@ -68,7 +68,7 @@ def seconds(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes in the unit that leaves one to four digits."""
+    """Return bytes in the unit that leaves one to four digits."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
             return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 999.5 else f"{value:.3g} {unit}"
@@ -77,17 +77,17 @@ def size(value: float) -> str:
 
 
 def with_separators(value: float) -> str:
-    """Three digits."""
+    """Return a number with three digits."""
     return f"{value:.3g}"
 
 
 def times(value: float) -> str:
-    """A ratio."""
+    """Return a ratio."""
     return f"{value:.2f}×"
 
 
 def change(value: float) -> str:
-    """A difference with its sign."""
+    """Return a difference with its sign."""
     return f"{value:+,.0f}" if value else "0"
 
 
@@ -106,5 +106,5 @@ SPELLED: dict[str, Callable[[Any], str]] = {
 
 
 def spell(cell: Cell, column: Column) -> str:
-    """A cell for people; nothing where there is no value."""
+    """Return a cell as text; '' if it has no value."""
     return "" if cell is None else SPELLED[column.kind](cell)

@@ -1,4 +1,4 @@
-"""A ledger's rows, read only: few columns of all for the tables, all columns one row at a time for files."""
+"""A ledger's rows, read only: few columns of all rows for tables, all columns of one row at a time for files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprint.errors import SampleError
 from backprint.graph.verdicts import GOOD, has_proof, rank
 
 JSON = {"stages": "numbers", "vacuous": "texts", "asks": "pairs", "notes": "texts", "versions": "words"}
-"""What stands in the ledger's JSON columns."""
+"""The types of the ledger's JSON columns."""
 
 KINDS = {"text": "text", "integer": "count", "real": "number"}
 
@@ -24,12 +24,12 @@ COLUMNS = {name: JSON.get(name) or KINDS[kind.split()[0]] for name, kind in SCHE
 """The ledger's columns and the kind of what each holds."""
 
 VACUOUS, UNMEASURED = "vacuous", "power not measured"
-"""What is said after a verdict that is good and no proof."""
+"""What is added to a verdict that is good and not a proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One row, without what is long. `still` are the ports that no redraw moves: such a check proves nothing."""
+    """One row, without long columns. `still` are the ports that no redraw moves: such a check proves nothing."""
 
     id: str
     family: str
@@ -67,29 +67,30 @@ class Sample:
 
     @property
     def proved(self) -> bool:
-        """Compared and equal, by a check that could have failed; be it a forward alone."""
+        """Whether everything compared equal, by a check that could have failed; a forward alone counts too."""
         return self.done and has_proof(self.verdict, self.power, self.still)
 
     @property
     def powerless(self) -> bool:
-        """Compared and equal, by a check that some wrong results would have passed too, or of which that is unknown."""
+        """Whether everything compared equal, by a check that some wrong results would pass too, or whose power is
+        unknown."""
         return self.done and self.verdict in GOOD and not self.proved
 
     @property
     def standing(self) -> str:
-        """The verdict for people, and what is said instead where there is none."""
+        """The verdict as text; its state if there is none."""
         if not self.done:
             return "not done"
         return f"{self.verdict}, {VACUOUS if self.still else UNMEASURED}" if self.powerless else self.verdict
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """From best to worst; without power is worse."""
+        """The order from best to worst; without power is worse."""
         return rank(self.verdict), self.powerless
 
     @property
     def said(self) -> str:
-        """Why it is what it is, in one line."""
+        """The reason of the verdict in one line."""
         said = one_line(self.detail)
         if self.powerless:
             still = (
@@ -101,7 +102,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class RunView:
-    """A corpus run that is finished or still goes on, looked at; `place` is its folder or its ledger."""
+    """A corpus run that is finished or in progress, for reading; `place` is its folder or its ledger."""
 
     place: Path
 
@@ -113,30 +114,30 @@ class RunView:
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """What the run said of itself."""
+        """The facts that the run recorded about itself."""
         with Ledger.reading(self.place) as ledger:
             return {name: one_line(fact_text(name, value)) for name, value in sorted(ledger.facts().items())}
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Every row with every column, one at a time."""
+        """Yield every row with every column, one at a time."""
         for row in self.select(tuple(COLUMNS)):
             yield dict(zip(COLUMNS, row, strict=True))
 
     def column(self, name: str) -> Iterator[tuple[str, Any]]:
-        """One column of the samples that are done, by id."""
+        """Yield one column of the finished samples, by id."""
         for key, state, value in self.select(("id", "state", name)):
             if state == "done":
                 yield key, value
 
     def select(self, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-        """Some columns of all samples, one row at a time."""
+        """Yield some columns of all samples, one row at a time."""
         with Ledger.reading(self.place) as ledger, naming_ledger(ledger.path):
             for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
                 yield tuple(map(read_column, columns, row))
 
 
 def fact_text(name: str, value: Any) -> str:
-    """A fact of a run, for people; a time as the clock shows it."""
+    """Return a fact of a run as text; a time as local date and time."""
     if isinstance(value, dict):
         said = (f"{key} {fact_text(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
         return ", ".join(said)
@@ -159,7 +160,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def read_column(column: str, value: Any) -> Any:
-    """A column's value as what it stands for; raises, by the column's name, where the ledger is damaged."""
+    """Return a column's value; raise, by the column's name, if the ledger is damaged."""
     kind = COLUMNS[column]
     if value is None or value == "":
         return None if column == "power" else EMPTY[kind]
@@ -170,7 +171,7 @@ def read_column(column: str, value: Any) -> Any:
 
 
 def parsed(text: str, kind: type) -> Any:
-    """JSON that is a list, or a dict."""
+    """Parse JSON that must be a list, or a dict."""
     found = json.loads(text)
     if not isinstance(found, kind):
         raise ValueError(f"expected a {kind.__name__}, found {type(found).__name__}")
@@ -178,12 +179,12 @@ def parsed(text: str, kind: type) -> Any:
 
 
 def encodable(text: object) -> str:
-    """A text that can be encoded: JSON can hold halves of characters."""
+    """Return a text that can be encoded: JSON can hold lone surrogates."""
     return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 def one_line(text: str) -> str:
-    """A text of strangers in one line of printable characters."""
+    """Return a stranger's text in one line of printable characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -192,6 +193,6 @@ NAMED = 3
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first names, and how many more."""
+    """Return the first names, and how many more."""
     more = len(names) - NAMED
     return ", ".join(map(one_line, names[:NAMED])) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""A ledger's rows to plain tables: one function a table, all from the same samples.
+"""Make plain tables of a ledger's rows: one function a table, all from the same samples.
 
-With `unique` duplicates (the same graphs; where there are none, the same source) count once, by the worst of their
-verdicts: one bad duplicate is not hidden by a good one.
+With `unique`, duplicates (the same graphs; without graphs, the same source) count once, by the worst of their verdicts:
+one bad duplicate is not hidden by a good one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLOWEST = 10
 
 
 def report(run: RunView, unique: bool = False) -> Report:
-    """What one run came to."""
+    """Return the report of one run."""
     groups = grouped(run.samples, key_of, lambda sample: sample.id)
     counted = tuple(worst(group) for group in groups) if unique else run.samples
     counted = tuple(sorted(counted, key=lambda sample: sample.id))
@@ -58,25 +58,25 @@ def report(run: RunView, unique: bool = False) -> Report:
 
 
 def worst(group: Sequence[Sample]) -> Sample:
-    """The one that a group of duplicates counts as."""
+    """Return the sample that a group of duplicates counts as."""
     return max(group, key=lambda sample: (sample.done, sample.rank))
 
 
 def filled(tables: Iterable[Table]) -> Iterator[Table]:
-    """The tables that have something to say."""
+    """Yield the tables that are not empty."""
     for table in tables:
         if any(True for _ in table.rows):
             yield table
 
 
 def columns(text: str) -> tuple[Column, ...]:
-    """`family verdict:count` as Columns; `_` stands for a blank."""
+    """Return `family verdict:count` as Columns; `_` stands for a blank."""
     found = (word.partition(":") for word in text.split())
     return tuple(Column(name.replace("_", " "), kind or "text") for name, _, kind in found)
 
 
 def facts(run: RunView, counted: Sequence[Sample], groups: int, unique: bool) -> tuple[tuple[str, str], ...]:
-    """What stands above the tables."""
+    """Return the facts above the tables."""
     done = [sample for sample in run.samples if sample.done]
     found = proofs_of(counted)
     rows = [
@@ -91,7 +91,7 @@ def facts(run: RunView, counted: Sequence[Sample], groups: int, unique: bool) ->
 
 
 def proofs_of(samples: Sequence[Sample]) -> Proofs:
-    """How many of these have a proof, as everyone counts it."""
+    """Return how many of these have a proof, counted as everywhere."""
     return proofs((one.id, one.verdict, one.power, one.still) for one in samples if one.done)
 
 
@@ -102,7 +102,7 @@ MISSING = {
 
 
 def verdicts(samples: Sequence[Sample]) -> Table:
-    """How many of each."""
+    """Count each verdict."""
     count = Counter(sample.standing for sample in samples)
     rows: list[tuple[Cell, ...]] = []
     for verdict in VERDICTS:
@@ -115,7 +115,7 @@ def verdicts(samples: Sequence[Sample]) -> Table:
 
 
 def families(samples: Sequence[Sample]) -> Table:
-    """Success by family."""
+    """Return the share of proved samples by family."""
     found: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         found[sample.family].append(sample)
@@ -127,7 +127,6 @@ def families(samples: Sequence[Sample]) -> Table:
 
 
 def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
-    """One family."""
     count = Counter(sample.verdict for sample in samples if sample.done)
     found, done = proofs_of(samples), sum(count.values())
     spent = [sample.seconds for sample in samples if sample.done]
@@ -143,7 +142,7 @@ def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
 
 
 def causes(done: Sequence[Sample]) -> Table:
-    """What is not proved, by cause."""
+    """Return the samples that are not proved, by cause."""
     found: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
     for sample in done:
         if not sample.proved or sample.verdict not in PROVED:
@@ -158,7 +157,7 @@ def causes(done: Sequence[Sample]) -> Table:
 
 
 def distribution(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, ...]:
-    """Median, nine tenths, largest and whose it is, sum."""
+    """Return median, ninth decile, largest with its sample, and sum."""
     numbers = sorted(value for value, _ in values)
     ninth = numbers[-(-9 * len(numbers) // 10) - 1]
     largest, which = min(values, key=lambda pair: (-pair[0], pair[1]))
@@ -166,7 +165,7 @@ def distribution(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, 
 
 
 def times(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
-    """Where the time went: a sample from its start to its end, and each stage."""
+    """Return the time of samples, in total and by stage."""
     stages: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for key, spent in run.column("stages"):
         if key in ids:
@@ -195,7 +194,7 @@ COUNTS = {
 
 
 def measures(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]) -> Table:
-    """The spread of some columns, over the samples that have them."""
+    """Return the spread of some columns, over the samples that have them."""
     found = {name: [(getattr(sample, key), sample.id) for sample in done] for name, key in rows.items()}
     spreads = [
         distribution(name, there) for name, values in found.items() if (there := [pair for pair in values if pair[0]])
@@ -206,7 +205,7 @@ def measures(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]
 
 
 def slowest(done: Sequence[Sample]) -> Table:
-    """The samples that took longest."""
+    """Return the samples that took longest."""
     rows = [
         (sample.id, sample.standing, sample.seconds, sample.peak_bytes, sample.forward_steps, sample.backward_steps)
         for sample in sorted(done, key=lambda sample: (-sample.seconds, sample.id))[:SLOWEST]
@@ -224,7 +223,7 @@ BANDS = (
 
 
 def power_table(done: Sequence[Sample]) -> Table:
-    """How far results move, in tolerances, when the inputs are redrawn: the least of each sample's."""
+    """Return how far results move, in tolerances, when the inputs are redrawn: the smallest movement of each sample."""
     checked = [sample for sample in done if sample.verdict in PROVED]
     bands: Counter[str] = Counter()
     for sample in checked:
@@ -237,7 +236,7 @@ def power_table(done: Sequence[Sample]) -> Table:
 
 
 def vacuous(done: Sequence[Sample]) -> Table:
-    """Samples whose check has no power, each by name."""
+    """Return the samples whose check has no power, each by name."""
     rows = [
         (
             sample.id,
@@ -256,7 +255,7 @@ def vacuous(done: Sequence[Sample]) -> Table:
 
 
 def bad(samples: Sequence[Sample]) -> Table:
-    """Every sample that is not good, in one line."""
+    """Return every sample that is not good, in one line."""
     rows = [
         (sample.id, sample.verdict, sample.cause, sample.stage, sample.seconds, sample.said)
         for sample in sorted(samples, key=lambda sample: (-sample.rank[0], sample.cause, sample.id))
@@ -267,9 +266,9 @@ def bad(samples: Sequence[Sample]) -> Table:
 
 
 def undifferentiable(done: Sequence[Sample]) -> Table:
-    """Samples that have no backward, and why."""
+    """Return the samples without a backward, and why."""
     rows = [(sample.id, sample.said) for sample in done if sample.verdict == "undifferentiable"]
-    note = "Nothing in these asks for a gradient or can have one: a property of the sample, not a failure."
+    note = "Nothing in these requires grad or could: a property of the sample, not a failure."
     return Table("Undifferentiable", note, columns("sample:name why"), tuple(rows))
 
 
@@ -278,16 +277,16 @@ OWN = re.compile(
     r"|\b[A-Za-z_]\w*(\.\w+)+|\b[su]\d+\b|\b[Ll]_\w+"  # names with a path, symbols, GraphNet's names,
     r"|(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?"  # and numbers
 )
-"""What in a note is of one sample alone."""
+"""The parts of a note that belong to one sample."""
 
 
 def note_kind(note: str) -> str:
-    """A note without what is of one sample alone: numbers and names become dots."""
+    """Replace the numbers and names in a note, which belong to one sample, by dots."""
     return re.sub(r"…(, …)+", "…", OWN.sub("…", one_line(note)))
 
 
 def notes(run: RunView, ids: Collection[str]) -> Table:
-    """What has to be said of samples: rewritten calls, constants that were printed too short, assigned sizes."""
+    """Return the notes on samples: rewritten calls, constants that were printed too short, assigned sizes."""
     return tally(
         ((note_kind(note), key, note) for key, found in run.column("notes") if key in ids for note in found),
         Table(
@@ -299,10 +298,10 @@ def notes(run: RunView, ids: Collection[str]) -> Table:
 
 
 def asks(run: RunView, ids: Collection[str]) -> Table:
-    """Which inputs ask for a gradient, by the reason."""
+    """Return the inputs that require grad, by the reason."""
     return tally(
         ((note_kind(why), key, name) for key, found in run.column("asks") if key in ids for name, why in found),
-        Table("Which inputs ask for a gradient", "By reason; CSV and Parquet name them for each sample.", (), ()),
+        Table("Which inputs require grad", "By reason; CSV and Parquet name them for each sample.", (), ()),
         "because inputs:count samples:count for_example:name input",
         lambda kind, times, samples, key, name: (kind, times, samples, key, one_line(name)),
     )
@@ -311,7 +310,7 @@ def asks(run: RunView, ids: Collection[str]) -> Table:
 def tally(
     found: Iterable[tuple[str, str, str]], table: Table, heads: str, row: Callable[..., tuple[Cell, ...]]
 ) -> Table:
-    """A row for each kind: how often, in how many samples, and the first. `found` is in the order of samples."""
+    """Return a row for each kind: how often, in how many samples, and the first. `found` is in the order of samples."""
     times: Counter[str] = Counter()
     samples: Counter[str] = Counter()
     first: dict[str, tuple[str, str]] = {}
@@ -328,7 +327,7 @@ def tally(
 
 
 def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
-    """The samples that are the same program."""
+    """Return the samples that are the same program."""
     rows = []
     for group in sorted(several(groups), key=lambda group: (-len(group), group[0].id)):
         said = Counter(sample.standing for sample in group)
@@ -341,12 +340,12 @@ def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
 
 
 def everything(run: RunView, samples: Sequence[Sample]) -> Table:
-    """All samples, a line each, with their notes."""
+    """Return all samples, a line each, with their notes."""
     heads = "sample:name family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
     known = {sample.id: sample for sample in samples}
 
     class SampleLines:
-        """Made anew each time they are gone through."""
+        """The rows of all samples, read again at each iteration."""
 
         def __iter__(self) -> Iterator[tuple[Cell, ...]]:
             for key, told in run.select(("id", "notes")):

@@ -1,4 +1,4 @@
-"""The formats, each a name and a row; a file is there whole or not at all."""
+"""The formats, each a name and a row; files are written by a rename, so that they are never partial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprint.report.nouns import Report
 
 
 def encoded(render: Callable[[Report], Iterator[str]]) -> Callable[[Report, BinaryIO], None]:
-    """A renderer of text as one that writes bytes."""
+    """Turn a renderer of text into one that writes bytes."""
 
     def write(report: Report, file: BinaryIO) -> None:
         for piece in render(report):
@@ -27,7 +27,7 @@ def encoded(render: Callable[[Report], Iterator[str]]) -> Callable[[Report, Bina
 
 @dataclass(frozen=True, slots=True)
 class ReportFormat:
-    """How a report is written, the endings of file names that mean it, and whether a terminal can show it."""
+    """How a report is written, the file endings of the format, and whether a terminal can show it."""
 
     write: Callable[[Report, BinaryIO], None]
     endings: tuple[str, ...]
@@ -43,7 +43,7 @@ FORMATS = {
 
 
 def format_of(name: str | None, path: Path | None) -> str:
-    """The format that was asked for, else the one that the file's name means, else Markdown."""
+    """Return the requested format, else that of the file's name, else Markdown."""
     if name is not None:
         return name
     if path is None:

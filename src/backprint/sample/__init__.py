@@ -1,1 +1,1 @@
-"""Floor 1: Captures on disk. Reading runs nothing of a sample, and needs no torch until tensors are asked for."""
+"""Captures on disk. Reading a sample runs none of its code, and needs no torch until tensors are read."""

@@ -1,9 +1,9 @@
-"""Weights and statistics that are all alike, drawn with numbers that differ.
+"""Weights and statistics with one constant value are replaced by draws of different values.
 
-At a scale of 1, a bias of 0 or a variance of 1 a graph that leaves them out, or divides where it should multiply, gives
-the same: a sample of such values would prove nothing about it, and from disk there is no program to ask on others. What
-else is all alike (inputs, masks, tables, numbers that modules keep) stays as it is, because programs rely on it; a
-redraw moves it (`redraws`).
+At a scale of 1, a bias of 0 or a variance of 1, a graph that leaves them out, or divides instead of multiplying,
+returns the same results: a sample with such values would prove nothing about them, and from disk there is no program to
+compare with on others. Other constant tensors (inputs, masks, tables, numbers that modules keep) stay as they are,
+because programs rely on them; a redraw moves them (`redraws`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from backprint.sample.generator import Recipe
 from backprint.sample.recipe_json import FLOATS
 
 SPREAD = 0.1
-"""The deviation, as a share of the value, or by itself where that is 0."""
+"""The standard deviation, relative to the value, or absolute if the value is 0."""
 
 LARGE = 1e4
-"""Beyond this a value stands for something else."""
+"""A larger value is a marker, not a number to compute with."""
 
 STATISTICS = re.compile(r"(?:^|[._])running_(?:mean|var)$")
 
 
 def livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Other recipes for weights and statistics that are constant: of the same sign, around the same value."""
+    """Return other recipes for weights and statistics that are constant: of the same sign, around the same value."""
     roles = {port.name: port.role for port in free_ports(capture)}
     changed = {p.name for pair in capture.pairs for p in pair.forward.outputs if p.role == "mutation"}
     found = {}
@@ -46,7 +46,7 @@ def livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe
 
 
 def constant_value(recipe: Recipe) -> float | None:
-    """The plain number that all of a float tensor is; None where it is not."""
+    """Return the value of a constant float tensor, or None."""
     value = dict(recipe.facts).get("value")
     if recipe.kind != "constant" or recipe.dtype not in FLOATS or not recipe.extent or value is None:
         return None
@@ -54,12 +54,12 @@ def constant_value(recipe: Recipe) -> float | None:
 
 
 def around(recipe: Recipe, value: float) -> Recipe:
-    """Normals around a value, all of its sign."""
+    """Return a recipe of normals around a value, all of its sign."""
     std = SPREAD * abs(value) if value else SPREAD
     facts = (("high", value + 4 * std), ("low", value - 4 * std), ("mean", value), ("std", std))
     return replace(recipe, kind="normal", facts=facts)
 
 
 def above(recipe: Recipe) -> Recipe:
-    """Numbers from 0 on: what is computed and stands at 0 may be a sum of squares."""
+    """Return a recipe of non-negative numbers: a computed statistic that is 0 may be a sum of squares."""
     return replace(recipe, kind="uniform", facts=(("high", 2 * SPREAD), ("low", 0.0)))

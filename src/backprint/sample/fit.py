@@ -1,13 +1,12 @@
-"""From tensors to their recipes.
+"""Choose recipes for tensors.
 
 `fit` looks at a captured tensor's values and chooses the kind that keeps what programs rely on: a mask stays a mask, an
-index stays in range, a variance stays positive. What cannot be described (NaN or inf among many values, float8 and
-other rare dtypes) is kind `exact`, and its data is kept by whoever writes the sample: `exact_data` says what to keep,
-under the recipe's name. Of a sparse tensor the indices are kept as they are, and its values described like any
-tensor's.
+index stays in range, a variance stays positive. A tensor that cannot be described (NaN or inf among many values, float8
+and other rare dtypes) has kind `exact`, and the sample keeps its data under the recipe's name: `exact_data` returns it.
+A sparse tensor's indices are kept as they are, and its values are described like any tensor's.
 
-Left out: that a long integer tensor is sorted, or that two tensors agree with each other (an index and the length it
-indexes) beyond each one's own range. Ask for such inputs by name in `exact`.
+Not detected: that a long integer tensor is sorted, or that two tensors agree with each other (an index and the length
+it indexes) beyond each one's own range. Name such inputs in `exact`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SMALL = 64  # elements: integers up to here are kept as they are, floats up to h
 
 @dataclass(frozen=True, slots=True)
 class SeenValues:
-    """What a tensor's values show: the elements in storage order if they fill it (`dense`), else in index order."""
+    """Facts about a tensor's values: the elements in storage order if they fill it (`dense`), else in index order."""
 
     dtype: str
     flat: Tensor  # 1-D; a complex tensor's parts in turn
@@ -62,7 +61,7 @@ class SeenValues:
 
 
 def fit(tensor: Tensor, seed: int) -> Recipe:
-    """The recipe of one tensor by itself: the first kind of FITS that describes its values, else `exact`."""
+    """Return the recipe of one tensor by itself: the first kind of FITS that describes its values, else `exact`."""
     missing = why_no_values(tensor)
     if missing:
         return recipe_at(tensor, "none", {"why": missing}, seed)
@@ -71,7 +70,7 @@ def fit(tensor: Tensor, seed: int) -> Recipe:
 
 
 def why_no_values(tensor: Tensor) -> str:
-    """Why a tensor has no values to look at, or ''."""
+    """Say why a tensor has no values, or ''."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return f"{'quantized' if tensor.is_quantized else tensor.layout} tensors cannot be made again"
     fake = tensor.device.type == "meta" or hasattr(tensor, "fake_mode")
@@ -79,12 +78,12 @@ def why_no_values(tensor: Tensor) -> str:
 
 
 def resolved_tensor(tensor: Tensor) -> Tensor:
-    """The tensor without its history and its lazy conjugate or negative bit."""
+    """Return the tensor detached, and without its lazy conjugate or negative bit."""
     return tensor.detach().resolve_conj().resolve_neg()
 
 
 def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[int, int] | None = None) -> Recipe:
-    """A recipe with the tensor's own geometry, in storage of its own or in a `base` that starts and extends so far."""
+    """Return a recipe with the tensor's geometry, in storage of its own or in a `base` of this start and extent."""
     stride = tuple(tensor.stride()) if tensor.layout is torch.strided else (0,) * tensor.dim()
     extent, offset = (base[1], tensor.storage_offset() - base[0]) if base else (reach(tensor.shape, stride), 0)
     return Recipe(
@@ -101,7 +100,7 @@ def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[in
 
 
 def fitted_facts(tensor: Tensor) -> tuple[str, Facts]:
-    """The kind and the facts of the first row of FITS that holds."""
+    """Return the kind and the facts of the first row of FITS that holds."""
     if dtype_name(tensor) not in NUMBERS:
         return "exact", {}
     if tensor.numel() == 0:
@@ -115,7 +114,7 @@ def fitted_facts(tensor: Tensor) -> tuple[str, Facts]:
 
 
 def look(tensor: Tensor) -> SeenValues:
-    """Gather in a few passes what the rows of FITS ask about."""
+    """Compute, in a few passes, the facts that FITS needs."""
     small = tensor[tuple(slice(1) if step == 0 else slice(None) for step in tensor.stride())]  # expanded: once
     extent = reach(small.shape, small.stride())
     dense = extent == small.numel() and not overlapping(small)
@@ -135,7 +134,8 @@ def look(tensor: Tensor) -> SeenValues:
 
 
 def overlapping(tensor: Tensor) -> bool:
-    """Whether two indices meet in storage: sorted by stride, each dimension has to step over the ones before it."""
+    """Whether two indices have one place in storage: sorted by stride, each dimension must step over those before
+    it."""
     span = 0
     for step, size in sorted((step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True)):
         if size > 1 and step <= span:
@@ -153,11 +153,12 @@ def matrix(tensor: Tensor, extent: int) -> tuple[int, int] | None:
 
 
 def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
-    """Mean and standard deviation to 7 digits, which hides the order of summing; None if a draw would overflow."""
+    """Return mean and standard deviation to 7 digits, which hides the order of summation; None if a draw would
+    overflow."""
     limit = torch.finfo(torch.float64 if flat.dtype is torch.float64 else torch.float32).max
     if not (math.isfinite(low) and math.isfinite(high) and high - low <= limit):
         return None
-    near = float(flat[: 2**12].double().mean())  # both sums in one pass, about a value near the mean: no digits go
+    near = float(flat[: 2**12].double().mean())  # sums relative to a value near the mean lose no digits
     total, squares = 0.0, 0.0
     for start in range(0, flat.numel(), 2**18):
         apart = flat[start : start + 2**18].double() - near
@@ -170,12 +171,13 @@ def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] |
 
 
 def bits(flat: Tensor) -> Tensor:
-    """The elements as integers of their width, so that NaN equals itself and -0.0 is not 0.0."""
+    """Return the elements as integers of their width, so that NaN equals itself and -0.0 is not 0.0."""
     return flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()])
 
 
 def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
-    """Each value and how often it occurs, in order; None when more than FEW differ. A look at 1 in n ends most."""
+    """Return each value and how often it occurs, in order; None if more than FEW differ. Most tensors end at a sample
+    of 1 in n."""
     left = bits(flat)
     if left[:: max(1, left.numel() // 1024)].unique().numel() > FEW:
         return None
@@ -188,7 +190,7 @@ def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
 
 
 def plain_number(value: Any) -> Any:
-    """A plain number: a bool is 0 or 1, and every NaN the one that equals itself by identity."""
+    """Return a plain number: 0 or 1 for a bool, and `math.nan` for every NaN."""
     return math.nan if value != value else int(value) if isinstance(value, bool) else value
 
 
@@ -235,7 +237,7 @@ def as_tril(seen: SeenValues) -> Facts | None:
 
 
 def drawn_alike(seen: SeenValues, kind: str, facts: Facts) -> bool:
-    """Whether drawing these facts gives just the elements seen."""
+    """Whether these facts draw exactly the elements seen."""
     made = generator.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
     return torch.equal(bits(made.to(seen.flat.device)), bits(seen.flat))
 
@@ -259,7 +261,7 @@ def as_integers(seen: SeenValues) -> Facts | None:
 
 
 def as_uniform(seen: SeenValues) -> Facts | None:
-    """Evenly spread floats, or non-negative ones whose mean is not far down their range."""
+    """Fit evenly spread floats, or non-negative ones whose mean is not far down their range."""
     if seen.moments is None:
         return None
     (mean, std), width = seen.moments, seen.high - seen.low
@@ -288,11 +290,11 @@ FITS: tuple[tuple[str, Callable[[SeenValues], Facts | None]], ...] = (
 
 
 def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = ()) -> dict[str, Recipe]:
-    """A recipe for each tensor, each with its own seed; those named in `exact` keep their data.
+    """Return a recipe for each tensor, each with its own seed; those named in `exact` keep their data.
 
-    Tensors in one storage become one base, under the first one's name and over all that they span, and views of it; one
-    of them in `exact` makes the base so. Of different dtypes, or lazily conjugated, they are exact each for itself: the
-    only case in which sharing is lost.
+    Tensors in one storage become one base, under the first one's name and over their whole span, and views of it; if
+    one of them is in `exact`, so is the base. If they have different dtypes, or are lazily conjugated, each is exact by
+    itself: only then is sharing lost.
     """
     unknown = sorted(set(exact) - set(tensors))
     if unknown:
@@ -311,7 +313,7 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
 
 
 def opens(tensor: Tensor) -> bool:
-    """Whether a tensor is made of its parts: a sparse one that has values, and whose indices are in order."""
+    """Whether a tensor is made from its parts: a sparse one that has values, and whose indices are valid."""
     if str(tensor.layout)[6:] not in PARTS_OF or tensor.device.type == "meta" or hasattr(tensor, "fake_mode"):
         return False
     names = {str(index): part for index, part in enumerate(strided_parts(tensor))}
@@ -323,7 +325,7 @@ def opens(tensor: Tensor) -> bool:
 
 
 def sparse_recipe(name: str, tensor: Tensor, taken: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
-    """A sparse tensor's recipe: the names of its parts, none of which another tensor has."""
+    """Return a sparse tensor's recipe, with names for its parts that no other tensor has."""
     layout = str(tensor.layout)[6:]
     for part in PARTS_OF[layout][len(of) :]:
         wanted, count = f"{name}/{part}", 1
@@ -338,7 +340,7 @@ def sparse_recipe(name: str, tensor: Tensor, taken: Collection[str], of: tuple[s
 def opened(
     tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str] = ()
 ) -> tuple[dict[str, Tensor], set[str]]:
-    """The tensors and the parts of the sparse ones, and which of these to keep: indices that a recipe would draw."""
+    """Return the tensors and the parts of the sparse ones, and which to keep: indices that a recipe would draw."""
     found, kept = {}, set(exact)
     for name, tensor in tensors.items():
         found[name] = tensor
@@ -351,7 +353,7 @@ def opened(
 
 
 def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
-    """The names grouped by the storage of their tensors; empty and valueless tensors share none."""
+    """Group the names by the storage of their tensors; empty tensors and tensors without values share none."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
         own = why_no_values(tensor) or tensor.numel() == 0
@@ -373,7 +375,7 @@ def alone(tensor: Tensor, seed: int, kept: bool) -> Recipe:
 
 
 def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
-    """One base over the union of the tensors' spans, and views of it."""
+    """Return one base over the union of the tensors' spans, and views of it."""
     base = start, extent = union(group.values())
     whole = [tensor for tensor in group.values() if reach(tensor.shape, tensor.stride()) == extent]
     first, tensor = next(iter(group.items()))
@@ -384,16 +386,17 @@ def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Re
 
 
 def union(tensors: Iterable[Tensor]) -> tuple[int, int]:
-    """Where in storage the tensors begin, and how many elements they span together."""
+    """Return the first storage offset of these tensors, and how many elements they span together."""
     spans = [(tensor.storage_offset(), reach(tensor.shape, tensor.stride())) for tensor in tensors]
     start = min(begin for begin, _ in spans)
     return start, max(begin + size for begin, size in spans) - start
 
 
 def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> dict[str, Tensor]:
-    """What to keep for the exact recipes: the tensor, or all of its storage's span where views of it need that.
+    """Return the data to keep for the exact recipes: the tensor, or its storage's span if views of it need that.
 
-    Contiguous, on the CPU, and a complex tensor as pairs of reals, since not every safetensors reader has complex.
+    The data is contiguous, on the CPU, and a complex tensor is pairs of reals, since not every safetensors reader
+    supports complex.
     """
     based = {dict(recipe.facts)["of"] for recipe in recipes.values() if recipe.kind == "view"}
     tensors, _ = opened(tensors, recipes)

@@ -1,16 +1,16 @@
-"""Inputs made again to the bit: Philox4x32-10, the draws, where they lie in storage, and the digest of a tensor.
+"""Make inputs again bit for bit: Philox4x32-10, the draws, their place in storage, and the digest of a tensor.
 
-This file's text also ends every `model.py` (see `standalone`), so it imports torch and the standard library alone and
-raises plain ValueErrors. It does not choose a recipe (`recipes`) nor check one (`recipe_json`). A digest reads memory
-as it lies, so it is the same on every little-endian machine, which torch's releases all are.
+This file's text also ends every `model.py` (see `standalone`), so it imports only torch and the standard library and
+raises plain ValueErrors. It neither chooses a recipe (`recipes`) nor checks one (`recipe_json`). A digest reads memory
+as it is, so it is the same on every little-endian machine, which all of torch's releases are for.
 
 Bits are the same on any machine and torch version, because only integer operations, tables, and single IEEE additions
-and multiplications take part: no log, no sin, no fused multiply-add, no reduction. Every draw happens on the CPU.
+and multiplications are used: no log, no sin, no fused multiply-add, no reduction. Every draw runs on the CPU.
 
 Speed: about 0.15 s for 11.7 million float32 normals (ResNet-18) on one core, nine tenths of it the hundred int64
-operations of ten Philox rounds. CHUNK keeps a round's tensors in the L2 cache and each just below the size at which
+operations of ten Philox rounds. CHUNK keeps a round's tensors in the L2 cache, and each just below the size at which
 torch wakes its threads: these are short operations, and waiting for threads on a busy machine costs ten times as much
-as the second core gives.
+as the second core gains.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""The inputs of a Capture as recipes: of its parameters, buffers, inputs and constants, and of its tangents."""
+"""The inputs of a Capture as recipes: of parameters, buffers, inputs, constants and tangents."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MODES = ("seed", "exact", "none")
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Recipes by port name (tangents as `tangent NAME`), and the data of the exact ones, here or on disk."""
+    """Recipes by port name (tangents as `tangent NAME`), and the data of the exact ones, in memory or on disk."""
 
     recipes: Mapping[str, Recipe]
     exact: Mapping[str, Tensor]
     seed: int = 0
 
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """Every input, or the named ones, made again; with a seed, a fresh draw of each that can be drawn."""
+        """Make every input, or the named ones; with a seed, a fresh draw of each that is drawn."""
         recipes = self.recipes
         if names is not None:
             wanted = set(names)
@@ -64,12 +64,12 @@ class Inputs:
 
     @property
     def complete(self) -> bool:
-        """Whether a Capture runs on what the recipes make."""
+        """Whether the recipes make every input."""
         return not self.missing
 
 
 def check_room(recipes: Iterable[Recipe]) -> None:
-    """Raise where there is no room for what recipes make."""
+    """Raise if the tensors of these recipes do not fit in memory."""
     kept = [each for each in recipes if each.kind not in ("none", "view", "sparse")]
     if complaint := why_too_large(sum(each.extent * getattr(torch, each.dtype).itemsize for each in kept)):
         raise SampleError(f"the inputs are {complaint}")
@@ -82,9 +82,10 @@ def fit_inputs(
     exact: Collection[str] = (),
     made_by: Inputs | None = None,
 ) -> Inputs:
-    """Recipes for these values. Constants, and what a guard hangs on, are kept exact whatever `data` says.
+    """Return recipes for these values. Constants, and inputs that a guard depends on, are kept exact whatever `data`
+    is.
 
-    `made_by` are recipes that some of the values were made by: these stay theirs, and nothing is fitted to them.
+    `made_by` are recipes that made some of the values: these keep them, and nothing is fitted to them.
     """
     same = {right for _, right in capture.signature.same}
     own = {name: tensor for name, tensor in values.items() if name not in same}
@@ -103,7 +104,8 @@ def fit_inputs(
 
 
 def their_own(values: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str]) -> dict[str, Recipe]:
-    """The recipes of tensors that have one, lie in memory of their own as it says, and need not be kept exact."""
+    """Return the recipes of tensors that have one, with its geometry in memory of their own, and need not be kept
+    exact."""
     shared = {name for group in alias_groups(values) for name in group}
     return {
         name: recipes[name]
@@ -113,18 +115,18 @@ def their_own(values: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact
 
 
 def makes(recipe: Recipe, tensor: Tensor) -> bool:
-    """Whether a recipe makes a tensor like this one, out of nothing else."""
+    """Whether a recipe makes a tensor with this one's geometry, without other tensors."""
     return recipe.kind not in RANKS and recipe_at(tensor, recipe.kind, {}, 0) == replace(recipe, facts=(), seed=0)
 
 
 LOOK = 2**18
-"""Up to how many elements of a tensor of a fake capture are looked at: nothing large is read for it."""
+"""A fake capture reads tensors up to this many elements: nothing large is read for it."""
 
 
 def fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | None = None) -> Inputs:
-    """Recipes of a fake capture: of the values where small ones are known, else of what a tensor is for alone.
+    """Return recipes for a fake capture: from values where small ones are known, else from the role and the spec.
 
-    `made_by` are recipes that would make some of the inputs, if anyone made them: these stay theirs.
+    `made_by` are recipes for some of the inputs: these keep them.
     """
     same = {right for _, right in capture.signature.same}
     small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
@@ -147,14 +149,14 @@ def fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | N
 
 
 def by_role(role: str, spec: Any, seed: int) -> Recipe:
-    """A recipe for a tensor of which nothing is known but its role and its spec: a guess, that at least runs."""
+    """Guess a recipe for a tensor of which only role and spec are known, so that the program at least runs."""
     kind, facts = guess(role, spec.dtype)
     shape, stride, extent = geometry(spec)
     return Recipe(kind, spec.dtype, shape, stride, spec.device, extent, 0, seed, facts)
 
 
 def guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """Weights near nothing, inputs around it, buffers above it, and whole numbers that are an index of anything."""
+    """Return small weights, inputs around 0, positive buffers, and integers 0 or 1, which are an index of anything."""
     if dtype not in NUMBERS:
         return "none", (("why", "captured without values"),)
     if dtype not in (*FLOATS, *COMPLEX):
@@ -166,7 +168,7 @@ def guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
 
 
 def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """A spec's shape, strides and extent."""
+    """Return a spec's shape, strides and extent."""
     shape = tuple(int(size) for size in spec.shape)
     strides: Any = torch.empty(shape, device="meta").stride() if spec.stride is None else spec.stride
     stride = tuple(map(int, strides))
@@ -174,24 +176,24 @@ def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 
 
 def without_data(inputs: InputRecipes) -> Inputs:
-    """The same inputs with nothing kept to make them from."""
+    """Return the same inputs without recipes to make them."""
     inner = parts_of(inputs.recipes)
     recipes = {name: undrawn(recipe) for name, recipe in inputs.recipes.items() if name not in inner}
     return Inputs(recipes, {}, inputs.seed)
 
 
 def undrawn(recipe: Recipe) -> Recipe:
-    """A recipe that makes nothing."""
+    """Return a recipe that makes nothing."""
     return replace(recipe, kind="none", seed=0, facts=())
 
 
 def parts_of(recipes: Mapping[str, Recipe]) -> set[str]:
-    """The names under which parts of sparse tensors are made: no port has them."""
+    """Return the names of the parts of sparse tensors, which are no ports."""
     return {name for recipe in recipes.values() if recipe.kind == "sparse" for name in bases_of(recipe)}
 
 
 def twin(name: str, recipe: Recipe) -> Recipe:
-    """The recipe of a tensor's second name: a view of the first, in the same memory."""
+    """Return the recipe of a tensor's second name: a view of the first, in the same memory."""
     if recipe.kind == "sparse":
         return recipe
     base = dict(recipe.facts)["of"] if recipe.kind == "view" else name
@@ -199,16 +201,17 @@ def twin(name: str, recipe: Recipe) -> Recipe:
 
 
 def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
-    """A seeded normal for the tangent of every differentiable output, between Pairs too, and for linked gradients."""
+    """Return a seeded normal for the tangent of every differentiable output, also between Pairs, and for linked
+    gradients."""
     known = specs(capture)
-    for pair in capture.pairs:  # a tangent lies as its port says, which need not be as its output does
+    for pair in capture.pairs:  # a tangent has its port's strides, which may differ from the output's
         ports = at_hints(pair.backward).by_role("tangent") if pair.backward is not None else ()
         known |= {port.name: port.spec for port in ports}
     asked = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
     found: dict[str, Recipe] = {}
     wanted = {tangent_name(name): known[name] for name in (*capture.signature.differentiable, *asked)}
-    started = getattr(capture.origin, "partial", False)  # a recorded step went backward from ones
-    read = {name for guard in capture.guards for name in guard.inputs}  # so did the run whose reads guards keep
+    started = getattr(capture.origin, "partial", False)  # the backward of a recorded step started from ones
+    read = {name for guard in capture.guards for name in guard.inputs}  # so did the run whose reads became guards
     for key, spec in {**wanted, **linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
         if spec.layout != "strided":
@@ -221,7 +224,7 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
         recipe = Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key))
         if spec.dtype in (*FLOATS, *COMPLEX):
             recipe = normal(recipe)
-        else:  # whole numbers that a backward changed, as a recomputed batch norm counts its batches
+        else:  # integers that a backward changed, such as the batch count of a recomputed batch norm
             kind, facts = guess("input", spec.dtype)
             recipe = replace(recipe, kind=kind, facts=facts)
         if (started and key in wanted) or key in read:
@@ -231,7 +234,7 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
 
 
 def linked_gradients(capture: Capture) -> dict[str, Spec]:
-    """The inputs that links feed with gradients: drawn where a Pair runs alone."""
+    """Return the inputs that get gradients over links: they are drawn where a Pair runs alone."""
     found: dict[str, Spec] = {}
     for link in capture.links:
         if link.target is not None and link.port.role == "gradient":
@@ -241,6 +244,6 @@ def linked_gradients(capture: Capture) -> dict[str, Spec]:
 
 
 def normal(recipe: Recipe) -> Recipe:
-    """A recipe like another that draws normals."""
+    """Return the recipe with normals drawn instead."""
     facts = (("mean", 0.0), ("std", 1.0), ("low", -4.0), ("high", 4.0))
     return replace(recipe, kind="normal", facts=facts)

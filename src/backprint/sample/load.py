@@ -1,6 +1,6 @@
-"""A sample to a Capture. Nothing of the sample is run: the metadata is checked now, each graph when first asked for.
+"""Load a sample as a Capture. None of its code runs: metadata is checked at once, each graph when it is first used.
 
-Needs no torch until someone asks for tensors.
+This module needs no torch until tensors are read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = False) -> Capture:
     """Read a sample. `allow` names the custom operators that its graphs may call.
 
-    A graph that wants a process of its own says so, and is refused where it is run, unless the sample is trusted.
+    A graph that needs a process of its own is marked, and is refused where it is run, unless the sample is trusted.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -78,7 +78,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
 
 
 def check_folders(rows: Sequence[Field]) -> None:
-    """Raise where two Pairs have one folder, which a short file could say of any number of them."""
+    """Raise if two Pairs have one folder: otherwise a short file could list any number of Pairs."""
     taken: set[str] = set()
     for row in rows:
         name = row.get("folder").text(64)
@@ -88,7 +88,7 @@ def check_folders(rows: Sequence[Field]) -> None:
 
 
 def plain_file(path: Path) -> Path:
-    """The path, if it is a regular file and no link: a sample's files lie in its own folder."""
+    """Return the path if it is a regular file and not a link: a sample's files are in its own folder."""
     try:
         mode = path.lstat().st_mode
     except OSError as error:
@@ -102,7 +102,7 @@ def plain_file(path: Path) -> Path:
 def read_pair(
     folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str], trust: bool
 ) -> Pair:
-    """One Pair, its graphs still on disk."""
+    """Return one Pair, its graphs still on disk."""
     name = row.get("folder").text(64)
     if not re.fullmatch(r"pair_[0-9]{1,6}", name):
         raise SampleError(f"{row.path}.folder: {name!r} is not a folder of a pair (pair_0, pair_1, …)")
@@ -130,7 +130,7 @@ def read_pair(
 
 
 def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
-    """The graph in a `model.py`; what follows it must be the lines that every sample ends with."""
+    """Return the graph in a `model.py`; the text after it must be the ending of every sample."""
     size = plain_file(path).stat().st_size
     if size > 4 * MAX_CHARACTERS:
         raise RefusedError(f"{path}: {size:,} bytes; a graph's text has at most {4 * MAX_CHARACTERS:,}")
@@ -140,7 +140,7 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
         raise SampleError(f"{path}: cannot be read: {error}") from None
     body, marker, rest = text.partition(MARKER)
     if not marker:
-        raise SampleError(f"{path}: truncated, or no text of a sample: the line {MARKER[:40]!r}… is missing")
+        raise SampleError(f"{path}: truncated, or not the text of a sample: the line {MARKER[:40]!r}… is missing")
     if not is_ending(marker + rest):
         line = body.count("\n") + 1 + first_difference(marker + rest)
         raise RefusedError(
@@ -157,13 +157,13 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
 
 
 def with_isolation(graph: Graph, folder: Path, allow: Sequence[str]) -> Graph:
-    """The graph of a stranger: it says where it calls what is only safe in a process of its own."""
+    """Return an untrusted graph, marked if it calls anything that is only safe in a process of its own."""
     why = isolation_request(folder, needs_isolation(graph, allow), f"bp.load({str(folder)!r}, trust=True)")
     return replace(graph, isolated=why) if why else graph
 
 
 def first_difference(found: str) -> int:
-    """The line, counted from the marker, where the ending is not what it should be."""
+    """Return the first line, counted from the marker, that differs from the ending."""
     for number, (left, right) in enumerate(zip(found.split("\n"), FOOTER.split("\n"), strict=False)):
         if left != right:
             return number
@@ -171,7 +171,8 @@ def first_difference(found: str) -> int:
 
 
 def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str]) -> None:
-    """Refuse a custom operator, called or handed on, that the sample does not require or the user did not allow."""
+    """Refuse a custom operator, called or passed as an argument, that the sample does not require or the user does not
+    allow."""
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
         said = f"step {step.name!r} calls {name}, which is not an operator of PyTorch"
@@ -182,7 +183,7 @@ def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str])
 
 
 def check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:
-    """What capture.json says of results, arguments and links must be about ports that the forward has."""
+    """Check that results, arguments and links in capture.json name ports of the forward."""
     signature, links = facts["signature"], facts["links"]
     outputs = {port.name for port in forward.by_role("output")}
     inputs = {port.name for port in forward.inputs}
@@ -197,12 +198,12 @@ def check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, 
     for field, name, known in claims:
         if name not in known:
             raise SampleError(
-                f"{path}: capture.json's {field} names {name!r:.80}, which is no such port of this forward"
+                f"{path}: capture.json's {field} names {name!r:.80}, which is not such a port of this forward"
             )
 
 
 def linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator[tuple[str, str, set[str]]]:
-    """What the links say of one forward: a field, a name, and the names that there are."""
+    """Yield what the links say of one forward: a field, a name, and the names that exist."""
     inputs = {port.name for port in forward.inputs}
     for link in links:
         role = link.port.role
@@ -213,7 +214,7 @@ def linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator
 
 
 def ports_of(tree: Any) -> Iterator[str]:
-    """The ports in a result's structure."""
+    """Yield the ports in a result's structure."""
     match tree:
         case {"port": name}:
             yield name
@@ -229,7 +230,7 @@ def ports_of(tree: Any) -> Iterator[str]:
 
 
 def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
-    """Every saved value and tangent that the backward takes must be one that the forward gives."""
+    """Check that the forward returns every saved value, and every output with a tangent, that the backward takes."""
     given = {port.name for port in forward.outputs if port.role == "saved"}
     outputs = {port.name for port in forward.outputs if port.role == "output"}
     if not facts["links"]:
@@ -238,12 +239,12 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
     for link in facts["links"]:
         if link.source == index and link.port.role == "gradient" and link.port.name not in gradients:
             raise SampleError(
-                f"{folder}: a link takes the gradient of {link.port.name!r:.80}, which the backward has not"
+                f"{folder}: a link takes the gradient of {link.port.name!r:.80}, which the backward does not have"
             )
     for port in backward.inputs:
         if port.role == "saved" and port.name not in given:
             raise SampleError(
-                f"{folder}: the backward takes the saved value {port.name!r}, which the forward does not give"
+                f"{folder}: the backward takes the saved value {port.name!r}, which the forward does not return"
             )
         if port.role == "tangent" and port.name not in outputs:
             raise SampleError(
@@ -257,7 +258,7 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
 
 
 class Stored:
-    """A sample's inputs, still on disk: recipes are checked and data is read when first asked for."""
+    """A sample's inputs, still on disk: recipes are checked and data is read when first used."""
 
     def __init__(self, folder: Path, rows: Mapping[str, Any], seed: int, pairs: Sequence[Pair], number: int) -> None:
         self.folder, self.rows, self.pairs = folder, rows, pairs
@@ -295,18 +296,18 @@ class Stored:
 
     @property
     def complete(self) -> bool:
-        """Whether a Capture runs on what the recipes make."""
+        """Whether the recipes make every input."""
         return self.inputs.complete
 
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """Every input, or the named ones, made again; with a seed, a fresh draw."""
+        """Make every input, or the named ones; with a seed, a fresh draw."""
         return self.inputs.make(seed, names)
 
 
 def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], strides: bool) -> None:
-    """A recipe makes what its port says, in no more storage than it and the views of it span.
+    """Check that each recipe matches its port, in no more storage than it and its views span.
 
-    Samples of format 1 have tangents with the strides of their outputs, which need not be those of their ports.
+    Samples of format 1 have tangents with the strides of their outputs, which may differ from those of their ports.
     """
     from backprint.sample.recipe_json import reach
 
@@ -316,7 +317,7 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], stride
         spans[base] = max(spans.get(base, 0), recipe.offset + reach(recipe.shape, recipe.stride))
     for name, recipe in recipes.items():
         if recipe.kind != "view" and recipe.extent > spans[name]:
-            said = f"an extent of {recipe.extent} elements, of which only {spans[name]} are seen"
+            said = f"an extent of {recipe.extent} elements, of which only {spans[name]} are used"
             raise SampleError(f"recipes[{name!r:.80}]: {said}")
     for graph in graphs:
         for port in graph.inputs:
@@ -339,7 +340,7 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], stride
 
 
 def lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
-    """Whether what a recipe makes lies in memory, and where, as its port says."""
+    """Whether a recipe's device and strides are those of its port."""
     strides, step = [], 1
     for size in reversed(recipe.shape):
         strides.append(step)
@@ -350,7 +351,7 @@ def lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The exact data of a sample; none where there is no file."""
+    """Return the exact data of a sample; nothing if there is no file."""
     if not path.exists() and not path.is_symlink():
         return {}
     from safetensors import SafetensorError

@@ -1,6 +1,6 @@
-"""`capture.json`: everything of a Capture that is neither text of a graph nor bytes of a tensor. Needs no torch.
+"""`capture.json`: everything of a Capture except graphs' texts and tensors' bytes. Needs no torch.
 
-Reading trusts nothing: every field is checked for its type and size, and a complaint names the field and its value.
+Reading trusts nothing: every field is checked for its type and size, and an error names the field and its value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_LIKENESS = 250
 MAX_TEXT = 8192
 MAX_NUMBER = 2**63
 WORDS = ("inf", "-inf", "nan")
-"""What stands for a number that JSON has not."""
+"""Texts for numbers that JSON cannot represent."""
 T = TypeVar("T")
 
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def describe(capture: Capture) -> dict[str, Any]:
-    """A Capture's plain facts."""
+    """Return a Capture's plain facts as JSON."""
     signature = capture.signature
     return {
         "format": FORMAT,
@@ -70,23 +70,22 @@ def describe(capture: Capture) -> dict[str, Any]:
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
-    """One parameter of the captured call."""
+    """Return one parameter of the captured call as JSON."""
     marks = {name: True for name in ("optional", "keyword") if getattr(argument, name)}
     return {"name": argument.name, "like": argument.like, **marks}
 
 
 def source_json(source: Source | None) -> Any:
-    """A source line as JSON."""
     return None if source is None else [source.file, source.line, source.function, source.code, source.module]
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Readable JSON: a line a row of the tables, so that a diff shows what changed."""
+    """Write readable JSON: a line for each row of the tables, so that a diff shows what changed."""
     path.write_text(lines(content, 0) + "\n", encoding="utf-8")
 
 
 def lines(value: Any, depth: int) -> str:
-    """JSON in which small rows stay on one line."""
+    """Return JSON text in which small rows stay on one line."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if depth >= 3 or len(flat) <= 100 or not isinstance(value, (dict, list)):
         return flat
@@ -101,7 +100,7 @@ def lines(value: Any, depth: int) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file, with its size, depth and numbers bounded."""
+    """Return the content of a JSON file, with its size, depth and numbers bounded."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise SampleError(f"{path}: {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
@@ -115,7 +114,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Complaints about what stands in a file begin with its name."""
+    """Begin errors about the content of a file with its name."""
     try:
         yield
     except (SampleError, GraphError) as error:
@@ -123,24 +122,24 @@ def named(path: Path) -> Iterator[None]:
 
 
 class Field:
-    """A place in a JSON tree, for messages: `signature.arguments[2]`."""
+    """A place in a JSON tree, with its path for messages: `signature.arguments[2]`."""
 
     def __init__(self, value: Any, path: str) -> None:
         self.value, self.path = value, path
 
     def get(self, key: str, default: Any = None) -> Field:
-        """The field of an object."""
+        """Return a field of an object."""
         content = self.expect(dict)
         return Field(content.get(key, default), f"{self.path}.{key}" if self.path else key)
 
     def expect(self, kind: type[T]) -> T:
-        """The value, which must be of this kind."""
+        """Return the value, which must be of this type."""
         if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):
             raise SampleError(f"{self.path}: expected {kind.__name__}, found {str(self.value)[:80]!r}")
         return self.value
 
     def text(self, most: int = 4096) -> str:
-        """A printable string."""
+        """Return a printable string."""
         found = self.expect(str)
         if len(found) > most or not (found.isprintable() or not found):
             raise SampleError(
@@ -149,14 +148,14 @@ class Field:
         return found
 
     def free(self, most: int = 4096) -> str:
-        """A string that may have lines, as the `repr` of an argument or the message of an error has."""
+        """Return a string that may have several lines, such as the `repr` of an argument or an error message."""
         found = self.expect(str)
         if len(found) > most or any("\ud800" <= character <= "\udfff" for character in found):
             raise SampleError(f"{self.path}: expected text of at most {most} characters, found {found[:80]!r}")
         return found
 
     def number(self) -> float:
-        """A number, or one of WORDS."""
+        """Return a number, or one of WORDS as a number."""
         value = self.value
         if type(value) in (int, float) and abs(value) < 2**1023:
             return float(value)
@@ -165,30 +164,30 @@ class Field:
         raise SampleError(f"{self.path}: expected a number, found {str(value)[:40]!r}")
 
     def whole(self, most: int = MAX_NUMBER) -> int:
-        """A whole number from 0, below `most`."""
+        """Return a non-negative integer below `most`."""
         found = self.expect(int)
         if not 0 <= found < most:
             raise SampleError(f"{self.path}: expected a whole number from 0, below {most}, found {str(found)[:40]}")
         return found
 
     def rows(self) -> dict[str, Field]:
-        """The fields of an object, by their keys, which are printable."""
+        """Return the fields of an object, by their keys, which must be printable."""
         rows = self.expect(dict).items()
         return {Field(key, f"{self.path}: key").text(): Field(item, f"{self.path}.{key}") for key, item in rows}
 
     def items(self, most: int = 1_000_000) -> list[Field]:
-        """The items of a list."""
+        """Return the items of a list."""
         found = self.expect(list)
         if len(found) > most:
             raise SampleError(f"{self.path}: {len(found):,} items; at most {most:,} are read")
         return [Field(item, f"{self.path}[{index}]") for index, item in enumerate(found)]
 
     def texts(self) -> tuple[str, ...]:
-        """A list of strings."""
+        """Return a list of strings."""
         return tuple(item.text() for item in self.items())
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """A list of pairs: a name, and a text."""
+        """Return a list of pairs: a name, and a text."""
         found = [item.items() for item in self.items()]
         if any(len(pair) != 2 for pair in found):
             raise SampleError(f"{self.path}: expected pairs")
@@ -196,7 +195,6 @@ class Field:
 
 
 def read_source(field: Field) -> Source | None:
-    """A source line."""
     if field.value is None:
         return None
     file, line, function, code, module = field.items(5) if len(field.expect(list)) == 5 else _wrong(field)
@@ -208,7 +206,7 @@ def _wrong(field: Field) -> Any:
 
 
 def read_tree(field: Field, depth: int = 0) -> Any:
-    """The structure of a result: `port`, `value`, `dict`, `items`, `list`, `tuple`."""
+    """Return the structure of a result: `port`, `value`, `dict`, `items`, `list`, `tuple`."""
     if depth > MAX_DEPTH:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
     if field.value is None:
@@ -234,7 +232,7 @@ def read_tree(field: Field, depth: int = 0) -> Any:
 
 
 def read_argument(field: Field) -> Argument:
-    """One parameter of the captured call."""
+    """Return one parameter of the captured call."""
     return Argument(
         field.get("name").text(),
         read_like(field.get("like")),
@@ -244,7 +242,7 @@ def read_argument(field: Field) -> Argument:
 
 
 def read_like(field: Field, depth: int = 0) -> Any:
-    """A likeness: a text, or an object of texts, numbers, lists and objects."""
+    """Return a likeness: a text, or an object of texts, numbers, lists and objects."""
     if depth > MAX_LIKENESS:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
     match field.value:
@@ -262,7 +260,7 @@ def read_like(field: Field, depth: int = 0) -> Any:
 
 
 def read_meeting(field: Field) -> tuple[str, str, int]:
-    """Two names of tensors that share memory, and how many bytes the second begins after the first."""
+    """Return two names of tensors that share memory, and how many bytes after the first the second begins."""
     rows = field.items(3)
     if len(rows) != 3:
         raise SampleError(f"{field.path}: expected two names and a number of bytes")
@@ -270,12 +268,12 @@ def read_meeting(field: Field) -> tuple[str, str, int]:
 
 
 def optional(field: Field, read: Callable[[Field], T]) -> tuple[T, ...] | None:
-    """A list of such things; None where the sample has none, as older ones have not."""
+    """Return a list; None if the sample has none, as older ones."""
     return None if field.value is None else tuple(each(field, read))
 
 
 def read_signature(field: Field) -> Signature:
-    """How arguments and results map to ports."""
+    """Return how arguments and results map to ports."""
     return Signature(
         arguments=field.get("arguments", []).texts(),
         leaves=field.get("leaves", []).pairs(),
@@ -289,7 +287,7 @@ def read_signature(field: Field) -> Signature:
 
 
 def read_claims(field: Field) -> dict[str, Any]:
-    """What is said of a graph beside the graph: the roles of its ports, and a digest of its annotations."""
+    """Return the claims about a graph: the roles of its ports, and a digest of its annotations."""
     if field.value is None:
         return {}
     found: dict[str, Any] = {}
@@ -303,7 +301,7 @@ def read_claims(field: Field) -> dict[str, Any]:
 
 
 def check_format(content: Mapping[str, Any], path: Path) -> None:
-    """Refuse a sample of a newer format, and what is no sample at all."""
+    """Refuse a sample of a newer format, and a file that is not a sample's."""
     found = content.get("format")
     if type(found) is not int or found < 1:
         raise SampleError(f"{path}: no format version; this is not a capture.json of a sample")
@@ -312,7 +310,7 @@ def check_format(content: Mapping[str, Any], path: Path) -> None:
 
 
 def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The plain facts of a Capture, checked, as its constructor takes them."""
+    """Return the plain facts of a Capture, checked, as its constructor takes them."""
     root = Field(dict(content), "")
     with named(path):
         return {
@@ -334,12 +332,12 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def each(field: Field, read: Callable[[Field], T]) -> list[T]:
-    """Every item of a list, read."""
+    """Read every item of a list."""
     return [read(item) for item in field.items()]
 
 
 def read_link(field: Field) -> Link:
-    """One link: the pair it starts at and the port's key, the pair it goes to and the input's name."""
+    """Return a link: its source pair and the port's key, its target pair and the input's name."""
     rows = field.items(4)
     if len(rows) != 4:
         raise SampleError(f"{field.path}: expected source, port, target, name")
@@ -349,7 +347,6 @@ def read_link(field: Field) -> Link:
 
 
 def read_guard(field: Field) -> Guard:
-    """One guard."""
     return Guard(
         field.get("kind").text(),
         field.get("text").text(),
@@ -359,12 +356,11 @@ def read_guard(field: Field) -> Guard:
 
 
 def read_edge(field: Field) -> OpaqueEdge:
-    """One opaque edge."""
     return OpaqueEdge(field.get("kind").text(), field.get("text").text(), read_source(field.get("source")))
 
 
 class Witness(Mapping[str, Any]):
-    """What the original program gave on the recipe's inputs, a row a port; checked when first looked at."""
+    """The digests of the original program's results on the recipe's inputs, by port; checked when first read."""
 
     def __init__(self, field: Field, place: Path) -> None:
         self.field, self.place = field, place
@@ -406,7 +402,7 @@ def check_witness(field: Field) -> None:
 
 
 def read_verdict(field: Field) -> Any:
-    """The stored verdict, checked."""
+    """Return the stored verdict, checked."""
     if field.value is None:
         return None
     word = field.get("verdict")
@@ -425,10 +421,10 @@ def read_verdict(field: Field) -> Any:
 
 
 def check_powers(field: Field) -> None:
-    """Raise unless the table of powers, which older samples have not, is one."""
+    """Raise unless the table of powers, which older samples do not have, is valid."""
     tried, of = field.get("tried").whole(), field.get("of").whole()
     if tried > of:
-        raise SampleError(f"{field.path}.tried: {tried} inputs of {of} were drawn again")
+        raise SampleError(f"{field.path}.tried: {tried} inputs of {of} were redrawn")
     for row in field.get("redrawn").rows().values():
         row.get("untried", "").free()
         row.get("ports", 0).whole()

@@ -1,4 +1,4 @@
-"""Where a sample may be written; this module loads no torch."""
+"""Check and fill the folder of a sample; this module loads no torch."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from backprint.errors import UsageError
 
 
 def check_place(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Refuse to write over what is there, unless it is a sample and the user said so."""
+    """Refuse to overwrite an existing path, unless it is a sample and the user passed `overwrite`."""
     place = Path(path)
     if not place.exists():
         return
     if not place.is_dir() or (any(place.iterdir()) and not (place / "capture.json").exists()):
-        raise UsageError(f"{place} is there and is not a sample: choose another path")
+        raise UsageError(f"{place} exists and is not a sample: choose another path")
     if not overwrite and any(place.iterdir()):
-        raise UsageError(f"{place} is there already: pass overwrite=True (--overwrite), or choose another path")
+        raise UsageError(f"{place} exists already: pass overwrite=True (--overwrite), or choose another path")
 
 
 def settle(staging: Path, place: Path) -> None:
-    """Put the finished folder in its place; an older sample there goes away only once the new one stands ready."""
+    """Move the finished folder into place; an older sample there is removed only after that."""
     if place.exists():
         old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
         try:
@@ -33,7 +33,7 @@ def settle(staging: Path, place: Path) -> None:
         try:
             os.replace(staging, place)
         except BaseException:
-            os.replace(old / "sample", place)  # where this fails too, the old sample stays beside its place
+            os.replace(old / "sample", place)  # if this fails too, the old sample stays in `old`
             old.rmdir()
             raise
         shutil.rmtree(old, ignore_errors=True)

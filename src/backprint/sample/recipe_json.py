@@ -1,7 +1,7 @@
 """A Recipe as JSON: `to_json`, and `from_json`, which trusts nothing.
 
-What kinds there are, and what facts each has, is the table KINDS. A hostile object ends in a SampleError that names the
-place; an accepted one makes a tensor, or fails only for want of memory or of its device.
+The table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError that names the place; an
+accepted one makes a tensor, or fails only if memory or its device is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST = 64  # dimensions, or values to choose from
 
 
 def to_json(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as a JSON object; floats come back to the bit, inf and nan are strings."""
+    """Return the recipe as a JSON object; floats are restored bit for bit, inf and nan are strings."""
     row = {name: getattr(recipe, name) for name in FIELDS}
     return row | {
         "shape": list(recipe.shape),
@@ -44,7 +44,7 @@ def spelled(value: Any) -> Any:
 
 
 def from_json(obj: Any) -> Recipe:
-    """The recipe of a JSON object that anyone may have written; what is wrong with it is a SampleError."""
+    """Return the recipe of an untrusted JSON object; raise SampleError for anything wrong."""
     want(isinstance(obj, dict), "recipe", "an object", obj)
     want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
     for name, (words, holds) in FIELDS.items():
@@ -84,7 +84,7 @@ def want(holds: bool, where: str, words: str, found: Any) -> None:
 
 
 def reach(shape: Iterable[int], stride: Iterable[int]) -> int:
-    """How many elements of storage a tensor spans, from its first to its last."""
+    """Return how many elements of storage a tensor spans, from its first to its last."""
     sides = list(zip(shape, stride, strict=True))
     return 0 if any(size == 0 for size, _ in sides) else 1 + sum((size - 1) * step for size, step in sides)
 
@@ -121,7 +121,7 @@ def bit(value: Any, dtype: str = "") -> bool:
 
 
 def finite(value: Any, dtype: str) -> bool:
-    """A number within the dtype's range; it need not be one that the dtype has (0.1 in float32)."""
+    """Whether a number is in the dtype's range; it need not be representable in the dtype (0.1 in float32)."""
     if dtype in FLOATS + COMPLEX:
         largest = torch.finfo(getattr(torch, PARTS.get(dtype, dtype))).max
         return (type(value) is float or whole(value)) and abs(value) <= largest
@@ -146,7 +146,7 @@ def numbers(value: Any, dtype: str) -> bool:
     return isinstance(value, list) and len(value) <= MOST and all(number(one, dtype) for one in value)
 
 
-Rule = tuple[str, Callable[[Any, str], bool]]  # what is expected, in words; whether a fact is that, given the dtype
+Rule = tuple[str, Callable[[Any, str], bool]]  # the expectation in words; whether a fact meets it, given the dtype
 
 FINITE: Rule = ("a finite number of the dtype", finite)
 STEP: Rule = ("a finite number", step_size)
@@ -167,14 +167,14 @@ PARTS_OF: Mapping[str, tuple[str, ...]] = {
     "sparse_bsr": ("crow_indices", "col_indices", "values"),
     "sparse_bsc": ("ccol_indices", "row_indices", "values"),
 }
-"""The parts that a sparse tensor of each layout is made of."""
+"""The parts of a sparse tensor, by layout."""
 
 OPTIONAL = {"imag", "why"}
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a kind of recipe may be: its dtypes (none: any), its facts, and what must hold between them."""
+    """What a kind of recipe may be: its dtypes (none: any), its facts, and a condition on them."""
 
     dtypes: tuple[str, ...]
     facts: Mapping[str, Rule]
@@ -237,7 +237,7 @@ KINDS: dict[str, Kind] = {
     "none": Kind((), dict(why=TEXT)),
 }
 
-# field -> what is expected, in words; whether a JSON value is that
+# field -> the expectation in words; whether a JSON value meets it
 FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "kind": (f"one of {', '.join(KINDS)}", lambda value: isinstance(value, str) and value in KINDS),
     "dtype": (

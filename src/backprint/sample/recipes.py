@@ -1,8 +1,8 @@
-"""Recipes made: how an input tensor is made again to the bit, on any machine and torch version.
+"""Make tensors from recipes, bit for bit, on any machine and torch version.
 
-`make` draws a recipe; the drawing itself is `generator`, whose text every sample carries. `fit` chooses recipes. A
-sparse tensor is kind `sparse`: it is made of its parts, which have recipes under names of their own (`x/indices`,
-`x/values`).
+`make` makes the tensor of a recipe; the drawing itself is in `generator`, whose text every sample contains. `fit`
+chooses recipes. A sparse tensor has kind `sparse`: it is made of its parts, which have recipes under names of their own
+(`x/indices`, `x/values`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ DRAWN_KINDS = ("normal", "uniform", "integers", "choice", "permutation")
 
 
 def derive(seed: int, name: str) -> int:
-    """A seed for one name; below 2**53, so that every reader of JSON keeps it."""
+    """Return a seed for a name; below 2**53, so that every JSON reader keeps it exact."""
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "little") >> 11
 
 
 def make(recipe: Recipe, exact: Tensor | None = None, bases: Mapping[str, Tensor] | None = None) -> Tensor:
-    """The tensor of a recipe, on its device: `exact` is its kept data, `bases` has the tensors that it is made of."""
+    """Return the tensor of a recipe, on its device: `exact` is its kept data, `bases` has the tensors that it is made
+    of."""
     if recipe.kind == "none":
         raise ReplayError(f"cannot be made: {dict(recipe.facts).get('why', 'its values were never seen')}")
     if recipe.kind in RANKS:
@@ -51,11 +52,11 @@ def make(recipe: Recipe, exact: Tensor | None = None, bases: Mapping[str, Tensor
 
 
 RANKS = {"view": 1, "sparse": 2}
-"""Kinds that are made of others, after them."""
+"""Kinds that are made of other tensors, after these."""
 
 
 def bases_of(recipe: Recipe) -> tuple[str, ...]:
-    """The names of the tensors that a recipe's is made of."""
+    """Return the names of the tensors that a recipe's tensor is made of."""
     of = dict(recipe.facts).get("of", ()) if recipe.kind in RANKS else ()
     return of if isinstance(of, tuple) else (of,)
 
@@ -69,7 +70,7 @@ def check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
 
 
 def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of all recipes, by name and in order; views and sparse ones lie in the storage of their bases."""
+    """Return the tensors of all recipes, by name and in order; views and sparse tensors share their bases' storage."""
     made: dict[str, Tensor] = {}
     for name, recipe in sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0)):
         try:
@@ -80,9 +81,9 @@ def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict
 
 
 def redraw(recipe: Recipe, seed: int) -> Recipe:
-    """The same recipe with other random numbers, which differ between recipes for one `seed`.
+    """Return the same recipe with another seed, which differs between recipes for one `seed`.
 
     Kinds without random numbers stay as they are: constant, values, arange, tril, exact, none, and view and sparse,
-    which follow what they are made of. A permutation becomes another one.
+    which follow their bases. A permutation becomes another one.
     """
     return replace(recipe, seed=derive(seed, str(recipe.seed))) if recipe.kind in DRAWN_KINDS else recipe

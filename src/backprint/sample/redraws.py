@@ -1,9 +1,9 @@
-"""One input, drawn again: another tensor that could stand in its place, to see what moves.
+"""Redraw one input: return another possible tensor for it, to see what moves.
 
-A recipe that draws is drawn again. What is kept as it is (data, constants, tables) is disturbed, as definitely as its
-role allows: a float by a normal of its own spread, at least some per cent of its size; whole numbers change places, or
-become a neighbour where they are all alike (a sorted row stays sorted); a mask changes in places. So a tensor that is
-the same each time it is made (exact bytes, a recorded step's, ones) is another one here all the same.
+A recipe that draws gets another seed. Kept values (data, constants, tables) are disturbed, as much as their role
+allows: a float by a normal of its own spread, at least some per cent of its size; integers are permuted, or incremented
+by one if all are equal (a sorted row stays sorted); a mask changes in places. So a tensor that is the same each time it
+is made (exact bytes, a recorded step's, ones) is another one here.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from backprint.sample.recipes import DRAWN_KINDS, bases_of, derive, make, redraw
 from backprint.tree import strided_parts
 
 SHARE = 0.05
-"""How much of its size a float moves at least, where its recipe draws nothing."""
+"""The least relative change of floats whose recipe draws nothing."""
 
 ZERO, LEAST = 1e-3, 1e-2
-"""A float tensor whose root mean square is below the first stands at zero, and moves by the second."""
+"""A float tensor whose root mean square is below ZERO counts as zero, and moves by LEAST."""
 
 LARGE = 1e4
-"""A float beyond this stands for a masked place."""
+"""A larger float marks a masked place."""
 
 
 def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
-    """The inputs that can be drawn again alone: by the name of what has the memory, it and the views of it."""
+    """Return the inputs that can be redrawn alone: by the name of a base, it and its views."""
     found: dict[str, list[str]] = {}
     inner = {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)}
     for name, recipe in recipes.items():
@@ -48,9 +48,9 @@ def another(
     fresh: Tensor | None = None,
     step: float | None = None,
 ) -> dict[str, Tensor] | None:
-    """Other values for a tensor and the views of it, `fresh` ones where given; None where it knows none.
+    """Return other values for a tensor and its views, `fresh` ones if given; None if its dtype has no others.
 
-    With a `step`, floats are moved by that share of their size instead.
+    With a `step`, floats move by that share of their size instead.
     """
     name = next(each for each in unit if recipes[each].kind != "view")
     recipe = recipes[name]
@@ -68,7 +68,7 @@ def another(
 def sparse(
     name: str, recipes: Mapping[str, Recipe], made: Tensor, seed: int, step: float | None
 ) -> dict[str, Tensor] | None:
-    """A sparse tensor with other values in the same places."""
+    """Return a sparse tensor with other values at the same indices."""
     *places, values = bases_of(recipes[name])
     *kept, old = strided_parts(made)
     fresh = another((values,), recipes, {values: old}, seed, step=step)
@@ -78,13 +78,14 @@ def sparse(
 
 
 def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
-    """A tensor laid out as its recipe says, and the views of it."""
+    """Return a tensor with its recipe's strides, and its views."""
     base = whole(recipes[name], fresh)
     return {each: base if each == name else generator.make(recipes[each], None, {name: base}) for each in unit}
 
 
 def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
-    """A tensor of floats moved by a small share of its size, which keeps what was read of it; None for others."""
+    """Move a tensor of floats by a small share of its size, which may keep values that were read; None for other
+    dtypes."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
         return None
     if tensor.is_complex():
@@ -101,7 +102,8 @@ def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
 
 
 def near(fresh: Tensor, old: Tensor) -> bool:
-    """Whether a fresh draw is no definite step: the same, or floats that hardly differ for their size."""
+    """Whether a fresh draw is too close to be another one: equal, or floats that hardly differ relative to their
+    size."""
     if not fresh.is_floating_point():
         return torch.equal(fresh, old)
     wide = old.double()
@@ -111,7 +113,7 @@ def near(fresh: Tensor, old: Tensor) -> bool:
 
 
 def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
-    """A tensor laid out as its recipe says."""
+    """Return a tensor with its recipe's strides."""
     if fresh.stride() == recipe.stride and fresh.untyped_storage().nbytes() >= recipe.extent * fresh.element_size():
         return fresh
     flat = torch.zeros(recipe.extent, dtype=fresh.dtype, device=fresh.device)
@@ -120,7 +122,7 @@ def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
 
 
 def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
-    """Another tensor like this one; None where there is none."""
+    """Return another tensor like this one; None if there is none."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() == 0:
         return None
@@ -135,7 +137,7 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
 
 
 def states_a_generator(tensor: Tensor) -> bool:
-    """Whether these bytes are the random state of a generator on the CPU: shuffled, they would be none."""
+    """Whether these bytes are the state of a CPU generator: permuted, they would be invalid."""
     generator = torch.Generator("cpu")
     if tensor.dtype is not torch.uint8 or tensor.shape != generator.get_state().shape:
         return False
@@ -147,7 +149,7 @@ def states_a_generator(tensor: Tensor) -> bool:
 
 
 def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
-    """A normal of the same mean and spread; a non-negative tensor stays so, and a mask stays one."""
+    """Return normals of the same mean and spread; a non-negative tensor and a mask stay so."""
     wide = tensor.double()
     masked = ~(wide.abs() < LARGE)  # NaN too
     if bool(masked.any()):
@@ -165,7 +167,7 @@ def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
 
 
 def masks(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
-    """A mask of floats with some places open that were masked, and the other way round."""
+    """Return a mask of floats with some masked places opened, and some open places masked."""
     turned = some(masked.shape, 0.25, source)
     closed = tensor[masked].flatten()[0]
     fresh = torch.where(turned & masked, torch.zeros_like(tensor), tensor)
@@ -173,7 +175,7 @@ def masks(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
 
 
 def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
-    """The same numbers in other places; where all are alike, a neighbour in half of them. A sorted row stays sorted."""
+    """Permute the numbers; if all are equal, change half of them by one. A sorted row stays sorted."""
     flat = tensor.flatten()
     if bool((flat == flat[0]).all()):
         step = 1 if int(flat[0]) == 0 else -1
@@ -186,7 +188,7 @@ def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
 
 
 def ascending(row: Tensor, source: torch.Generator) -> Tensor:
-    """Another sorted row of some of the same numbers: offsets out of order let kernels read what is not theirs."""
+    """Return another sorted row of some of the same numbers: unsorted offsets would let kernels read out of bounds."""
     fresh = row[torch.randint(row.numel(), row.shape, generator=source)].sort().values
     fresh[0], fresh[-1] = row[0], row[-1]
     if torch.equal(fresh, row):
@@ -195,21 +197,21 @@ def ascending(row: Tensor, source: torch.Generator) -> Tensor:
 
 
 def flips(tensor: Tensor, source: torch.Generator) -> Tensor:
-    """A quarter of the places turned."""
+    """Flip a quarter of the places."""
     return tensor ^ some(tensor.shape, 0.25, source)
 
 
 def some(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
-    """Places drawn at random, one at least."""
+    """Return random places, one at least."""
     drawn = torch.rand(shape, generator=source) < chance
     drawn.view(-1)[int(torch.randint(drawn.numel(), (1,), generator=source))] = True
     return drawn
 
 
 def neutral(tensor: Tensor, role: str, seed: int) -> Tensor:
-    """A tensor of this one's shape in a well-conditioned place, float64: weights that keep the scale of what they take.
+    """Return a well-conditioned float64 tensor of this shape: weights keep the scale of their inputs.
 
-    What is positive stays so; masks, whole numbers and what is no float stay as they are.
+    A positive tensor stays so; masks, and tensors that are not floating-point, stay as they are.
     """
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype not in FLOATS or tensor.numel() == 0:

@@ -1,4 +1,4 @@
-"""A Capture to a sample on disk: written beside its place, then renamed, so that it is there whole or not at all."""
+"""Write a Capture as a sample: into a staging folder that is renamed at the end, so that a sample is never partial."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_staged(
     values: Sequence[PortValues],
     beside: Beside,
 ) -> Path:
-    """Write a sample: `kept` goes into capture.json as it is, and `beside` has each Pair's `values`."""
+    """Write a sample: `kept` goes into capture.json, and `beside` gets each Pair's `values`."""
     place = Path(path)
     staging = None
     try:
@@ -55,13 +55,12 @@ def write_staged(
 
 
 def check_data(data: str) -> None:
-    """Refuse an unknown kind of data."""
     if data not in MODES:
         raise UsageError(f"data={data!r} is not one of {', '.join(map(repr, MODES))}")
 
 
 def check_custom(capture: Capture, allow: Sequence[str]) -> None:
-    """Refuse operators that PyTorch alone does not have, unless they were allowed by name."""
+    """Refuse operators that PyTorch alone does not have, unless they are allowed by name."""
     refused = [target for target in capture.requires if not allowed(target, allow)]
     if refused:
         name = refused[0].removeprefix("torch.ops.")
@@ -82,7 +81,7 @@ def fill(
     values: Sequence[PortValues],
     beside: Beside,
 ) -> None:
-    """Every file of a sample."""
+    """Write every file of a sample."""
     content = describe(capture)
     content["pairs"] = []
     for index, pair in enumerate(capture.pairs):
@@ -102,7 +101,7 @@ def fill(
 def write_side(
     folder: Path, capture: Capture, side: str, graph: Graph, values: PortValues, beside: Beside
 ) -> dict[str, Any]:
-    """One direction's folder; what capture.json says of it."""
+    """Write one direction's folder; return its row in capture.json."""
     folder.mkdir(parents=True)
     text = model_text(capture, side, graph)
     (folder / "model.py").write_text(text, encoding="utf-8")
@@ -113,18 +112,18 @@ def write_side(
 
 
 def model_text(capture: Capture, side: str, graph: Graph) -> str:
-    """`model.py`: a docstring, the graph, and the lines that run it alone."""
+    """Return the text of `model.py`: a docstring, the graph, and the code that runs it alone."""
     torch_version = dict(capture.environment).get("torch", "")
     title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."
     return emit(graph, title) + "\n\n" + FOOTER
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """The exact data."""
+    """Write the exact data."""
     from safetensors.torch import save
 
     try:
         content = save({name: tensor.clone() for name, tensor in tensors.items()})
-        path.write_bytes(content)  # save_file would make a file that its owner alone can read
+        path.write_bytes(content)  # save_file would make a file that only its owner can read
     except (OSError, ValueError, RuntimeError) as error:
         raise SampleError(f"{path}: the exact data could not be written: {error}") from error

@@ -1,11 +1,11 @@
-"""FOOTER: the end of every `model.py`, so that `python model.py` makes its own inputs and prints a digest an output.
+"""FOOTER: the end of every `model.py`, so that `python model.py` makes its own inputs and prints a digest of each
+output.
 
-It needs torch and nothing else: the text of `generator`, then the few lines of MAIN, which read the sample's
-`capture.json` and `tensors.safetensors`. A backward loads the forward beside it, runs that on the same recipes, and
-takes its saved values from there. A forward of linked Pairs runs those before it first, so what a link brings is what
-it was, and a guard on it holds; a gradient that a link brings, and the tangent of a value between Pairs, is drawn. What
-is left out: nothing is compared with the digests of the capture, that is `verify`; and nothing in the footer is checked
-by `read`, which looks at the text above MARKER alone.
+It needs only torch: the text of `generator`, then the code of MAIN, which reads the sample's `capture.json` and
+`tensors.safetensors`. A backward loads the forward beside it, runs that on the same recipes, and takes its saved values
+from there. A forward of linked Pairs first runs those before it, so values from links are as captured, and guards on
+them hold; a gradient from a link, and the tangent of a value between Pairs, is drawn. Results are not compared with the
+digests of the capture: that is `verify`. `load` checks only the text above MARKER, and that the footer is a known one.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ if __name__ == "__main__":
 
 
 def core() -> str:
-    """The text of generator.py after its docstring."""
+    """Return the text of generator.py after its docstring."""
     text = files("backprint.sample").joinpath("generator.py").read_text(encoding="utf-8")
     end = ast.parse(text).body[0].end_lineno or 0
     return "\n".join(text.splitlines()[end:]).strip() + "\n"
@@ -208,10 +208,10 @@ the ending after a release adds the digest of the one before."""
 
 
 def ending_digest(text: str) -> str:
-    """What KNOWN_FOOTERS holds of an ending."""
+    """Return the digest of an ending, for KNOWN_FOOTERS."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_ending(text: str) -> bool:
-    """Whether a text is what samples end with: now, or as an earlier version wrote it."""
+    """Whether a text is the ending of samples: the current one, or an earlier version's."""
     return text == FOOTER or (bool(KNOWN_FOOTERS) and ending_digest(text) in KNOWN_FOOTERS)

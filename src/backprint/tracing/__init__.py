@@ -1,1 +1,1 @@
-"""Floor 1: from a running program to plain Graphs. fx and AOTAutograd objects enter here and leave as data."""
+"""From a running program to plain Graphs. Objects of fx and AOTAutograd do not leave this folder."""

@@ -1,4 +1,5 @@
-"""What is in force around a program that is watched: what torch is asked for beside operators is noted, or refused."""
+"""Patches that are active while a program is watched: they note or refuse calls that are not operators, such as hooks,
+threads and seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from backprint.tracing.watch import Sighting
 
 @contextlib.contextmanager
 def watching(program: CalledProgram, seen: Sighting, paths: Mapping[int, str], compiled: bool) -> Iterator[None]:
-    """What is in force around a program that is watched, beside the watch itself."""
+    """Watch everything about a run except its operators, which `Watch` sees."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(frames.seeing_prints())
         stack.enter_context(HookWatch(seen, paths))
@@ -34,7 +35,7 @@ def watching(program: CalledProgram, seen: Sighting, paths: Mapping[int, str], c
 
 @contextlib.contextmanager
 def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
-    """Notes where a program starts threads."""
+    """Note where a program starts threads."""
     before, ours = threading.Thread.start, threading.get_ident()
 
     def start(self: threading.Thread) -> None:
@@ -51,7 +52,8 @@ def seeing_threads(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
-    """Notes where a program hooks what autograd saves; a checkpoint does so too, and is known otherwise."""
+    """Note where a program enters `saved_tensors_hooks`. Those of a checkpoint are left out: they are recognised
+    elsewhere."""
     kind = torch.autograd.graph.saved_tensors_hooks
     before, ours = kind.__enter__, threading.get_ident()
 
@@ -69,7 +71,7 @@ def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_seeding(program: CalledProgram) -> Iterator[None]:
-    """Refuse a program that seeds random numbers itself: its graph draws from the caller's seed."""
+    """Refuse a program that sets or reads the seed: a graph draws from its caller's seed."""
 
     before = torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed
     ours = threading.get_ident()

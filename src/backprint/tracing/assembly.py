@@ -1,8 +1,8 @@
-"""From what an engine wrote down to a Pair: the one place where a forward is tied to its backward.
+"""Assemble a Pair from what an engine recorded. This is the one place where a forward is tied to its backward.
 
-Every engine, and the recorder, ends in a Joint: the steps of both directions in one namespace, what comes in, and what
-the program gives. Here dead code is removed, the values that the backward reads become saved ports, guards are found,
-and each graph gets its ports.
+Every engine, and the recorder, ends in a Joint: the steps of both directions in one namespace, the inputs, and the
+results of the program. This module removes dead code, makes saved ports of the values that the backward reads, finds
+the guards, and gives each graph its ports.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from backprint.graph.steps import READING, behind, mapped, needed, used, with_na
 from backprint.tracing.facts import RANDOM, SIZED
 
 Result = tuple[Port, Value]
-"""One output of a direction, and the value that stands there; None where there is no gradient."""
+"""One output of a direction and its value; the value is None where there is no gradient."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the text of a step does not show.
+    """Facts about a step that its text does not show.
 
-    `writes` are the values that it changes in place. `draws` marks a random draw, which moves the generator even if
-    nothing uses its result; `stays` any other step that must not be removed. `structure` marks a guard on how a sparse
-    tensor is built, which the tensor's recipe keeps.
+    `writes` names the values that it changes in place. `draws` marks a random draw, which advances the generator even
+    if its result is unused; `stays` marks any other step that must not be removed. `structure` marks a guard on how a
+    sparse tensor is built, which the tensor's recipe keeps.
     """
 
     writes: tuple[str, ...] = ()
@@ -43,12 +43,12 @@ PLAIN = Note()
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """A forward and its backward as an engine wrote them down.
+    """A forward and its backward as an engine recorded them.
 
     The backward's steps name values of the forward directly. `same` has the further names of a tensor that was passed
-    more than once. `constants` are tensors made of Python numbers and the like, by local, each with its port name. Each
-    input is a port, unless `whole` is False: then only those that a step or a result uses. Guards are followed back
-    through the steps `before` these, too, to tensors `known` by name.
+    more than once. `constants` are tensors made of Python numbers and the like, by local name, each with its port name.
+    Each input is a port, unless `whole` is False: then only inputs that a step or a result uses are ports. Guards are
+    traced back through the steps `before` these, too, to tensors `known` by name.
     """
 
     inputs: tuple[Port, ...]
@@ -79,7 +79,7 @@ class Assembled:
 
 
 def assemble(joint: Joint, name: str = "pair_0") -> Assembled:
-    """The Pair of a Joint."""
+    """Return the Pair of a Joint, with its constants and guards."""
     chain = Chain(joint)
     back = alive(joint, chain.checked(joint.backward), refs_of(joint.gradients))
     saved = values_saved(joint, back)
@@ -96,17 +96,17 @@ def assemble(joint: Joint, name: str = "pair_0") -> Assembled:
 
 
 def names_in(steps: Iterable[Step], results: Iterable[Result]) -> set[str]:
-    """Every value that a step or a result uses."""
+    """Return every value that a step or a result uses."""
     return {*(name for step in steps for name in used(step)), *refs_of(results)}
 
 
 def refs_of(results: Iterable[Result]) -> list[str]:
-    """The values that these results name."""
+    """Return the values that these results name."""
     return [name for _, value in results for name in refs(value)]
 
 
 def alive(joint: Joint, steps: Sequence[Step], wanted: Iterable[str]) -> list[Step]:
-    """The steps without dead code; random draws, and updates of what is needed, stay."""
+    """Remove dead code; random draws, and in-place updates of values that are needed, stay."""
 
     def stays(step: Step, names: Collection[str]) -> bool:
         note = joint.notes.get(step.name, PLAIN)
@@ -116,7 +116,7 @@ def alive(joint: Joint, steps: Sequence[Step], wanted: Iterable[str]) -> list[St
 
 
 def values_saved(joint: Joint, back: Sequence[Step]) -> list[str]:
-    """The forward's values that the backward reads, its inputs among them, in the order of reading."""
+    """Return the forward's values, inputs included, that the backward reads, in the order in which it reads them."""
     made = {step.name for step in joint.forward} | {port.local for port in joint.inputs}
     read = [name for step in back for name in used(step)] + refs_of(joint.gradients)
     return [name for name in dict.fromkeys(read) if name in made]
@@ -126,7 +126,7 @@ def values_saved(joint: Joint, back: Sequence[Step]) -> list[str]:
 
 
 class Chain:
-    """The steps of a Joint by name, to follow a value back to what it depends on."""
+    """The steps of a Joint by name, for finding what a value depends on."""
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
@@ -135,11 +135,11 @@ class Chain:
         self.ports |= {port.local: tangent_name(port.name) for port in joint.tangents}
 
     def checked(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps without the guards that depend on nothing."""
+        """Return the steps without the guards that depend on no input."""
         return [step for step in steps if not step.is_guard or self.depends(step)]
 
     def guard(self, step: Step) -> Guard:
-        """A guard step in words."""
+        """Return the Guard that describes a guard step."""
         return Guard(self.kind(step), self.text(step), self.depends(step), step.source)
 
     def kind(self, step: Step) -> str:
@@ -148,7 +148,7 @@ class Chain:
         return "shape" if step.target == "assert_shape" else "value"
 
     def text(self, step: Step) -> str:
-        """What a guard demands, of the tensor that was read."""
+        """Return the condition of a guard, in terms of the tensor that was read."""
         value = step.args[0]
         assert isinstance(value, Ref)
         maker = self.makers.get(value.name)
@@ -162,7 +162,8 @@ class Chain:
         return f"{name} == {step.args[1]!r}"
 
     def depends(self, step: Step) -> tuple[str, ...]:
-        """The inputs that a guarded value depends on, the random seed among them; a size, on those that decide it."""
+        """Return the inputs that a guarded value depends on, the random seed included; for a size, the inputs that
+        determine it."""
         found = set()
         for name in behind(refs(self.decider(step)), self.makers):
             if name not in self.makers:
@@ -172,7 +173,8 @@ class Chain:
         return tuple(sorted(found))
 
     def decider(self, step: Step) -> Value:
-        """The value that a guard is about: what was read, or what alone decides a size."""
+        """Return the value that a guard is about: the number that was read, or the one argument that determines a
+        size."""
         value = step.args[0]
         maker = self.makers.get(value.name) if isinstance(value, Ref) and step.target == "assert_shape" else None
         if maker is not None and maker.target == "operator.getitem" and isinstance(maker.args[0], Ref):
@@ -189,7 +191,7 @@ DECIDERS = {str(operator): place for operator, place in SIZED.items()}
 def forward_graph(
     joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
 ) -> Graph:
-    """The forward Graph. The tensors of its constant ports go to `constants`."""
+    """Return the forward Graph. The tensors of its constant ports are added to `constants`."""
     every = [*joint.results, *((port, Ref(port.local)) for port in saved_ports(joint, saved))]
     taken = names_in(steps, every)
     ports = [port for port in joint.inputs if joint.whole or port.local in taken]
@@ -203,7 +205,7 @@ def forward_graph(
 def backward_graph(
     joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
 ) -> Graph:
-    """The backward Graph: saved values and tangents in, gradients out."""
+    """Return the backward Graph: its inputs are saved values and tangents, its outputs gradients."""
     taken = names_in(steps, joint.gradients)
     tangents = [port for port in joint.tangents if joint.whole or port.local in taken]
     ports = [*saved_ports(joint, saved), *tangents, *constant_ports(joint, taken, "backward.", constants)]
@@ -217,7 +219,7 @@ def backward_graph(
 
 
 def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
-    """Ports for saved values; a saved input has its own name."""
+    """Return ports for saved values; a saved input keeps its own name."""
     own = {port.local: port for port in joint.inputs}
     made = {step.name: step.spec for step in joint.forward}
     found = []
@@ -228,7 +230,7 @@ def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
 
 
 def constant_ports(joint: Joint, taken: Collection[str], prefix: str, constants: dict[str, Tensor]) -> list[Port]:
-    """Ports for the constants that are used."""
+    """Return ports for the constants that are used."""
     ports = []
     for local, (name, tensor) in joint.constants.items():
         if local in taken:
@@ -240,7 +242,7 @@ def constant_ports(joint: Joint, taken: Collection[str], prefix: str, constants:
 def finished(
     joint: Joint, ports: Sequence[Port], steps: Sequence[Step], outputs: tuple[Port, ...], results: tuple[Value, ...]
 ) -> Graph:
-    """A Graph with its guards numbered, and with the subgraphs and symbols that it mentions."""
+    """Return a Graph with its guards numbered, and with the subgraphs and symbols that it uses."""
     count, numbered = 0, []
     for step in steps:
         if step.is_guard:
@@ -255,13 +257,13 @@ def finished(
 
 
 def names_of(joint: Joint) -> Names:
-    """The names that are taken."""
+    """Return the names that are in use."""
     ports = (port.local for port in (*joint.inputs, *joint.tangents))
     return Names({*(step.name for step in (*joint.forward, *joint.backward)), *ports, *joint.constants})
 
 
 def gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[str, str]:
-    """A step that gives a gradient is called after it: `grad_layer1_0_conv1_weight`."""
+    """Name each step that computes a gradient after that gradient: `grad_layer1_0_conv1_weight`."""
     made = {step.name for step in steps}
     called: dict[str, str] = {}
     for port, value in joint.gradients:
@@ -271,7 +273,7 @@ def gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[st
 
 
 def renamed(steps: Sequence[Step], called: Mapping[str, str]) -> list[Step]:
-    """The steps with other names for some of their values."""
+    """Rename values in these steps."""
     found = []
     for step in steps:
         if any(name in called for name in (step.name, *used(step))):

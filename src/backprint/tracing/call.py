@@ -1,4 +1,4 @@
-"""A call read as a program: its tensors by the program's own names, and which of them require grad."""
+"""Read a call: its tensors under the program's own names, and which of them require grad."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_call(
     fake: bool = False,
     specialise: bool = False,
 ) -> CalledProgram:
-    """The program of `target(*args, **kwargs)`; with `fake`, one that runs on tensors without values."""
+    """Return the program of `target(*args, **kwargs)`; with `fake`, a program that runs on tensors without values."""
     bound, arguments = bind_names(target, args, kwargs)
     paths, structure = pytree.tree_flatten_with_path((args, dict(kwargs)))
     names = tuple(leaf_name(path, bound) for path, _ in paths)
@@ -60,7 +60,7 @@ def read_call(
 
 
 def state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[NamedTensor]:
-    """A module's parameters and buffers."""
+    """Return a module's parameters and buffers."""
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
     for name, tensor in state.items():
         check_tensor(name, tensor, fake)
@@ -72,9 +72,9 @@ def state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[
 
 @dataclass(slots=True)
 class ArgumentReader:
-    """Reads the leaves of a call one after another; `first` has the name of each tensor that is known, by identity.
+    """Reads the leaves of a call in order. `first` has the name of each known tensor, by identity.
 
-    `called` has the tensors under each name that they were given, `values` those that are not the module's own.
+    `called` has the tensors under each name that they were passed as, `values` those that are not the module's own.
     """
 
     tensors: list[NamedTensor]
@@ -84,7 +84,7 @@ class ArgumentReader:
     values: dict[str, Tensor] = field(default_factory=dict)
 
     def read_leaf(self, name: str, leaf: Any) -> Any:
-        """A leaf as the program has it: a Slot in the place of a tensor."""
+        """Return a leaf, or a Slot if it is a tensor."""
         if not isinstance(leaf, Tensor):
             return leaf
         check_tensor(name, leaf, self.fake)
@@ -107,7 +107,8 @@ def own_objects(
     values: Mapping[str, Tensor],
     loss: Callable[[Any], Any] | None,
 ) -> OwnObjects:
-    """The callable with the caller's own arguments, and what holds now for the process and for its modules."""
+    """Return the callable with the caller's own arguments, the settings of the process, and the training mode of its
+    modules."""
     modules = {id(m): m for _, root in roots(target) if isinstance(root, nn.Module) for m in root.modules()}
     return OwnObjects(
         target,
@@ -135,7 +136,7 @@ def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
 
 
 def refuse_inference(values: Mapping[str, Tensor]) -> None:
-    """Refuse tensors that were made in inference mode: they cannot be asked for gradients, nor put back."""
+    """Refuse tensors that were made in inference mode: they cannot require grad, and cannot be restored."""
     for name, tensor in values.items():
         if tensor.is_inference():
             raise CaptureError(
@@ -144,11 +145,11 @@ def refuse_inference(values: Mapping[str, Tensor]) -> None:
 
 
 LAYOUTS = (torch.strided, *SPARSE)
-"""Layouts of tensors that engines take; `aot` takes strided ones alone."""
+"""Layouts of tensors that engines support; `aot` supports strided ones only."""
 
 
 def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
-    """The name, or with a number where another tensor has it."""
+    """Return the name, with a number appended if another tensor has it."""
     taken = {known for named in tensors for known in (named.name, *named.same)}
     name = "".join(c if c.isprintable() else "_" for c in name) or "input"
     numbered, count = name, 1
@@ -159,7 +160,7 @@ def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
 
 
 def choose_gradients(tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], asked: Any) -> list[NamedTensor]:
-    """Which tensors require grad: as asked, else as they say, else every floating-point input."""
+    """Choose the tensors that require grad: as requested, else as the tensors say, else every floating-point input."""
     inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
     state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
     spelled: tuple[str, ...] = ()
@@ -186,17 +187,17 @@ def choose_gradients(tensors: Sequence[NamedTensor], values: Mapping[str, Tensor
 
 
 def can_require_grad(tensor: Tensor) -> bool:
-    """Whether a tensor's dtype has gradients."""
+    """Whether a tensor's dtype can require grad."""
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def requiring(tensors: Sequence[NamedTensor], wanted: Collection[str]) -> list[NamedTensor]:
-    """The tensors, of which those in `wanted` alone require grad."""
+    """Return the tensors; only those in `wanted` require grad."""
     return [replace(named, requires_grad=named.name in wanted) for named in tensors]
 
 
 def inputs_by_position(tensors: Sequence[NamedTensor], asked: Sequence[bool]) -> set[str]:
-    """The tensor inputs for which `asked`, which has an entry for each, is True."""
+    """Return the tensor inputs for which `asked`, which has an entry for each, is True."""
     inputs = [named.name for named in tensors if named.role == "input"]
     if len(asked) != len(inputs):
         raise UsageError(
@@ -207,7 +208,7 @@ def inputs_by_position(tensors: Sequence[NamedTensor], asked: Sequence[bool]) ->
 
 
 def check_asked(name: str, known: Mapping[str, str]) -> None:
-    """Refuse a name that no tensor of the call has."""
+    """Refuse a name that is not a tensor of the call."""
     if name not in known:
         raise UsageError(
             f"requires_grad names {name!r}, which is not a tensor of this call; there are: {', '.join(known)}"

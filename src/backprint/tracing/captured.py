@@ -1,4 +1,4 @@
-"""The Capture of what an engine made: its signature, its guards, and the program behind it."""
+"""Make a Capture of an engine's result: its signature, its guards, and the program behind it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def capture_of(
     name: str | None = None,
     asked: Mapping[str, Any] = MappingProxyType({}),
 ) -> Capture:
-    """The Capture of what an engine made; `asked` are the options of the call."""
+    """Return the Capture of an engine's result; `asked` are the options of the call."""
     program = made.program
     if not any(pair.forward.outputs for pair in made.pairs):
         raise CaptureError(
@@ -60,7 +60,7 @@ def capture_of(
 
 
 def signature_of(made: Made) -> Signature:
-    """How the program was called, and what it returned."""
+    """Return how the program was called, and the structure of its result."""
     program = made.program
     same = tuple((named.name, other) for named in program.tensors for other in named.same)
     return Signature(
@@ -76,11 +76,12 @@ def signature_of(made: Made) -> Signature:
 
 
 DRAWS = "the program draws from it, and the numbers that it drew are constants of the graph"
-"""What is said of a generator of numbers that is not torch's."""
+"""Why a generator that is not torch's is pinned."""
 
 
 def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
-    """The tensors of a call that share memory with others, or with what the program takes from outside."""
+    """Return the tensors of a call that share memory with others, or with tensors that the program reads from
+    outside."""
     if program.given is None:
         return None
     found = overlapping_pairs({**program.given.memory, **memory_spans(program.outside)})
@@ -88,7 +89,7 @@ def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tupl
 
 
 def constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
-    """The non-tensor leaves of the call, by name: the capture took them as they are."""
+    """Return the non-tensor leaves of the call by name: they are constants of the capture."""
     return tuple(
         (name, repr(leaf)[:200])
         for name, leaf in zip(program.leaf_names, program.leaves, strict=True)
@@ -97,25 +98,25 @@ def constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
 
 
 def output_tree(tree: Any, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
-    """A result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects."""
+    """Return a result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects."""
     ports = iter(names)
     marked = [{"port": next(ports)} if leaf is Tensor else {"value": repr(leaf)[:200]} for leaf in leaves]
     if loss:
         marked = marked[1:]
     try:
         wrapped = pytree.tree_unflatten([_Leaf(item) for item in marked], tree)
-    except (AttributeError, TypeError, ValueError):  # a container that takes tensors alone, as a PackedSequence does
+    except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
         return {"tuple": marked}
     return _plain_tree(wrapped)
 
 
 def described_key(key: Any) -> str:
-    """A key of a mapping as text; a plain literal's text gives it back."""
+    """Return a mapping's key as text; `literal_eval` of it returns a plain literal."""
     return repr(key)[:200]
 
 
 class _Leaf:
-    """Wraps a leaf's description, so that it is no container while the tree is walked."""
+    """Wraps a leaf's description, so that it is not walked as a container."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -141,6 +142,6 @@ def _plain_tree(value: Any) -> Any:
 
 
 def requirements(pair: Pair) -> tuple[str, ...]:
-    """The operators of libraries that running these graphs needs."""
+    """Return the operators of libraries that these graphs call."""
     graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
     return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))

@@ -1,4 +1,4 @@
-"""Random numbers that are not torch's: a graph cannot draw them, so every run of the program has the same ones."""
+"""Random numbers that are not torch's. A graph cannot draw them, so every run of the program uses the same ones."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from backprint.tracing.picture import Picture
 
 @dataclass(slots=True, eq=False)
 class Chance:
-    """Where random numbers that are not torch's stood when a call was read, and which of them a run drew.
+    """The states of generators that are not torch's when a call was read, and which of them a run drew from.
 
-    A graph cannot draw them: every run of the program has the same ones, and the graph has them as constants.
-    `objects` are the generators that the program reaches and drew from, each with its state before, and `after` is
-    where a forward left what holds for the process, for its backward to go on from.
+    A graph cannot draw these numbers: every run of the program uses the same ones, and the graph has them as constants.
+    `objects` are the generators that the program reaches and drew from, each with its earlier state. `after` has the
+    states of the process's generators after a forward, where its backward starts.
     """
 
     states: dict[str, Any] = field(default_factory=foreign_states)
@@ -31,12 +31,12 @@ class Chance:
     after: dict[str, Any] = field(default_factory=dict)
 
     def pins(self) -> dict[str, str]:
-        """The digest of each state that the program's numbers depend on."""
+        """Return the digest of each state that the program's numbers depend on."""
         process = {name: random_state_digest(self.states[name]) for name in sorted(self.drawn)}
         return process | {name: random_state_digest(state) for name, (_, state) in self.objects.items()}
 
     def now(self) -> dict[str, str]:
-        """The digests of the same states as they are now."""
+        """Return the digests of the current states of the same generators."""
         process = {name: random_state_digest(state) for name, state in foreign_states().items() if name in self.drawn}
         return process | {
             name: random_state_digest(generator_state(source)) for name, (source, _) in self.objects.items()
@@ -45,10 +45,11 @@ class Chance:
 
 @contextlib.contextmanager
 def same_chance(chance: Chance, picture: Picture | None, backward: bool = False) -> Iterator[None]:
-    """Random numbers that are not torch's as a call found them, or as its forward left them; what was drawn is noted.
+    """Set generators that are not torch's to their state at the call, or after its forward; note which of them are
+    drawn from.
 
-    Those of the process are the caller's again afterwards; generators in the `picture` of what the program reaches are
-    put back with it.
+    The process's generators have the caller's state again afterwards. Generators in the `picture` of what the program
+    reaches are restored with it.
     """
     callers = foreign_states()
     begun = (backward and chance.after) or chance.states
@@ -72,7 +73,7 @@ def same_chance(chance: Chance, picture: Picture | None, backward: bool = False)
 
 
 def generators_in(picture: Picture | None) -> list[tuple[str, Any, Any]]:
-    """The generators of Python's and numpy's kinds that a program reaches, with their states; not the process's."""
+    """Return the Python and numpy generators that a program reaches, with their states, except the process's own."""
     numpy = sys.modules.get("numpy")
     known = (random._inst, numpy.random.mtrand._rand if numpy else None)
     found = [

@@ -1,4 +1,4 @@
-"""Which engine's capture is taken: the first that is proven to compute what the untouched program computes."""
+"""Choose an engine's capture: the first that is proven to compute what the untouched program computes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from backprint.tracing.origin import LiveProgram
 from backprint.tracing.program import CalledProgram
 
 Check = Callable[[Capture, LiveProgram], Any]
-"""Holds a Capture against the untouched program: a Proof, which says what differs on captured and on other values."""
+"""Compares a Capture with the untouched program and returns a Proof: the differences on captured and on other
+values."""
 
 
 def by_auto(
     program: CalledProgram, options: Options, asked: Mapping[str, str], check: Check, named: Callable[..., Capture]
 ) -> Capture:
-    """The first engine that captures the whole program, and why those before it would not do.
+    """Return the capture of the first engine that captures the whole program, and why the engines before it did not.
 
-    Values that the program reads are taken as they are, as guards, unless the user says `specialise=False`. A capture
-    must compute what the untouched program computes, on its own values and on others. One that says of itself that
-    another engine may do better is taken after all others; where every engine's differs on other values alone, the
-    first one is taken, for the captured inputs only.
+    Values that the program reads become constants with guards, unless the user passes `specialise=False`. A capture
+    must compute what the untouched program computes, on its own values and on others. A capture that another engine may
+    do better is used after all others failed. Where every engine's capture differs on other values only, the first is
+    returned, for the captured inputs only.
     """
     if not options.fake:
         options = replace(options, specialise=options.specialise is not False)
@@ -57,14 +58,14 @@ def by_auto(
             return found.made
     first = next(iter(tried.values()))
     if not isinstance(first, CaptureError):
-        raise first  # the program's own: the first engine runs it as it is
+        raise first  # the program's own error: the first engine runs it as it is
     raise refusal(program.title, tried) from first
 
 
 def by_engine(
     program: CalledProgram, options: Options, engine: str, check: Check, named: Callable[..., Capture]
 ) -> Capture:
-    """The Capture of the engine that was asked for, for the captured inputs alone where it differs on others."""
+    """Return the Capture of the requested engine; where it differs on other values, for the captured inputs only."""
     made = named(ENGINES[engine].make(program, options), engine)
     try:
         return proved(made, check)
@@ -73,7 +74,7 @@ def by_engine(
 
 
 def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
-    """What to raise where no engine captures a program: a line for each engine, then what to do."""
+    """Return the error to raise where no engine captures a program: a line for each engine, then what to do."""
     kind = type(next(iter(errors.values())))
     reasons = {name: why(error) for name, error in errors.items()}
     if len(set(reasons.values())) == 1 or all(isinstance(error, DataDependentError) for error in errors.values()):
@@ -83,16 +84,16 @@ def refusal(title: str, errors: Mapping[str, Exception]) -> Exception:
 
 
 def why(error: Exception) -> str:
-    """Why an engine would not do, in one line."""
+    """Say in one line why an engine failed."""
     return str(error) if isinstance(error, CaptureError) else f"{type(error).__name__}: {error}"
 
 
 class NotTaken(CaptureError):
-    """An engine that does not take what was asked for."""
+    """The request is not one that this engine supports."""
 
 
 class SecondBest(CaptureError):
-    """A capture that is taken only if no other engine has a better one."""
+    """A capture that is used only if no other engine has a better one."""
 
     def __init__(self, reason: str, made: Capture) -> None:
         super().__init__(reason)
@@ -100,15 +101,15 @@ class SecondBest(CaptureError):
 
 
 class KeepsLess(SecondBest):
-    """A proven capture in which something stands as it ran that another engine may write better."""
+    """A proven capture in which a part is recorded as it ran; another engine may express it better."""
 
 
 class DiffersOnOthers(SecondBest):
-    """A capture for the captured inputs alone, proven on these: the program reads them as its engine does not see."""
+    """A capture proven on the captured inputs only: the program reads them in a way that its engine does not see."""
 
 
 def proved(made: Capture, check: Check) -> Capture:
-    """A Capture with its doubts; raise where it does not compute what the program computes."""
+    """Return a Capture with the checks that it did not pass; raise if it does not compute what the program computes."""
     program = made.origin
     if made.fake or not isinstance(program, LiveProgram):
         return made
@@ -117,38 +118,38 @@ def proved(made: Capture, check: Check) -> Capture:
         return made
     if proof.identity:
         raise CaptureError(
-            f"{made.name} knows its arguments by identity (id(), `is`, a table of tensors), which no graph holds. With "
-            f"other tensors of the same values it gives something else ({proof.identity}): tell arguments apart by "
+            f"{made.name} tells arguments apart by identity (id(), `is`, a table of tensors), as no graph can. With "
+            f"other tensors of the same values it returns another result ({proof.identity}): tell arguments apart by "
             "their values",
             every_engine=True,
         )
     if proof.captured:
-        raise CaptureError(f"what it traced is not what the program does: {proof.captured}")
+        raise CaptureError(f"the captured graph does not compute what the program computes: {proof.captured}")
     if program.unheld:
         reason = f"engine {made.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
         raise DiffersOnOthers(f"{program.unheld[0]}: {reason}", for_captured_inputs(made, program, proof))
     if proof.redrawn:
-        reason = f"what it traced is not what the program does on other inputs: {proof.redrawn}"
+        reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
         raise DiffersOnOthers(reason, for_captured_inputs(made, program, proof))
     return with_generators(replace(made, origin=program.doubted(proof.ports)), proof)
 
 
 def for_captured_inputs(made: Capture, program: LiveProgram, proof: Any) -> Capture:
-    """A Capture that a Proof holds on the captured inputs alone: those that it reads unseen are pinned."""
+    """Return a Capture that is proven on the captured inputs only, with the inputs that it reads unseen pinned."""
     doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
     made = with_generators(replace(made, origin=program.doubted(doubts)), proof)
     return pinned(made, proof.redrawn, proof.pins) if proof.redrawn else made
 
 
 def with_generators(made: Capture, proof: Any) -> Capture:
-    """A Capture that pins what the program draws from beside torch's own generators."""
+    """Pin the generators, other than torch's own, that the program draws from."""
     if not proof.drawn:
         return made
     return pinned(made, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins)
 
 
 def pinned(made: Capture, why: str, pins: tuple[tuple[str, str], ...]) -> Capture:
-    """A Capture that runs on these inputs' captured values alone, and says why."""
+    """Return a Capture that runs on the captured values of these inputs only, with the reason."""
     names = [name for name, _ in pins]
     guard = Guard("pinned", f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} pinned: {why}", tuple(names))
     return replace(made, pins=(*made.pins, *pins), guards=(*made.guards, guard))

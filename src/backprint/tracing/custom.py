@@ -1,10 +1,10 @@
-"""Custom operators with a body in Python: the body is what every engine sees, forward and backward.
+"""Custom operators with a Python body: every engine sees the operators of the body, forward and backward.
 
-The dispatcher itself does it. While a program is captured, each such operator has a kernel where dispatch modes stand
-(the key `Python`), which goes on to the operator's own kernel below: its autograd formula has run by then, autocast and
-grad mode are as in a plain run, and the modes see what the body does. An operator stays whole if the user allows it by
-name, if its body leaves torch (numpy, a pointer), if it cannot run without values where there are none, and where its
-kernel is not Python's.
+The dispatcher does this. While a program is captured, each such operator has a kernel for the key of dispatch modes
+(`Python`), which redispatches to the operator's own kernel: its autograd formula has run by then, autocast and grad
+mode are as in an ordinary run, and the modes see the operators of the body. An operator stays whole if the user allows
+it by name, if its body leaves torch (numpy, a pointer), if it cannot run without values in a fake capture, and if its
+kernel is not in Python.
 
 Private torch APIs of this module, tried on torch 2.13: `torch.library._impls`, `Library._destroy`,
 `torch._library.utils.lookup_op`, `torch._C._dispatch_get_computed_kernel_for_dispatch_key` and its `call_boxed`,
@@ -38,15 +38,15 @@ from backprint.tracing import frames
 Asked = ParamSpec("Asked")
 
 BELOW = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.Python)
-"""The keys that come after the one where dispatch modes stand."""
+"""The dispatch keys after the one of dispatch modes."""
 
 
 @dataclass(slots=True, eq=False)
 class Mark:
-    """What the thread of a capture carries while it is on, and the threads that autograd runs for it.
+    """Marks the thread of a capture while it is on, and the threads that autograd runs for it.
 
-    Torch's own thread-local objects would do too, but one that a thread still holds when it ends takes the interpreter
-    with it if that ends as well.
+    Torch's own thread-local objects would do too, but one that a thread still holds when it ends crashes an interpreter
+    that ends at the same time.
     """
 
     on: bool
@@ -55,37 +55,39 @@ class Mark:
 MARK: ContextVar[Mark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
 
 GENERAL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
-"""The keys of kernels for every device."""
+"""Dispatch keys of kernels for every device."""
 
 COMPUTING = frozenset((*GENERAL, *"CPU CUDA HIP XLA MPS XPU HPU MTIA IPU Lazy MAIA VE PrivateUse1".split()))
-"""The keys under which kernels compute."""
+"""Dispatch keys of kernels that compute."""
 
 TORCHS = BUILT_IN | frozenset(
     "_c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native c10d c10d_functional debug_mode_ops "
     "debugprims export flex_lib fsdp inductor mkl mkldnn onednn onnx onnx_symbolic quantized rngprims streams "
     "symm_mem".split()
 )
-"""Namespaces of torch's own, whose operators are no library's."""
+"""Torch's own namespaces; all others belong to libraries."""
 
 
 ALLOW = "allow="
-"""The option by which an operator stays whole."""
+"""The option that keeps an operator whole."""
 
 
 class Leaving(BaseException):
-    """A body is about to leave torch. No `except Exception` of the body's may swallow it."""
+    """Raised when a body is about to leave torch. It is a BaseException, so that no `except Exception` in the body
+    catches it."""
 
 
 @dataclass(slots=True, eq=False)
 class Book:
-    """The operators that are opened, with the kernel that each would have; those that are kept `whole`, and why."""
+    """The operators that are opened, and those that are kept `whole`, with the reason; `found` has those that turned
+    out to be."""
 
     whole: dict[str, str]
     found: dict[str, str] = field(default_factory=dict)
     libraries: dict[str, Any] = field(default_factory=dict)
 
     def run(self, operator: Any, keys: Any, args: Any, kwargs: Any) -> Any:
-        """The operator's body in the place of the operator, or the operator as a whole."""
+        """Run the operator's body instead of the operator, or the operator as a whole."""
         name = operator._name
         if name not in self.whole and name not in self.found and watching() and is_python(operator, args, kwargs):
             try:
@@ -104,7 +106,7 @@ class Book:
         return PLAIN[name].call_boxed(keys, *args, **kwargs)
 
     def open(self) -> None:
-        """Put a kernel in front of every operator that has none of ours yet."""
+        """Register a kernel of ours for every operator that has none yet."""
         for operator in operators():
             name = operator._name
             PLAIN[name] = torch._C._dispatch_get_computed_kernel_for_dispatch_key(name, "Python")
@@ -112,21 +114,21 @@ class Book:
             self.libraries[name].impl(operator, functools.partial(stand_in, operator), "Python", with_keyset=True)
 
     def close(self) -> None:
-        """Take the kernels away again."""
+        """Remove the kernels again."""
         for name in list(self.libraries):
             self.libraries.pop(name)._destroy()
             del PLAIN[name]
 
 
 BOOKS: list[Book] = []
-"""The Books of the captures that run, one inside of the other."""
+"""The Books of the running captures, outermost first."""
 
 PLAIN: dict[str, Any] = {}
-"""The kernel that each opened operator has otherwise: it asks the dispatch modes."""
+"""The kernel that each opened operator has without ours: it calls the dispatch modes."""
 
 
 def stand_in(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
-    """The kernel of an opened operator."""
+    """Kernel of an opened operator."""
     return BOOKS[-1].run(operator, keys, args, kwargs)
 
 
@@ -134,7 +136,7 @@ def stand_in(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def operators() -> list[Any]:
-    """The operators that a library has registered a Python kernel for, but none for modes."""
+    """Return the operators for which a library has registered a Python kernel, and none for dispatch modes."""
     names = set()
     for entry in torch.library._impls:
         space, name, key = entry.split("/")
@@ -144,7 +146,7 @@ def operators() -> list[Any]:
 
 
 def is_python(operator: Any, args: Any, kwargs: Any) -> bool:
-    """Whether the kernel that these arguments go to is Python's."""
+    """Whether the kernel for these arguments is in Python."""
     leaves = pytree.tree_leaves((args, kwargs))
     device = next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), None)
     device = device or next((leaf for leaf in leaves if isinstance(leaf, torch.device)), torch.device("cpu"))
@@ -152,7 +154,7 @@ def is_python(operator: Any, args: Any, kwargs: Any) -> bool:
 
 
 def has_body(operator: Any, key: str) -> bool:
-    """Whether the kernel for a kind of device is Python's: its own, or the one for all."""
+    """Whether the kernel for a device is in Python: the device's own kernel, or the general one."""
     here = f"{operator.namespace}/{operator._name.partition('::')[2]}/"
     if torch._C._dispatch_has_kernel_for_dispatch_key(operator._name, key):
         return here + key in torch.library._impls
@@ -163,7 +165,7 @@ def has_body(operator: Any, key: str) -> bool:
 
 
 class Handling(threading.local):
-    """The function modes that are off just now because each is handling a function, outermost first."""
+    """The function modes that are off now because each is handling a function, outermost first."""
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
@@ -173,7 +175,7 @@ HANDLING = Handling()
 
 
 def through(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Run a function that a mode of ours was handed; the body of a custom operator below it meets the mode again."""
+    """Call a function for one of our modes; the mode sees the calls in the body of a custom operator inside."""
     handling = HANDLING.modes
     handling.append(mode)
     try:
@@ -184,7 +186,7 @@ def through(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def under_modes() -> Iterator[None]:
-    """The function modes on that are handling the operator, for its body; and an eye on how the body reads values."""
+    """Enter the function modes that are handling the operator, for its body, and watch how the body reads values."""
     handling, HANDLING.modes = HANDLING.modes, []
     try:
         with contextlib.ExitStack() as stack:
@@ -197,7 +199,7 @@ def under_modes() -> Iterator[None]:
 
 
 class Body(TorchFunctionMode):
-    """Sees a body leave torch."""
+    """Raises Leaving where a body leaves torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in LEAVES:
@@ -208,28 +210,28 @@ class Body(TorchFunctionMode):
 
 
 LEAVES = (Tensor.numpy, Tensor.__array__, Tensor.data_ptr, Tensor.__dlpack__, Tensor.untyped_storage, Tensor.storage)
-"""How a body gets at memory, to do with it what no operator shows."""
+"""Functions that give a body a tensor's memory, which it can use without an operator."""
 
 
 def numbers_one_by_one(tensor: Tensor) -> Any:
-    """`Tensor.tolist`, one number after the other."""
+    """`Tensor.tolist`, with an `item` for each number."""
     return [numbers_one_by_one(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
 @functools.cache
 def is_composite(func: Any) -> bool:
-    """Whether an operator is nothing but others, for every device: below autograd modes are handed it as a whole."""
+    """Whether an operator only calls others, on every device. Below autograd, modes see such an operator as a whole."""
     if isinstance(func, torch._ops.HigherOrderOperator) or func.namespace != "aten":
         return False
     try:
         own = torch._C._dispatch_has_kernel_for_dispatch_key(func._name, "CPU")
-    except RuntimeError:  # the sizes of a nested tensor are asked for by operators that the dispatcher does not know
+    except RuntimeError:  # operators that read a nested tensor's sizes are unknown to the dispatcher
         return False
     return not own and bool(func._can_decompose())
 
 
 def taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """A composite operator as those that it is made of, each of which the mode meets."""
+    """Run a composite operator as its decomposition; the mode sees each operator of it."""
     with mode:
         return func.decompose(*args, **(kwargs or {}))
 
@@ -238,13 +240,13 @@ def taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def watching() -> bool:
-    """Whether this thread captures a program, and does not compile one just now."""
+    """Whether this thread captures a program, and is not compiling one."""
     return is_marked() and TracingContext.try_get() is None
 
 
 @contextlib.contextmanager
 def opened(whole: dict[str, str]) -> Iterator[Book]:
-    """Custom operators run as their bodies in this thread, but for those that are kept whole."""
+    """Run custom operators as their bodies in this thread, except those that are kept whole."""
     book = Book(whole)
     BOOKS.append(book)
     try:
@@ -257,13 +259,13 @@ def opened(whole: dict[str, str]) -> Iterator[Book]:
 
 
 def closed() -> contextlib.AbstractContextManager[None]:
-    """Custom operators run as they are in this thread."""
+    """Run custom operators as they are in this thread."""
     return marking_thread(False)
 
 
 @contextlib.contextmanager
 def marking_thread(on: bool) -> Iterator[None]:
-    """This thread's mark set or taken away, and as it was afterwards; another thread may end what one has begun."""
+    """Set or clear this thread's mark, and restore it afterwards. Another thread may end what this one began."""
     mark = Mark(on)
     token = MARK.set(mark)
     try:
@@ -275,7 +277,7 @@ def marking_thread(on: bool) -> Iterator[None]:
 
 
 def is_marked() -> bool:
-    """Whether this thread, or the one whose backward runs here, is marked."""
+    """Whether this thread is marked, or the thread whose backward runs here."""
     mark = MARK.get()
     if mark is None and torch._C._is_key_in_tls(CONTEXT):
         context = torch._C._get_obj_in_tls(CONTEXT)
@@ -284,11 +286,12 @@ def is_marked() -> bool:
 
 
 CONTEXT = "context"
-"""Where autograd's own threads find the context variables of the thread that called it; torch 2.11 has none there."""
+"""The key under which autograd's threads find the context variables of the thread that called it; torch 2.11 has
+none."""
 
 
 def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
-    """The operators that the user wants kept, or taken apart otherwise, by name."""
+    """Return the operators that the user wants kept, or decomposes otherwise, by name, with the reason."""
     names = {name: f"torch.ops.{lookup_op(name)}" for name in (*PLAIN, *(each._name for each in operators()))}
     allow = tuple(one.removeprefix("torch.ops.") for one in allow)
     found = {name: "allowed" for name, target in names.items() if allowed(target, allow)}
@@ -297,10 +300,10 @@ def kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str,
 
 
 def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
-    """A function that captures, made to capture the bodies of custom operators; it is given `allow` and `decompose`.
+    """Make a capturing function capture the bodies of custom operators; it takes `allow` and `decompose`.
 
-    Where a body turns out to leave torch, all begins anew with that operator whole: the body has run in part. So it
-    does where the program itself has registered an operator.
+    Where a body leaves torch, the capture starts again with that operator whole, because a part of the body has run. It
+    also starts again where the program itself has registered an operator.
     """
 
     @functools.wraps(capture)
@@ -327,6 +330,6 @@ def with_bodies(capture: Callable[Asked, Capture]) -> Callable[Asked, Capture]:
 
 
 def called(capture: Capture) -> set[str]:
-    """The custom operators that a Capture calls."""
+    """Return the custom operators that a Capture calls."""
     names = (target.removeprefix("torch.ops.") for target in capture.requires)
     return {name.replace(".", "::", 1).removesuffix(".default") for name in names}

@@ -1,7 +1,7 @@
-"""Where the forward ends and the backward begins: which values are saved, and which the backward computes again.
+"""Cut a step into forward and backward: which values are saved, and which the backward recomputes.
 
-An engine that writes down what ran keeps what autograd kept. `cut` asks a partition function of PyTorch instead, or one
-of the user's: it sees the whole step as one torch.fx graph, whichever engine made it.
+An engine that records a run keeps what autograd kept. `cut` calls a partition function of PyTorch or of the user
+instead, which sees the whole step as one torch.fx graph, whichever engine made it.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._functorch.partitioners`,
 `torch._functorch.config`.
@@ -32,12 +32,12 @@ PARTITIONS: dict[str, Callable[..., Any]] = {
 
 
 def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
-    """A joint torch.fx graph as a forward and a backward; the first `outputs` results are the forward's."""
+    """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
     function = PARTITIONS.get(partition) if isinstance(partition, str) else partition
     if function is None:
         raise CaptureError(f"partition={partition!r} is not one of {', '.join(PARTITIONS)}, nor a callable")
     for node in joint.graph.nodes:
-        if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint, which the partition orders by number
+        if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint; partition functions sort by it
             node.meta["ac_graph_id"] = 0
     with functorch_config.patch(graphsafe_rng_functionalization=False):  # which keeps random states as generators
         forward, backward = function(joint, [], num_fwd_outputs=outputs)
@@ -45,7 +45,7 @@ def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outp
 
 
 def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
-    """The Joint with its steps dealt out anew by a partition function."""
+    """Partition the steps of a Joint again by a partition function."""
     if not joint.gradients:
         return joint
     refuse_sparse(joint)
@@ -71,7 +71,7 @@ def cut(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
 
 
 def refuse_sparse(joint: Joint) -> None:
-    """Raise where a value is sparse: partition functions go by how many bytes a dense tensor has."""
+    """Raise if a value is sparse: partition functions compare sizes of dense tensors in bytes."""
     for port in (*joint.inputs, *joint.tangents):
         if isinstance(port.spec, TensorSpec) and port.spec.layout != "strided":
             raise CaptureError(f"partition= takes dense tensors, and {port.name!r} is {port.spec.layout}: {LEAVE_OUT}")
@@ -85,9 +85,9 @@ LEAVE_OUT = "leave partition= out to keep what autograd saved"
 
 
 def updates_as_values(joint: Joint) -> Joint:
-    """The Joint in which whoever uses a value after an update in place uses what the update gives.
+    """Let each use of a value after an in-place update use the result of the update instead.
 
-    So the order of an update stands in the graph that a partition function sees.
+    So the graph that a partition function sees has the order of updates in it.
     """
     called: dict[str, str] = {}
     waiting: dict[str, tuple[str, ...]] = {}
@@ -120,7 +120,7 @@ def updates_as_values(joint: Joint) -> Joint:
 
 
 def checking(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
-    """The guards, and the numbers that they alone use: no partition function knows what to do with a number."""
+    """Return the guards, and the numbers that only guards use: partition functions do not support numbers."""
     elsewhere = {name for _, value in results for name in refs(value)}
     found: set[str] = set()
     for step in reversed(steps):
@@ -132,7 +132,7 @@ def checking(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
 
 
 def held(joint: Joint, steps: Iterable[Step], checks: Collection[str]) -> list[str]:
-    """The values that a direction must make whatever uses them: draws, effects, and what guards check."""
+    """Return the values that a direction must compute even if unused: draws, effects, and values that guards check."""
     found: dict[str, None] = {}
     several: set[str] = set()
     for step in steps:
@@ -149,7 +149,7 @@ def held(joint: Joint, steps: Iterable[Step], checks: Collection[str]) -> list[s
 
 
 def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[str]) -> fx.GraphModule:
-    """The whole step as one torch.fx graph, in the form that partition functions take."""
+    """Return the whole step as one torch.fx graph, in the form that partition functions expect."""
     constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
     results = [*joint.results, *kept_alive(ahead), *joint.gradients, *kept_alive(behind)]
     steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in checks)
@@ -177,17 +177,17 @@ def as_fx(joint: Joint, ahead: list[str], behind: list[str], checks: Collection[
 
 
 def kept_alive(names: Iterable[str]) -> list[Result]:
-    """Results that only keep these values alive."""
+    """Results that only keep these values from being removed."""
     return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
 
 
 def calls(module: fx.GraphModule) -> list[fx.Node]:
-    """The nodes that call an operator."""
+    """Return the nodes that call an operator."""
     return [node for node in module.graph.nodes if node.op == "call_function"]
 
 
 class PartitionReader:
-    """One direction of a partitioned graph, read back as Steps. `made` are the steps of the forward, for a backward."""
+    """Reads one direction of a partitioned graph as Steps. For a backward, `made` are the steps of the forward."""
 
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, made: Mapping[str, Step]) -> None:
         self.module, self.made = module, made
@@ -197,7 +197,8 @@ class PartitionReader:
             self.side.locals[node.name] = port.local if port is not None else node.meta["step"].name
 
     def steps(self) -> list[Step]:
-        """The calls of this direction in order; a step of the forward that a backward has again has a new name."""
+        """Return the calls of this direction in order; a step of the forward that a backward recomputes has a new
+        name."""
         found = []
         for node in self.module.graph.nodes:
             if node.op == "get_attr":
@@ -217,7 +218,7 @@ class PartitionReader:
         return replace(self.side.step_of_node(node, was.source, echo), spec=was.spec)
 
     def returned(self, results: Sequence[Result], held: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
-        """The results, each with the value that now stands there, and the same of the held values by their names."""
+        """Return the results with their new values, and the new values of the held names."""
         values = [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
         count = len(results)
         ports = [port for port, _ in results]
@@ -230,7 +231,7 @@ class PartitionReader:
 def with_checks(
     before: Iterable[Step], checks: Collection[str], steps: list[Step], called: Mapping[str, Value]
 ) -> list[Step]:
-    """The steps with the checks that stood among them, each after what it checks."""
+    """Put the checks back among the steps, each after the value that it checks."""
     places = {step.name: index for index, step in enumerate(steps)}
     after: dict[int, list[Step]] = {}
     for step in before:

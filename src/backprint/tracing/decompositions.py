@@ -1,6 +1,6 @@
-"""PyTorch's own decompositions, by the names of operators.
+"""PyTorch's own decompositions, by operator name.
 
-`torch._decomp` is touched here alone; tried with torch 2.11 to 2.14.
+Only this module uses `torch._decomp`; tried with torch 2.11 to 2.14.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from backprint.errors import UsageError
 
 
 def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
-    """The decompositions that PyTorch has for these operators, named `ns::op` or `ns::op.overload`."""
+    """Return PyTorch's decompositions of these operators, named `ns::op` or `ns::op.overload`."""
     return {key: function for name in names for key, function in decompositions_of_operator(name).items()}
 
 
 def decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
-    """PyTorch's decompositions of one operator, by overload."""
+    """Return PyTorch's decompositions of one operator, by overload."""
     operator = operator_named(name)
     found = dict(get_decompositions([operator]))
     if not found:
@@ -33,7 +33,7 @@ def decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
 
 
 def operator_named(name: str) -> Any:
-    """The operator `ns::op`, or its overload `ns::op.overload`."""
+    """Return the operator `ns::op`, or its overload `ns::op.overload`."""
     match = re.fullmatch(r"([A-Za-z]\w*)::(\w+)(?:\.(\w+))?", name) if isinstance(name, str) else None
     if match is None:
         raise UsageError(f"decompose: {name!r} is not an operator's name: write 'aten::gelu' or 'aten::gelu.default'")

@@ -1,4 +1,4 @@
-"""Operators without a derivative, refused by name: the operator, its line, and what to do instead of torch's traceback.
+"""Name an operator without a derivative in an error of Backprint's: the operator, its line, and what to do.
 
 Private torch APIs of this module, tried on torch 2.13: the texts of autograd's errors,
 `torch._C._current_autograd_node` and `torch._C._autograd._get_sequence_nr`.
@@ -26,7 +26,7 @@ SAID = re.compile(
     r"derivative for '?(?:aten::)?(?P<plain>[\w.]+)'? is not implemented"
     r"|Trying to backward through (?P<custom>[\w.]+?)(?:\.default)? but no autograd formula was registered"
 )
-"""How autograd says that there is no derivative."""
+"""Autograd's errors for an operator without a derivative."""
 
 ATTENTION = (
     "attention has one under its plain kernel: `with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)"
@@ -36,7 +36,7 @@ HINTS = (
     (re.compile(r"^[^.]*(scaled_dot_product|_flash_attention|_efficient_attention)"), ATTENTION),
     (re.compile(r"\."), "give it one with torch.library.register_autograd, made of operators that have one"),
 )
-"""What to do, by the operator's name."""
+"""What to do, by a pattern of the operator's name."""
 
 OTHERWISE = "write that part with operators that have one"
 FIRST = "leave requires_grad off for what it takes"
@@ -45,7 +45,7 @@ SECOND = "ask for order=1"
 
 @contextlib.contextmanager
 def explained(program: Callable[[], CalledProgram]) -> Iterator[None]:
-    """Where autograd has no derivative inside, the error says of which operator, on which line, and what to do."""
+    """Replace autograd's error about a missing derivative by one with the operator, its line, and what to do."""
     try:
         yield
     except UsageError:
@@ -58,7 +58,7 @@ def explained(program: Callable[[], CalledProgram]) -> Iterator[None]:
 
 
 def no_derivative(program: CalledProgram, operator: str) -> CaptureError:
-    """The error for a program that is differentiated through an operator without a derivative."""
+    """Return the error for a program that is differentiated through an operator without a derivative."""
     place = frames.place(line_of(program, operator))
     hint = next((said for pattern, said in HINTS if pattern.search(operator)), OTHERWISE)
     order, less = ("order=2 goes", SECOND) if program.tangents else ("autograd goes", FIRST)
@@ -69,7 +69,7 @@ def no_derivative(program: CalledProgram, operator: str) -> CaptureError:
 
 
 def line_of(program: CalledProgram, operator: str) -> Source | None:
-    """The line of the program that runs an operator, or the one whose backward does; None where that cannot be seen."""
+    """Return the line that runs an operator, or whose backward runs it; None if no watched run reaches it."""
     seeker: list[Seeker] = []
 
     def watch(*args: Any) -> Seeker:
@@ -79,13 +79,14 @@ def line_of(program: CalledProgram, operator: str) -> Source | None:
     try:
         with closed():
             run_watched(program, watch)
-    except CaptureError:  # only another engine can watch it, and none of them gets so far
+    except CaptureError:  # the program cannot be watched
         return None
     return seeker[-1].found
 
 
 class Seeker(Watch):
-    """A watch that notes where an operator runs: in a backward, the line of the node that it is the backward of."""
+    """A Watch that notes where an operator runs. In a backward, this is the line of the forward operator of the running
+    node."""
 
     def __init__(self, wanted: str, *args: Any) -> None:
         super().__init__(*args)
@@ -104,7 +105,7 @@ class Seeker(Watch):
 
 @functools.cache
 def names_in_errors(func: Any) -> tuple[str, ...]:
-    """An operator's names as autograd's errors have them."""
+    """Return the names of an operator that autograd's errors use."""
     if isinstance(func, torch._ops.HigherOrderOperator):
         return ()
     space, _, name = func._schema.name.partition("::")

@@ -1,4 +1,4 @@
-"""The engines: how each traces a program, and which requests it can honour."""
+"""The engines: how each traces a program, and which requests it supports."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from backprint.tracing.program import CalledProgram
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One way to trace a program. `takes` are the requests, by name, that it can honour beside a plain call."""
+    """One way to trace a program. `takes` names the requests that it supports beyond a plain call."""
 
     name: str
     make: Callable[[CalledProgram, Options], Made]
     takes: frozenset[str]
 
     def lacks(self, asked: Mapping[str, str]) -> str:
-        """Why this engine cannot do what is asked, and which engines can; '' where it can."""
+        """Say why this engine cannot do what is requested, and which engines can; '' if it can."""
         missing = {request: words for request, words in asked.items() if request not in self.takes}
         if not missing:
             return ""
@@ -43,11 +43,11 @@ ENGINES: dict[str, Engine] = {
 """The engines in the order in which `auto` tries them."""
 
 TOGETHER = (("fake", "dynamic"),)
-"""Requests that no engine takes together, whatever the table says of each."""
+"""Requests that no engine supports together, although one may support each."""
 
 
 def requests(program: CalledProgram, options: Options, order: int) -> dict[str, str]:
-    """What a call asks for beside a plain capture, by name, each in the words of the call."""
+    """Return the requests of a call beyond a plain capture, by name, each in the words of the call."""
     sparse = {name: tensor for name, tensor in program.current().items() if tensor.layout is not torch.strided}
     found = {
         "fake": "fake=True" if options.fake else "",
@@ -62,7 +62,7 @@ def requests(program: CalledProgram, options: Options, order: int) -> dict[str, 
 
 
 def able(asked: Collection[str]) -> str:
-    """The engines that can honour these requests, in words."""
+    """Say which engines support these requests."""
     names = [repr(each.name) for each in ENGINES.values() if each.takes.issuperset(asked)]
     if not names:
         return "no engine does"
@@ -71,7 +71,7 @@ def able(asked: Collection[str]) -> str:
 
 
 def check_engine(engine: str, asked: Mapping[str, str]) -> None:
-    """Raise a UsageError if the engine that was asked for, or with `auto` every engine, cannot do what is asked."""
+    """Raise a UsageError if the requested engine, or with `auto` every engine, does not support the requests."""
     for left, right in TOGETHER:
         if left in asked and right in asked:
             raise UsageError(f"no engine takes {asked[left]} with {asked[right]}: ask for one of them at a time")

@@ -1,4 +1,4 @@
-"""`capture`: from a call to a Capture, with everything of the caller's left as it was."""
+"""`capture`: make a Capture of a call, and restore everything of the caller's."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def capture_call(
 
 
 def check_options(target: Any, engine: str, mode: Any, partition: Any, order: int) -> None:
-    """Refuse by name what cannot be asked for."""
+    """Refuse by name options and targets that are not supported."""
     if order not in (1, 2):
         raise UsageError(
             f"order={order!r} is not one of 1 (the backward), 2 (its backward): for a higher order, capture a function "
@@ -95,5 +95,5 @@ def check_options(target: Any, engine: str, mode: Any, partition: Any, order: in
 
 
 def describe_target(target: Any) -> str:
-    """A callable in a few words."""
+    """Return a callable's name, or its type's."""
     return getattr(target, "__name__", None) or type(target).__name__

@@ -1,11 +1,11 @@
-"""Tensors without values: a model of any size is built, watched and traced, and nothing of it is allocated.
+"""Tensors without values: build, watch and trace a model of any size without allocating it.
 
 A World is a FakeTensorMode that also remembers the values of small tensors made from constants alone (`torch.linspace`,
-`torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read them; what is random or large has none.
-All models and inputs built under `fake()` live in one World, so they fit together. A device that this machine has not
-stands for the CPU there. Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensorMode`,
-`torch.utils._python_dispatch._disable_current_modes`, `torch.nn.init._no_grad_trunc_normal_`,
-`torch._meta_registrations._create_grouped_mm_output_tensor`.
+`torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read them; random and large tensors have no
+values. All models and inputs built under `fake()` belong to one World, so they can be used together. A device that this
+machine does not have is replaced by the CPU there. Private torch APIs of this module, tried on torch 2.13:
+`torch._subclasses.FakeTensorMode`, `torch.utils._python_dispatch._disable_current_modes`,
+`torch.nn.init._no_grad_trunc_normal_`, `torch._meta_registrations._create_grouped_mm_output_tensor`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ SMALL = 2**20
 """Bytes of memory up to which a tensor made from constants keeps its values."""
 
 UNKNOWN_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
-"""What torch raises where a result hangs on values that are not there."""
+"""What torch raises where a result depends on values that a fake tensor does not have."""
 
 
 class Life:
-    """Whether the values in one piece of real memory still are what the program would have."""
+    """Whether the values in one real storage are still those that the program would have."""
 
     __slots__ = ("__weakref__", "good")
 
@@ -55,7 +55,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """The real values behind a fake tensor, as long as their memory's life is good and the tensor has this memory."""
+    """The real values behind a fake tensor. They are valid while `life` is good and the tensor has this `memory`."""
 
     real: Tensor
     life: Life
@@ -63,11 +63,11 @@ class Shadow:
 
 
 OURS = "_backprint_shadow"
-"""The attribute of a fake tensor that has its Shadow: torch swaps no tensors that a weak dictionary knows."""
+"""The attribute of a fake tensor that has its Shadow. A weak dictionary would keep torch from swapping the tensor."""
 
 
 def shadow_of(tensor: Tensor) -> Shadow | None:
-    """What is known of a fake tensor's values."""
+    """Return the Shadow of a fake tensor, if any."""
     found: Shadow | None = tensor.__dict__.get(OURS)
     return found
 
@@ -75,7 +75,8 @@ def shadow_of(tensor: Tensor) -> Shadow | None:
 class World:
     """A FakeTensorMode, and the values of the small constants in it.
 
-    The mode stays a plain FakeTensorMode with its `dispatch` wrapped: higher-order operators know modes by their type.
+    The mode stays an ordinary FakeTensorMode with its `dispatch` wrapped: higher-order operators recognise modes by
+    type.
     """
 
     def __init__(self, mode: FakeTensorMode) -> None:
@@ -85,13 +86,13 @@ class World:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """The mode on, with constants remembered, and as it was afterwards."""
+        """Enter the mode, with constants remembered, and restore it afterwards."""
         with dispatching(self.mode, self.dispatch), Building(), self.mode:
             yield
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """A program may run: what it reads of values that nobody knows is refused with its line."""
+        """Enter the mode to run a program; refuse, with its line, an operator that reads unknown values."""
         try:
             with self.entered():
                 yield
@@ -105,7 +106,7 @@ class World:
     # -------------------------------------------------------------- constants keep their values
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """One operator, without values; and with them, where they are known and small."""
+        """Run one operator on fake tensors, and also on the values, if they are known and small."""
         kwargs = {**kwargs, "device": present(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
         if isinstance(func, HigherOrderOperator):
             return self.plain(func, types, args, kwargs)
@@ -136,7 +137,7 @@ class World:
         )
 
     def known(self, tensor: Tensor) -> Tensor | None:
-        """The values of a tensor, where it has any: its own, or those of a constant."""
+        """Return the values of a tensor, if any: its own, or those of a constant."""
         if not isinstance(tensor, FakeTensor):
             return tensor if has_values(tensor) and nbytes(tensor) <= SMALL else None
         shadow = shadow_of(tensor)
@@ -146,7 +147,7 @@ class World:
         return real if (real.shape, real.dtype) == (tensor.shape, tensor.dtype) else None
 
     def really(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """The operator on the values behind these tensors, on the CPU."""
+        """Run an operator on the values behind these tensors, on the CPU."""
         args, kwargs = pytree.tree_map(self.real_argument, (args, kwargs))
         with _disable_current_modes(), torch.no_grad():
             result = func(*args, **kwargs)
@@ -155,7 +156,7 @@ class World:
         return result
 
     def real_argument(self, value: Any) -> Any:
-        """One argument as `really` takes it."""
+        """Return one argument with its values, for `really`."""
         if isinstance(value, FakeTensor):
             return self.known(value)
         if isinstance(value, torch.device):
@@ -163,20 +164,21 @@ class World:
         return value
 
     def follow(self, result: Any, real: Any) -> None:
-        """Remember the values behind a result."""
+        """Remember the values of a result."""
         for left, right in zip(plain_leaves(result), plain_leaves(real), strict=False):
             if isinstance(left, FakeTensor) and isinstance(right, Tensor):
                 self.remember(left, right)
 
     def remember(self, fake: Tensor, real: Tensor) -> None:
-        """These are the values of a fake tensor; tensors in one memory share their life."""
+        """Set the values of a fake tensor; tensors in one storage share a Life."""
         key = real.untyped_storage()._cdata
         life = self.lives.get(key) or Life()
         self.lives[key] = life
         fake.__dict__[OURS] = Shadow(real, life, fake.untyped_storage()._cdata)
 
     def forget(self, func: Any, args: Any, kwargs: Any) -> None:
-        """What an operator writes has no known values any more, nor has anything in the same memory."""
+        """Mark the values of each argument that an operator writes as unknown, and of all tensors in the same
+        storage."""
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -185,20 +187,20 @@ class World:
                         shadow.life.good = False
 
     def values_of(self, tensor: Tensor) -> Tensor | None:
-        """The values of a tensor: its own, whatever their size, or those of a constant."""
+        """Return the values of a tensor: its own, whatever their size, or those of a constant."""
         return tensor if has_values(tensor) else self.known(tensor)
 
     def reals(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of these tensors, those that are known, with their values."""
+        """Return the values of those of these tensors whose values are known."""
         found = {name: self.known(tensor) for name, tensor in values.items()}
         return {name: real for name, real in found.items() if real is not None}
 
     # -------------------------------------------------------------- tensors from elsewhere
 
     def imitate(self, values: Mapping[str, Tensor], keep: bool = False) -> dict[str, Tensor]:
-        """Fresh fake tensors of the same geometry; those that share memory share it here too.
+        """Return new fake tensors with the same geometry; tensors that share memory share it here too.
 
-        With `keep`, the values that are known are known of these too. A meta tensor takes the device of the others.
+        With `keep`, values that are known are known of the new tensors too. A meta tensor has the device of the others.
         """
         home = home_of(values.values())
         with self.entered(), torch.no_grad():
@@ -210,7 +212,7 @@ class World:
         return made
 
     def stand_in(self, tensor: Tensor) -> Tensor:
-        """A fake tensor for one that the program takes from outside."""
+        """Return a fake tensor for a tensor that the program reads from outside."""
         if isinstance(tensor, FakeTensor):
             return tensor
         if tensor.device.type == "meta":
@@ -220,7 +222,7 @@ class World:
 
 
 def shapes_of(mode: FakeTensorMode) -> Callable[..., Any]:
-    """How a mode finds the shape of an operator's result, where torch's own rule refuses what its kernel takes too."""
+    """Return a `dispatch` that also has rules for operators whose meta function refuses what the kernel accepts."""
 
     def dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         rule = RULES.get(func)
@@ -233,7 +235,7 @@ def shapes_of(mode: FakeTensorMode) -> Callable[..., Any]:
 
 
 def grouped_mm(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
-    """The shape of `_grouped_mm`: torch 2.13 has a rule for bfloat16 alone, and kernels for these three."""
+    """Return the fake result of `_grouped_mm`: torch 2.13 has a rule for bfloat16 only, but kernels for these three."""
     kinds = (torch.bfloat16, torch.float16, torch.float32)
     if left.dtype != right.dtype or left.dtype not in kinds:
         raise RuntimeError(f"_grouped_mm takes two matrices of {kinds}, not {left.dtype} and {right.dtype}")
@@ -246,7 +248,7 @@ RULES: dict[Any, Callable[..., Tensor]] = {torch.ops.aten._grouped_mm.default: g
 
 @contextlib.contextmanager
 def dispatching(mode: FakeTensorMode, dispatch: Callable[..., Any]) -> Iterator[None]:
-    """A mode with another `dispatch`, which may meet real tensors; and as it was afterwards."""
+    """Replace a mode's `dispatch` by one that may see real tensors, and restore it afterwards."""
     before = {name: mode.__dict__[name] for name in ("dispatch", "allow_non_fake_inputs") if name in mode.__dict__}
     mode.dispatch, mode.allow_non_fake_inputs = dispatch, True
     try:
@@ -261,29 +263,29 @@ UNINITIALISED = frozenset(
     for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
     for kind in getattr(torch.ops.aten, name).overloads()
 )
-"""Operators whose result no program may read before it is written: their values are zeros."""
+"""Operators whose results are undefined until written: zeros here."""
 
 
 def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies of real tensors, sharing memory as they do."""
+    """Copy real tensors; copies share memory as the tensors do."""
     with _disable_current_modes():
         return copy_values(values)
 
 
 def kept_inputs(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Inputs as a fake capture keeps them: copies of small real ones, and of large ones nothing but their geometry."""
+    """Return the inputs that a fake capture keeps: copies of small real tensors, and the geometry of large ones."""
     small = copies({name: tensor for name, tensor in values.items() if has_values(tensor) and nbytes(tensor) <= SMALL})
     large = {name: tensor for name, tensor in values.items() if has_values(tensor) and name not in small}
     return {**values, **small, **common().imitate(large)}
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Whether a tensor is real."""
+    """Whether a tensor is neither fake nor on the meta device."""
     return not isinstance(tensor, FakeTensor) and tensor.device.type != "meta"
 
 
 def imitated(tensor: Tensor, home: torch.device, memory: dict[int, Any]) -> Tensor:
-    """A fake tensor of the same geometry, in the memory that stands for the tensor's."""
+    """Return a fake tensor of the same geometry, in the storage that represents the tensor's."""
     device = home if tensor.device.type == "meta" else tensor.device
     storage = tensor.untyped_storage()
     if storage._cdata not in memory:
@@ -295,20 +297,20 @@ def imitated(tensor: Tensor, home: torch.device, memory: dict[int, Any]) -> Tens
 
 
 def home_of(tensors: Any) -> torch.device:
-    """The device that a meta tensor stands on: the one that all others are on, else the CPU."""
+    """Return the device for meta tensors: that of all other tensors, else the CPU."""
     devices = {tensor.device for tensor in tensors if tensor.device.type != "meta"}
     return devices.pop() if len(devices) == 1 else torch.device("cpu")
 
 
 def fake_like(value: Any) -> Any:
-    """The shape of a tensor; anything else itself."""
+    """Return an empty tensor of the same geometry; anything else itself."""
     if not isinstance(value, Tensor):
         return value
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
 
 def nbytes(tensor: Tensor) -> int:
-    """The bytes of a tensor's memory; of what has none of its own, more than is small."""
+    """Return the bytes of a tensor's storage; for a tensor without one, more than `SMALL`."""
     plain = tensor.layout is torch.strided and all(isinstance(size, int) for size in tensor.shape)
     return tensor.untyped_storage().nbytes() if plain else SMALL + 1
 
@@ -320,7 +322,7 @@ ACCELERATORS = ("cuda", "xpu", "mps", "mtia", "hpu", "xla", "privateuseone")
 
 
 class Building(TorchFunctionMode):
-    """Calls that name a device which this machine has not run on the CPU; fake tensors can be copied."""
+    """Runs calls that name a device that this machine does not have on the CPU, and lets fake tensors be copied."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__deepcopy__ and isinstance(args[0], FakeTensor):
@@ -330,7 +332,7 @@ class Building(TorchFunctionMode):
 
 
 def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """What `copy.deepcopy` gives for a fake tensor: torch's own would ask for the address of its data."""
+    """`copy.deepcopy` of a fake tensor: torch's own would read the address of its data."""
     if id(tensor) not in memo:
         with torch.no_grad():
             made = tensor.clone()
@@ -341,7 +343,7 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def on_present_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """A call of a torch function with the CPU for every device that is not here."""
+    """Replace every device that this machine does not have by the CPU in a call of a torch function."""
     if func is Tensor.cuda and absent("cuda"):
         return Tensor.cpu, args[:1], {}
     if func is Tensor.to:
@@ -352,14 +354,14 @@ def on_present_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any
 
 
 def present(value: Any) -> Any:
-    """The CPU for a device that is not here; anything else itself."""
+    """Return the CPU for a device that this machine does not have; anything else itself."""
     kind = value.type if isinstance(value, torch.device) else value.partition(":")[0] if isinstance(value, str) else ""
     return torch.device("cpu") if absent(kind) else value
 
 
 @functools.cache
 def absent(kind: str) -> bool:
-    """Whether a kind of device is one that this machine has not."""
+    """Whether this machine does not have this type of device."""
     here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return kind in ACCELERATORS and (here is None or here.type != kind)
 
@@ -369,10 +371,10 @@ def absent(kind: str) -> bool:
 
 @functools.cache
 def common() -> World:
-    """The World of all that is built under `fake()`."""
+    """Return the World of everything that is built under `fake()`."""
     made = World(FakeTensorMode(allow_non_fake_inputs=True))
     made.mode.fake_tensor_converter.set_tensor_memo = nothing_kept
-    made.mode.dispatch = made.dispatch  # for good, so that what is written between two `with` is followed too
+    made.mode.dispatch = made.dispatch  # permanently, so that writes between two `with` blocks are followed too
     return made
 
 
@@ -380,8 +382,9 @@ def common() -> World:
 def fake() -> Iterator[None]:
     """Build models and inputs without allocating them: `with bp.fake(): model = Big(config)`.
 
-    Tensors made inside have a shape, a dtype and a device, and no values; only small ones that are made from constants
-    alone keep theirs, so that `.item()` and `.tolist()` work on them. Capture the model with `fake=True`.
+    Tensors made inside have a shape, a dtype and a device, but no values. Only small tensors that are made from
+    constants alone keep their values, so that `.item()` and `.tolist()` work on them. Capture the model with
+    `fake=True`.
     """
     with settings.ONE_AT_A_TIME, drawing_without_looking(), common().entered():
         try:
@@ -396,7 +399,7 @@ def fake() -> Iterator[None]:
 
 @contextlib.contextmanager
 def drawing_without_looking() -> Iterator[None]:
-    """torch draws a truncated normal again until all of it lies within bounds: without values, once."""
+    """Draw a truncated normal once: torch redraws it until all values are within bounds, which reads values."""
     before = nn.init._no_grad_trunc_normal_
 
     def draw(tensor: Tensor, mean: float, std: float, *bounds: Any, **options: Any) -> Tensor:
@@ -413,11 +416,11 @@ def drawing_without_looking() -> Iterator[None]:
 
 
 def nothing_kept(meta: Tensor, fake: Tensor) -> None:
-    """In the place of a memo of results, whose weak references would keep `module.half()` from swapping parameters."""
+    """Replace the memo of results, whose weak references would keep `module.half()` from swapping parameters."""
 
 
 def world_of(tensors: Mapping[str, Tensor]) -> World:
-    """The World that these tensors live in; the common one where none of them is fake."""
+    """Return the World of these tensors; the common one if none of them is fake."""
     modes: dict[int, tuple[str, FakeTensorMode]] = {}
     for name, tensor in tensors.items():
         if isinstance(tensor, FakeTensor):
@@ -429,7 +432,7 @@ def world_of(tensors: Mapping[str, Tensor]) -> World:
         )
     for name, tensor in tensors.items():
         if any(not isinstance(size, int) for size in (*tensor.shape, *tensor.stride())):
-            raise CaptureError(f"{name!r} has symbolic sizes, which fake=True does not take: make it with plain ones")
+            raise CaptureError(f"{name!r} has symbolic sizes, which fake=True does not support: give it integer sizes")
     for _, mode in modes.values():
         return common() if mode is common().mode else World(mode)
     return common()

@@ -1,7 +1,7 @@
-"""Where in the user's program we are: the line, the function and the module path, read off Python's own frames.
+"""Find the line, the function and the module path of the user's program that is running, from Python's frames.
 
-Where a graph runs node by node, the frames are torch's own, and the line is the one that the node was `told`. Private
-torch APIs of this module, tried on torch 2.13: `torch.fx.traceback.current_meta`.
+Where a graph runs node by node, the frames are torch's own, and the line is that of the node (`TOLD`). Private torch
+APIs of this module, tried on torch 2.13: `torch.fx.traceback.current_meta`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _EXAMPLES = os.path.join(_OURS, "examples", "")
 
 @functools.cache
 def is_users(file: str) -> bool:
-    """Whether a file is neither torch's, nor ours, nor made up."""
+    """Whether a file is not torch's, not ours, and not generated."""
     if file.startswith(_OURS):
         return file.startswith(_EXAMPLES)
     return not (file.startswith((_TORCH, "<frozen")) or file in ("<string>", "<eval_with_key>"))
 
 
 LIBRARY = ("nn", "optim", "distributions", "special", "linalg", "fft", "signal", "sparse")
-"""The parts of torch that are written as users' code is: where no line of the user's says where we are, theirs does."""
+"""The parts of torch that are written like user code: their lines are used where the stack has none of the user's."""
 
 MODULES = os.path.join(_TORCH, "nn", "modules", "")
 PLUMBING = tuple(
@@ -52,7 +52,8 @@ PLUMBING = tuple(
 
 @functools.cache
 def rank(file: str) -> int:
-    """How well a frame of torch's own says where we are: 2 a module's forward, 1 other library code, 0 not at all."""
+    """How well a frame of torch's own locates a call: 2 for a module's forward, 1 for other library code, 0 for the
+    rest."""
     if file.startswith(PLUMBING) or not file.startswith(_TORCH):
         return 0
     if file.startswith(MODULES):
@@ -61,7 +62,8 @@ def rank(file: str) -> int:
 
 
 def better(place: Place, found: Place | None) -> bool:
-    """Whether a frame says more than the one found further in: a module's forward says more than a function's body."""
+    """Whether a frame locates a call better than an inner frame: a module's forward is better than a function's
+    body."""
     return rank(place[0]) > (rank(found[0]) if found is not None else 0)
 
 
@@ -73,7 +75,7 @@ _told: list[Source | None] = []
 
 @contextlib.contextmanager
 def at(line: Source | None) -> Iterator[None]:
-    """While this runs we are at a line that was found before: of a graph that has lost its Python frames."""
+    """Set the current line to one that was found earlier, for a graph that has lost its Python frames."""
     _told.append(line)
     try:
         yield
@@ -92,7 +94,7 @@ def calls_program(function: F) -> F:
 
 
 def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
-    """The innermost line of the user's, else of torch's own modules, and the innermost module that is running."""
+    """Return the innermost line of the user, else of torch's own modules, and the innermost module that is running."""
     if _told:
         return _told[-1]
     frame = frame or sys._getframe(1)
@@ -124,7 +126,7 @@ _prints = threading.local()
 
 @contextlib.contextmanager
 def seeing_prints() -> Iterator[None]:
-    """While this runs, it is known whether `print` is at work: what it shows does not reach the program."""
+    """Track whether `print` is running: reads of values that only go to the screen are not guarded."""
     before = builtins.print
 
     @functools.wraps(before)
@@ -143,7 +145,7 @@ def seeing_prints() -> Iterator[None]:
 
 
 def called_by_user() -> bool:
-    """Whether the user's own code, and neither torch's nor ours, has called the function that a mode is shown."""
+    """Whether the user's own code, not torch's or ours, has called the function that a mode sees."""
     frame = sys._getframe(1)
     while frame is not None and (frame.f_code.co_filename in _TENSOR or frame.f_code.co_name in _HANDLERS):
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
@@ -158,7 +160,7 @@ _TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides
 
 
 def printing() -> bool:
-    """Whether a tensor is being shown, printed or logged: nothing that is computed for that reaches the program."""
+    """Whether a tensor is being printed or logged: such reads do not influence the program."""
     if getattr(_prints, "depth", 0):
         return True
     frame = sys._getframe(1)
@@ -170,12 +172,12 @@ def printing() -> bool:
 
 
 TOLD = "backprint_source"
-"""The key under which a node's metadata carries the Source that it was told."""
+"""The key of a node's metadata that holds its Source."""
 
 
 @contextlib.contextmanager
 def at_line(where: Source | None) -> Iterator[None]:
-    """What runs in this block comes from this line, where no frame of the user's says so."""
+    """Set the line that operators in this block have if the stack has no frame of the user's."""
     meta = fx_traceback.current_meta
     before = {TOLD: meta[TOLD]} if TOLD in meta else {}
     meta[TOLD] = where
@@ -187,7 +189,7 @@ def at_line(where: Source | None) -> Iterator[None]:
 
 
 def raised(error: BaseException, paths: Mapping[int, str]) -> Source | None:
-    """The innermost line of the user's that an error came through."""
+    """Return the innermost line of the user that an error was raised through."""
     trace, where = error.__traceback__, None
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -198,13 +200,13 @@ def raised(error: BaseException, paths: Mapping[int, str]) -> Source | None:
 
 
 def place(where: Source | None) -> str:
-    """A line in a message, or nothing."""
+    """Return a line as text for a message, or ''."""
     return f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
 
 
 @functools.lru_cache(maxsize=65536)
 def source(file: str, line: int, function: str, module: str) -> Source:
-    """A Source as the text can hold it: one line, no machine's paths."""
+    """Return a Source that fits into a graph's text: one line, without absolute paths."""
     code = linecache.getline(file, line).strip()
     code = "".join(c if c.isprintable() else " " for c in code)[:160]
     function = _RESUMED.sub(r"\1", function).replace(":", "_")
@@ -212,12 +214,12 @@ def source(file: str, line: int, function: str, module: str) -> Source:
 
 
 _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
-"""What Dynamo calls the rest of a function after a graph break: the user's function is in the middle."""
+"""Dynamo's name for the rest of a function after a graph break: the user's function is in the middle."""
 
 
 @functools.cache
 def short(file: str) -> str:
-    """A file's path relative to where Python found it, or to here; else its name."""
+    """Return a file's path relative to `sys.path` or the working directory, else its name."""
     file = os.path.abspath(file)
     for root in sorted((p for p in map(os.path.abspath, sys.path) if p != os.sep), key=len, reverse=True):
         if file.startswith(root + os.sep):
@@ -229,14 +231,14 @@ def short(file: str) -> str:
 
 
 def parsed(trace: str) -> tuple[str, int, str] | None:
-    """File, line and function of the innermost line of the user's in a printed stack, else of torch's own modules."""
+    """Return file, line and function of the user's innermost line in a printed stack, else of torch's own modules."""
     frames = [(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
     users = [each for each in frames if is_users(each[0])]
     return users[-1] if users else of_library(frames)
 
 
 def of_library(frames: Sequence[Place]) -> Place | None:
-    """The innermost frame of torch's own modules; where there is none, of its other library code."""
+    """Return the innermost frame of torch's own modules, else of its other library code."""
     found: Place | None = None
     for each in reversed(frames):
         found = each if better(each, found) else found
@@ -244,7 +246,7 @@ def of_library(frames: Sequence[Place]) -> Place | None:
 
 
 def of_module(kind: type | str, target: Any) -> Place | None:
-    """Where a library's module calls a function, in its forward; Dynamo keeps no stack of torch's own modules."""
+    """Return where a library's module calls a function in its forward: Dynamo keeps no stack of torch's own modules."""
     found = kind if isinstance(kind, type) else class_named(kind)
     forward = getattr(found, "forward", None)
     code = getattr(forward, "__code__", None)
@@ -258,7 +260,7 @@ def of_module(kind: type | str, target: Any) -> Place | None:
 
 
 def class_named(kind: str) -> Any:
-    """A class by its dotted name, of a module that is loaded."""
+    """Return a class by its dotted name, if its module is loaded."""
     module, _, name = kind.rpartition(".")
     return getattr(sys.modules.get(module), name, None)
 

@@ -1,4 +1,4 @@
-"""The states of generators of random numbers: torch's, Python's and numpy's."""
+"""Read and set the states of random generators: torch's, Python's and numpy's."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ GENERATORS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] =
         ),
     ),
 }
-"""How a generator's state is read and put; None stands for numpy's, which may not be there."""
+"""How the state of a generator is read and set; None is for numpy's, which may not be installed."""
 
 
 def generator_state(source: Any) -> Any:
-    """The state of a generator of random numbers."""
     return GENERATORS.get(type(source), GENERATORS[None])[0](source)
 
 
 def put_generator(source: Any, state: Any) -> None:
-    """Set the state of a generator of random numbers."""
     GENERATORS.get(type(source), GENERATORS[None])[1](source, state)

@@ -1,6 +1,6 @@
-"""A call as it was given: each parameter by its own name with a likeness of its value, and where its tensors lie.
+"""Record a call as the caller made it: each parameter by name with a likeness of its value, and its tensors' memory.
 
-This is read before the program runs, which may change what it was given.
+The call is read before the program runs, because the program may change its arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backprint.memory import MemorySpan, memory_spans
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a program was called with; `live` are, by parameter, the values that can be compared alive alone."""
+    """The arguments of a call; `live` has, by parameter, the values that can be compared only by identity."""
 
     arguments: tuple[Argument, ...] = ()
     live: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Given:
 def read_given(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, Tensor]
 ) -> Given:
-    """Read a call whose tensors, in the order that pytree has them, have these names in the capture."""
+    """Read a call whose tensors, in the order of pytree, have these names in the capture."""
     parameters = parameters_of(target)
     rest = iter(names)
     found: dict[str, list[tuple[Any, Like]]] = {}
@@ -46,7 +46,7 @@ def read_given(
 
 
 def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
-    """A callable's parameters, those with stars under their starred names; none where Python does not know them."""
+    """Return a callable's parameters, `*args` and `**kwargs` with their stars; none where Python has no signature."""
     try:
         signature = inspect.signature(target.forward if isinstance(target, nn.Module) else target)
     except (TypeError, ValueError):
@@ -58,13 +58,13 @@ STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Paramete
 
 
 PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-"""Kinds of parameters that take an argument by its place."""
+"""Kinds of parameters that accept a positional argument."""
 
 
 def bound(
     parameters: Mapping[str, inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """For each value of a call the parameter that takes it, its key there (for stars), and the value."""
+    """Yield, for each value of a call, its parameter, its key in `*args` or `**kwargs`, and the value."""
     star = next((name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL), "")
     double = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
     ahead = [name for name, each in parameters.items() if each.kind in PLACED]
@@ -78,12 +78,12 @@ def bound(
 
 
 def input_name(index: int, count: int) -> str:
-    """The name of an argument of a callable that names none."""
+    """Return the name of an argument of a callable without parameter names."""
     return f"input_{index}" if count > 1 else "input"
 
 
 def row(name: str, parameter: inspect.Parameter | None, given: list[tuple[Any, Like]] | None) -> Argument | None:
-    """One parameter; None where it was neither given nor has a default."""
+    """Return one parameter as an Argument; None if it was not passed and has no default."""
     if name.startswith("**"):
         return Argument(name, {"dict": [[repr(key), like] for key, like in given or ()]})
     if name.startswith("*"):

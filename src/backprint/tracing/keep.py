@@ -1,4 +1,4 @@
-"""Everything of the caller's that a program can reach, remembered and put back."""
+"""Remember and restore everything of the caller's that a program can reach."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprint.tracing.process import globals_kept
 
 @contextlib.contextmanager
 def kept(*roots: Any) -> Iterator[Picture]:
-    """Everything that these lead to as it was, whatever happens inside."""
+    """Restore everything that is reachable from these roots afterwards, whatever happens inside."""
     picture = Picture(("", root) for root in roots)
     OPEN.append(picture)
     with globals_kept():
@@ -28,11 +28,11 @@ def kept(*roots: Any) -> Iterator[Picture]:
 
 
 OPEN: list[Picture] = []
-"""The Pictures that are to be put back."""
+"""The Pictures that will be restored."""
 
 
 def given_away(tensor: Tensor) -> None:
-    """Keep the content of a tensor whose memory is given to what writes to it unseen, however large it is."""
+    """Keep the content of a tensor whose memory may be written unseen, however large it is."""
     if not is_plain(tensor) or tensor.layout is not torch.strided:
         return
     memory = tensor.untyped_storage()._cdata

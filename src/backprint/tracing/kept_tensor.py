@@ -1,4 +1,4 @@
-"""One tensor remembered and put back: its memory, its content, its gradient, its hooks and its version.
+"""Remember and restore one tensor: its memory, content, gradient, hooks and version.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._autograd._unsafe_set_version_counter`,
 `Tensor._backward_hooks`, `Tensor._post_accumulate_grad_hooks`.
@@ -17,18 +17,18 @@ from torch.utils._python_dispatch import _disable_current_modes
 from backprint.tree import strided_parts
 
 LARGE = 2**20
-"""Bytes of a parameter above which it is copied when a write to it has been seen, not in advance."""
+"""A parameter of more bytes is copied only when a write to it was seen, not in advance."""
 
 
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
-    """What is done to tensors here is ours: no mode sees it, and autograd does not follow it."""
+    """Handle tensors without any mode seeing it, and without autograd."""
     with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
 
 
 class KeptTensor:
-    """A tensor as it was: where it lies, what is in it, whether it requires grad, its gradient and its hooks."""
+    """The state of a tensor: its memory, content, `requires_grad`, gradient and hooks."""
 
     __slots__ = (
         "alias",
@@ -61,23 +61,23 @@ class KeptTensor:
 
     @property
     def is_large(self) -> bool:
-        """Whether the tensor is a parameter that is too large to be copied for nothing."""
+        """Whether the tensor is a parameter that is too large to copy in advance."""
         return isinstance(self.tensor, nn.Parameter) and self.nbytes > LARGE
 
     def lies_under(self, arrays: list[Any]) -> bool:
-        """Whether one of these arrays of numpy's lies in the tensor's memory."""
+        """Whether one of these numpy arrays uses the tensor's memory."""
         if not arrays or self.alias is None or self.alias.layout is not torch.strided or self.alias.is_meta:
             return False
         start = self.alias.untyped_storage().data_ptr()
         return any(0 <= array.ctypes.data - start < self.nbytes for array in arrays)
 
     def copy(self) -> None:
-        """Keep the bytes of all memory that the tensor lies in."""
+        """Keep the bytes of all storages of the tensor."""
         if self.alias is not None:
             self.content = tuple(part.untyped_storage().clone() for part in strided_parts(self.alias))
 
     def put_back(self) -> None:
-        """The tensor as it was."""
+        """Restore the tensor."""
         tensor = self.tensor
         if self.alias is not None:
             if tensor.requires_grad and not self.requires_grad and not tensor.is_leaf:
@@ -103,7 +103,7 @@ class KeptTensor:
 
 
 def put_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
-    """The hooks that a tensor had: those that a run has added go."""
+    """Remove the hooks that a run has added."""
     if tensor._backward_hooks is not None:
         kept = tensor._backward_hooks
         for key in [key for key in kept if not hooks or key not in hooks]:
@@ -124,7 +124,7 @@ LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, 
 
 
 def lies_as(tensor: Tensor, alias: Tensor) -> bool:
-    """Whether a tensor is where it was, seen as it was."""
+    """Whether a tensor has the same memory and geometry as its alias."""
     if tensor.layout is not alias.layout or tensor.shape != alias.shape or tensor.dtype is not alias.dtype:
         return False
     if tensor.layout is not torch.strided:
@@ -137,14 +137,13 @@ def lies_as(tensor: Tensor, alias: Tensor) -> bool:
 
 
 def put_bytes(storage: torch.UntypedStorage, content: torch.UntypedStorage) -> None:
-    """A storage's content again, and its size."""
+    """Restore a storage's size and content."""
     if storage.nbytes() != content.nbytes():
         storage.resize_(content.nbytes())
     storage.copy_(content)
 
 
 def same_bytes(left: torch.UntypedStorage, right: torch.UntypedStorage) -> bool:
-    """Whether two storages have the same content."""
     if left.nbytes() != right.nbytes():
         return False
     kind = torch.int64 if left.nbytes() % 8 == 0 else torch.uint8  # eight times as fast

@@ -1,8 +1,8 @@
-"""`inference_graph` and `forward_backward_graphs`: fx.Graphs for people who write kernels.
+"""`inference_graph` and `forward_backward_graphs`: fx.Graphs for kernel authors.
 
-Nodes carry fx's own metadata (`val`, `seq_nr`, …) and the program's names; saved values have one name in both graphs.
-Dead code is gone. `detach` is gone in a pair, whose gradient is already taken; in an inference graph it stays where
-someone who differentiates the graph would miss it.
+Nodes have fx's own metadata (`val`, `seq_nr`, …) and the program's names; saved values have one name in both graphs.
+Dead code is removed. `detach` is removed from a pair, whose gradient is already taken; in an inference graph it stays
+where it matters if someone differentiates the graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DETACH = torch.ops.aten.detach.default
 
 
 def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
-    """The forward of `fn(*inputs)` alone, as an fx.Graph of ATen operators."""
+    """Return the forward of `fn(*inputs)` alone, as an fx.Graph of ATen operators."""
     program, traced = traced_call(fn, inputs, False)
     called = read_fx(program, traced).forward
     drop_detach(traced.forward.graph, lambda node: not could_carry(node.args[0]))
@@ -38,12 +38,13 @@ def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
 def forward_backward_graphs(
     fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None
 ) -> tuple[fx.Graph, fx.Graph]:
-    """The forward and the backward of `fn(*inputs)`, as fx.Graphs of ATen operators tied by the saved values' names."""
+    """Return the forward and the backward of `fn(*inputs)` as fx.Graphs of ATen operators; a saved value has one name
+    in both."""
     program, traced = traced_call(fn, inputs, requires_grad)
     if traced.backward is None:
         asking = [named.name for named in program.tensors if named.requires_grad]
         why = f"none of them depends on {', '.join(asking)}" if asking else "no input requires grad"
-        raise UsageError(f"{program.title} has no differentiable output ({why}): there is no backward to give")
+        raise UsageError(f"{program.title} has no differentiable output ({why}): there is no backward to return")
     called = read_fx(program, traced)
     order_outputs(traced.forward.graph, traced.outputs)
     keep_gradients(traced)
@@ -60,12 +61,12 @@ def forward_backward_graphs(
 
 
 def saved_nodes(traced: Traced) -> list[fx.Node]:
-    """What the forward returns for the backward, in order."""
+    """Return the values that the forward saves for the backward, in order."""
     return list(traced.forward.graph.output_node().args[0][len(traced.outputs) :])
 
 
 def tie(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> None:
-    """The backward's saved inputs under the names that the forward gives them, each once."""
+    """Name the backward's saved inputs as the forward does, and merge inputs that occur twice."""
     first: dict[str, fx.Node] = {}
     taken = {local for name, local in names.items() if name not in saved}
     for node in graph.find_nodes(op="placeholder"):
@@ -94,12 +95,12 @@ def traced_call(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: An
         program, seen = scout(called)
         traced = trace(program, seen)
     if not any(role == "output" for _, role in traced.outputs):
-        raise UsageError(f"{program.title} returns no tensor, so it has no graph to give")
+        raise UsageError(f"{program.title} returns no tensor, so it has no graph")
     return program, traced
 
 
 def mask(inputs: Sequence[Any], requires_grad: Any) -> Any:
-    """A mask with one entry an input, or one a tensor, as one a tensor."""
+    """Return `requires_grad` with one entry a tensor; it may have one entry an input."""
     if requires_grad is None or isinstance(requires_grad, (bool, Mapping)):
         return requires_grad
     flags = list(requires_grad)
@@ -117,7 +118,7 @@ def mask(inputs: Sequence[Any], requires_grad: Any) -> Any:
 
 
 def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]]) -> None:
-    """The outputs first, then mutations, then saved values, each once."""
+    """Put the outputs first, then mutations, then saved values, each once."""
     node = graph.output_node()
     returned = list(node.args[0])
     plain, saved = returned[: len(outputs)], returned[len(outputs) :]
@@ -131,14 +132,14 @@ def order_outputs(graph: fx.Graph, outputs: Sequence[tuple[str, str]]) -> None:
 
 
 def keep_gradients(traced: Traced) -> None:
-    """Gradients of the inputs that ask for one, and no others."""
+    """Keep only the gradients of inputs that require grad."""
     assert traced.backward is not None
     node = traced.backward.graph.output_node()
     node.args = (tuple(value for name, value in zip(traced.gradients, node.args[0], strict=True) if name),)
 
 
 def drop_detach(graph: fx.Graph, droppable: Callable[[fx.Node], bool]) -> None:
-    """Take out the detach nodes that may go."""
+    """Remove the detach nodes that are droppable."""
     for node in list(graph.nodes):
         if node.target is DETACH and droppable(node):
             node.replace_all_uses_with(node.args[0])
@@ -146,7 +147,7 @@ def drop_detach(graph: fx.Graph, droppable: Callable[[fx.Node], bool]) -> None:
 
 
 def could_carry(value: Any) -> bool:
-    """Whether a gradient could come through a value: it is floating-point and hangs on a floating-point input."""
+    """Whether a gradient could flow through a value: it is floating-point and depends on a floating-point input."""
     queue, seen = [value], set()
     while queue:
         node = queue.pop()
@@ -163,7 +164,7 @@ def could_carry(value: Any) -> bool:
 
 
 def finished(module: fx.GraphModule, names: Mapping[str, str], unique: int | None = None) -> fx.Graph:
-    """The graph again with the program's names, no dead code, each result after the first `unique` once; checked."""
+    """Return the graph with the program's names and no dead code; from `unique` on, each result once."""
     made = fx.Graph(owning_module=module)
     module.graph.eliminate_dead_code()
     new: dict[fx.Node, fx.Node] = {}

@@ -1,4 +1,4 @@
-"""Which kinds of Python's objects hold state that a program could change, and what is in them."""
+"""Which kinds of Python objects hold state that a program could change, and what is inside them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = frozenset(
         types.MethodDescriptorType, property, staticmethod, classmethod, types.MappingProxyType,
     )
 )  # fmt: skip
-"""Kinds that hold nothing which a program could change."""
+"""Types without state that a program could change."""
 
 SKIPPED = (
     "torch.fx", "torch.jit", "torch.package", "torch.distributed", "torch.export", "torch.library",
@@ -27,25 +27,24 @@ SKIPPED = (
     "multiprocessing", "io", "_io", "socket", "importlib", "_frozen_importlib", "backprint", "re", "ast", "_pytest",
     "pytest", "pluggy", "unittest", "abc", "typing", "inspect", "enum", "warnings", "sympy", "rich", "click",
 )  # fmt: skip
-"""Modules whose objects are nobody's state: machinery, threads, files."""
+"""Modules whose objects are not a program's state: machinery, threads, files."""
 
 PRIVATE = ("torch._", "torch.utils._")
-"""How the names of torch's own modules begin."""
+"""Prefixes of torch's private modules."""
 
 
 def is_skipped(module: str) -> bool:
-    """Whether objects of a module's classes are left alone."""
+    """Whether objects of a module's classes are not looked into."""
     return module.startswith(PRIVATE) or any(module == head or module.startswith(f"{head}.") for head in SKIPPED)
 
 
 def class_of(value: Any) -> Any:
-    """A value's class."""
     return type(value)
 
 
 @functools.cache
 def left_alone(kind: Any) -> bool:
-    """Whether objects of a class are left alone; a module of torch's own machinery is still a module."""
+    """Whether objects of a class are not looked into; an `nn.Module` of torch's own machinery still is."""
     return not issubclass(kind, (nn.Module, Tensor)) and is_skipped(kind.__module__ or "")
 
 
@@ -54,7 +53,7 @@ STANDARD = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
 
 @functools.cache
 def is_users(kind: Any) -> bool:
-    """Whether a class is neither Python's, torch's nor numpy's."""
+    """Whether a class is not Python's, torch's or numpy's."""
     return (kind.__module__ or "builtins").partition(".")[0] not in STANDARD and not left_alone(kind)
 
 
@@ -62,28 +61,29 @@ ITERATORS: tuple[Any, ...] = (
     types.GeneratorType, types.AsyncGeneratorType, type(iter({})), type(iter({}.values())), type(iter({}.items())),
     type(iter(set())), zip, map, filter, enumerate, reversed,
 )  # fmt: skip
-"""What goes on where it stopped, and cannot be put back; `itertools` has more of them."""
+"""Iterators that a run uses up and that cannot be restored; `itertools` has more."""
 
 COUNTED: tuple[Any, ...] = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
-"""Iterators whose place can be read and set."""
+"""Iterators whose position can be read and set."""
 
 
 @functools.cache
 def is_installed(module: str, file: str) -> bool:
-    """Whether a module is of an installed package: a counter that such a one keeps for itself is nobody's state."""
+    """Whether a module belongs to an installed package: a counter that a package keeps for itself is not a program's
+    state."""
     above = Path(file).parents
     depth = module.count(".") + (Path(file).stem == "__init__")
     return len(above) > depth and any(above[depth].glob("*.dist-info"))
 
 
 def is_iterator(value: Any) -> bool:
-    """Whether a value is an iterator, which a run uses up."""
+    """Whether a value is an iterator that cannot be restored after a run."""
     return isinstance(value, ITERATORS) or type(value).__module__ == "itertools"
 
 
 @functools.cache
 def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
-    """The slots of a class of the user's."""
+    """Return the slots of a user's class."""
     if not is_users(kind):
         return ()
     found = []
@@ -96,7 +96,7 @@ def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
 
 @functools.cache
 def names_in_code(code: types.CodeType) -> tuple[str, ...]:
-    """The names that a function's code, and that of the functions in it, mentions."""
+    """Return the names that a function's code uses, nested functions included."""
     found = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

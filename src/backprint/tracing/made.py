@@ -1,4 +1,4 @@
-"""What every engine takes and gives: the options of a capture, and the Pairs with what they stand on."""
+"""The input and the result of every engine: the options of a capture, and the Pairs with everything they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backprint.tracing.witness import run_step
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for, beside the call itself."""
+    """The options of a capture."""
 
     partition: str | Callable[..., Any] | None = None
     decompose: Mapping[Any, Callable[..., Any]] | None = None
@@ -28,13 +28,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What an engine made of a program.
+    """The result of an engine.
 
-    `outputs` are the names of the result's tensors in order, `differentiable` those that take tangents; `tree` and
-    `leaves` are the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each
-    sparse output that takes one: where its values are, no spec says. `unheld` are reads of values that no guard holds.
-    `plainer` says what another engine's capture may hold better: higher-order operators (`torch.cond`), whose bodies
-    stand in their places here, and the backward of an update of a view.
+    `outputs` names the result's tensors in order, `differentiable` those that have tangents; `tree` and `leaves` are
+    the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each sparse output
+    with a tangent, because a spec does not say where its values are. `unheld` are reads of values that no guard checks.
+    `plainer` names parts that another engine may capture better: higher-order operators (`torch.cond`), which are
+    replaced by their bodies here, and the backward of an update of a view.
     """
 
     program: ScoutedProgram
@@ -57,14 +57,15 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The program behind one Pair of several, the oracle of that Pair alone; `outputs` are its results' port names."""
+    """The program behind one of several Pairs, as the oracle of that Pair alone; `outputs` are the port names of its
+    results."""
 
     program: ScoutedProgram
     outputs: tuple[str, ...]
     partial: ClassVar[bool] = False
 
     def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """One eager step on these values; without tangents, from ones."""
+        """Run one eager step on these values; without tangents, from ones."""
         numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
         given = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
         known = {named.name for named in self.program.tensors}

@@ -23,7 +23,7 @@ from backprint.tree import alias_groups, copy_values
 
 
 class LiveProgram:
-    """The live side of a Capture. It changes: a run leaves behind what it gave, and `release` lets the program go."""
+    """The live side of a Capture. It is mutable: a run stores its result, and `release` drops the program."""
 
     partial = False
     traced_here = True
@@ -41,20 +41,20 @@ class LiveProgram:
         self.gave: tuple[Any, ...] = made.leaves
 
     def doubted(self, ports: Iterable[PortVerdict]) -> LiveProgram:
-        """The same program with the ports that compared worse than bitwise."""
+        """Return the same program with the ports whose verdict was not bitwise."""
         found = copy.copy(self)
         found.doubts = tuple(port for port in ports if port.verdict != "bitwise")
         return found
 
     def release(self) -> None:
-        """Let go of the program and of its arguments."""
+        """Drop the program and its arguments."""
         self.program.target.release()
         self.program.outside.clear()
         self.program.chance.objects.clear()
         self.parts = ()
 
     def step_alone(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
-        """One eager step in the caller's very tensors, or in others; none is asked for a gradient by default."""
+        """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
         before, self.program = self.program, undefaulted(self.program)
         try:
             return self.run_step(values, None, anew)
@@ -69,7 +69,7 @@ class LiveProgram:
 
     @contextlib.contextmanager
     def restoring(self) -> Iterator[None]:
-        """While the program runs, everything that it reaches is remembered once, and put back at the end."""
+        """Remember everything that the program reaches once, and restore it at the end of the block."""
         with outside_modes():
             if self.alive:
                 with protected(self.program):
@@ -83,14 +83,14 @@ class LiveProgram:
         return self.program.alive
 
     def values(self) -> dict[str, Tensor]:
-        """Every named tensor that has values: live state, inputs as captured, constants.
+        """Return every named tensor that has values: live state, inputs as captured, constants.
 
-        What shares memory with an argument is as captured too, and shares it with that.
+        A tensor that shares memory with an argument is returned as captured too, and shares memory with that argument.
         """
         return self.live() | self.joint
 
     def live(self) -> dict[str, Tensor]:
-        """The same, with all that is no argument as it is now."""
+        """Return the same tensors, with all except arguments in their current state."""
         found = {name: tensor.detach() for name, tensor in self.program.known().items()}
         found |= self.constants
         for named in self.program.tensors:
@@ -101,7 +101,8 @@ class LiveProgram:
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
     ) -> Outcome:
-        """One eager step of the original program on these values; `anew`, in other tensors than its own arguments."""
+        """Run one eager step of the original program on these values; with `anew`, in other tensors than its own
+        arguments."""
         names = {named.name for named in self.program.tensors}
         given = {name: tensor for name, tensor in values.items() if name in names}
         outcome = run_step(self.program, given, tangents, anew=anew)
@@ -109,28 +110,28 @@ class LiveProgram:
         return outcome
 
     def objects(self) -> Mapping[str, Sequence[Any]]:
-        """By parameter, the values of the call that can be compared with themselves alone."""
+        """Return, by parameter, the values of the call that can be compared only by identity."""
         return self.program.given.live if self.program.given is not None else {}
 
     def chance(self) -> dict[str, str]:
-        """The digests, as they are now, of the states that the program's numbers depend on beside torch's."""
+        """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
         return self.program.chance.now()
 
     def drawn_from(self) -> str:
-        """The generators of its own that the program draws from, beside torch's; '' where there are none."""
+        """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
         return ", ".join(self.program.chance.objects)
 
     def differs(self) -> str:
-        """Where the last run gave something else than a tensor that is not what the Capture gives; '' where nowhere."""
+        """Say where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
         if len(self.gave) != len(self.leaves):
-            return f"the result has {len(self.leaves)} leaves, and the program gives {len(self.gave)}"
+            return f"the result has {len(self.leaves)} leaves, and the program returns {len(self.gave)}"
         for index, (ours, theirs) in enumerate(zip(self.leaves, self.gave, strict=True)):
             if ours is not theirs and type(ours) in PLAIN and repr(ours) != repr(theirs):
-                return f"leaf {index} of the result is {ours!r:.80} where the program gives {theirs!r:.80}"
+                return f"leaf {index} of the result is {ours!r:.80} where the program returns {theirs!r:.80}"
         return ""
 
     def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
-        """The program's own containers around these outputs."""
+        """Return these outputs in the program's own containers."""
         names = iter(self.names)
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is Tensor else leaf for leaf in self.leaves]
@@ -138,7 +139,8 @@ class LiveProgram:
 
 
 def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
-    """The program without the gradients that nobody asked for: those of its arguments where nothing asks for any."""
+    """Return the program without the default `requires_grad` of its arguments, which applies if no tensor requires
+    grad."""
     if not program.defaulted:
         return program
     tensors = tuple(
@@ -148,11 +150,11 @@ def undefaulted(program: ScoutedProgram) -> ScoutedProgram:
 
 
 PLAIN = (bool, int, float, complex, str, type(None))
-"""Kinds of leaves that are compared by what they are."""
+"""Types of leaves that are compared by value."""
 
 
 def joint(program: ScoutedProgram) -> dict[str, Tensor]:
-    """Copies of the tensors that share memory with an argument and are no arguments themselves, sharing it again."""
+    """Copy the tensors that share memory with an argument but are not arguments; the copies share memory as they do."""
     own = plain_own(program)
     groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]
     return copy_values({name: own[name] for group in groups for name in group})

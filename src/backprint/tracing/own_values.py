@@ -1,4 +1,4 @@
-"""Values written into the caller's own tensors, whose identity, attributes, hooks and aliases stay as they are."""
+"""Write values into the caller's own tensors, whose identity, attributes, hooks and aliases stay the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def put_values(
     stack: contextlib.ExitStack,
     written: frozenset[str],
 ) -> None:
-    """Write values into the caller's tensors. A large parameter of its own memory is exchanged for them, and back."""
+    """Write values into the caller's tensors. A large parameter with memory of its own is swapped with its value, and
+    back."""
     alone = set(own) - {name for group in alias_groups(dict(own)) for name in group}
     shared = {name for group in alias_groups(dict(values)) for name in group}
     with untraced():
@@ -48,7 +49,7 @@ def same_memory(tensor: Tensor, value: Tensor) -> bool:
 
 
 def same_content(tensor: Tensor, value: Tensor) -> bool:
-    """Whether a tensor has these values already, bit for bit."""
+    """Whether a tensor already has these values, bit for bit."""
     if tensor.shape != value.shape or tensor.dtype is not value.dtype or tensor.layout is not value.layout:
         return False
     if tensor.is_complex() or tensor.is_neg() or tensor.layout is not torch.strided:
@@ -61,7 +62,7 @@ def same_content(tensor: Tensor, value: Tensor) -> bool:
 
 
 def alike(tensor: Tensor, value: Tensor) -> bool:
-    """Whether two tensors fill memory of their own alike, so that they can be exchanged."""
+    """Whether two tensors have the same geometry in memory of their own, so that they can be swapped."""
     return (
         tensor.is_contiguous()
         and value.is_contiguous()
@@ -72,11 +73,11 @@ def alike(tensor: Tensor, value: Tensor) -> bool:
 
 
 PIECE = 2**22
-"""How many elements are exchanged at a time."""
+"""Elements that are swapped at a time."""
 
 
 def exchange(tensor: Tensor, value: Tensor) -> None:
-    """Two tensors' contents change places."""
+    """Swap the contents of two tensors."""
     left, right = tensor.detach().view(-1), value.detach().view(-1)
     for start in range(0, left.numel(), PIECE):
         first, second = left[start : start + PIECE], right[start : start + PIECE]
@@ -86,18 +87,18 @@ def exchange(tensor: Tensor, value: Tensor) -> None:
 
 
 def exchange_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
-    """The tensor's own content again; a run that wrote to it unforeseen has to be refused."""
+    """Swap a tensor's own content back; raise if the run wrote to it, which its first run did not."""
     if tensor._version == version:
         with untraced():
             exchange(tensor, value)
         return
     with untraced():
         tensor.detach().copy_(value)
-    raise CaptureError(f"the program wrote to {name} in this run and not in its first: it does not do the same twice")
+    raise CaptureError(f"the program wrote to {name} in this run but not in its first run: its runs differ")
 
 
 def write_value(tensor: Tensor, value: Tensor) -> None:
-    """A value into a tensor, wherever it lies; of an expanded one each element once."""
+    """Write a value into a tensor, whatever its layout; into an expanded tensor each element once."""
     if tensor.layout is not torch.strided:
         pairs = list(zip(strided_parts(tensor), strided_parts(value), strict=True))
         if all(left.shape == right.shape for left, right in pairs):

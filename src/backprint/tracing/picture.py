@@ -1,12 +1,12 @@
-"""A picture of everything that a program can reach: each thing with how it is put back.
+"""A snapshot of everything that a program can reach, with how each thing is restored.
 
-A Picture walks what a callable, its arguments, its closure and the globals that it names lead to, and remembers every
-container's content, every object's attributes, every tensor (its memory, its content, its gradient, its hooks) and the
-state of every random generator. `put_back` makes all of it as it was, touching only what is different. Iterators cannot
-be put back, so a program that holds one is refused before it runs.
+A Picture walks everything that a callable, its arguments, its closure and the globals that it names lead to. It
+remembers every container's content, every object's attributes, every tensor (its memory, its content, its gradient, its
+hooks) and the state of every random generator. `put_back` restores all of it, and touches only what differs. Iterators
+cannot be restored, so a program that holds one is refused before it runs.
 
-Left out: what lies behind modules (`import helpers; helpers.x = 1`), threads, locks, files and loggers, and arrays of
-numpy's above 1 MiB that are no tensor's memory.
+Left out are objects behind modules (`import helpers; helpers.x = 1`), threads, locks, files and loggers, and numpy
+arrays above 1 MiB that do not use a tensor's memory.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from backprint.tracing.kinds import (
 )
 
 MOST = 200_000
-"""How many objects a Picture looks at."""
+"""The most objects that a Picture looks at."""
 
 LONG = 10_000
-"""A container longer than this is kept, and what is in it is not looked at."""
+"""The elements of a container longer than this are kept, but not looked into."""
 
 
 class Picture:
-    """What was there, each thing with how it is put back."""
+    """Everything that was reachable, with how each thing is restored."""
 
     def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
         self.seen: dict[int, Any] = {}
@@ -64,7 +64,7 @@ class Picture:
         self.go_on(roots)
 
     def go_on(self, roots: Iterable[tuple[str, Any]]) -> None:
-        """Look at these too, and at all that they lead to."""
+        """Look into these roots too."""
         self.queue.extend(roots)
         with untraced():
             while self.queue and len(self.seen) < MOST:
@@ -73,14 +73,14 @@ class Picture:
             self.copy_small()
 
     def copy_small(self) -> None:
-        """Keep the bytes of tensors, of one memory once: of large parameters those that are known to be written."""
+        """Keep the bytes of tensors, each storage once; of large parameters only those that are known to be written."""
         for kept in self.tensors:
             if kept.memory not in self.copied and (not kept.is_large or kept.lies_under(self.arrays)):
                 self.copied.add(kept.memory)
                 kept.copy()
 
     def put_back(self) -> None:
-        """Everything as it was."""
+        """Restore everything."""
         with untraced():
             for undo in self.undo:
                 undo()
@@ -88,18 +88,18 @@ class Picture:
                 kept.put_back()
 
     def refuse_iterators(self, title: str) -> None:
-        """Refuse a program that holds an iterator: a run would use it up, and nothing can give it back."""
+        """Refuse a program that holds an iterator: a run would use it up, and it cannot be restored."""
         if self.iterators:
             name, value = self.iterators[0]
             raise CaptureError(
-                f"{title} holds an iterator ({type(value).__name__} {name}), which each run uses up: pass what it "
-                "gives as an argument"
+                f"{title} holds an iterator ({type(value).__name__} {name}), which each run uses up: pass its "
+                "items as an argument"
             )
 
     # -------------------------------------------------------------- the walk
 
     def visit(self, name: str, value: Any) -> None:
-        """One value: remember it, and go on to what it holds."""
+        """Remember one value, and queue everything that it holds."""
         kind = class_of(value)
         if kind in PLAIN or id(value) in self.seen:
             return
@@ -115,7 +115,7 @@ class Picture:
                 self.visit_object(name, value)
 
     def visit_of_kind(self, kind: Any) -> Callable[[str, Any], None] | None:
-        """How a tensor, a generator or an array is remembered; None for objects that hold others."""
+        """Return how a tensor, a generator or an array is remembered; None for objects that hold others."""
         if issubclass(kind, Tensor):
             return self.visit_tensor
         if kind in GENERATORS or (kind.__module__ or "").startswith("numpy.random"):
@@ -125,7 +125,7 @@ class Picture:
         return None
 
     def visit_held(self, name: str, value: Any) -> None:
-        """What a container, an iterator, a function or a class holds beside its attributes."""
+        """Remember what a container, an iterator, a function or a class holds besides its attributes."""
         if is_iterator(value):
             self.iterators.append((name, value))
         elif isinstance(value, COUNTED):
@@ -149,12 +149,12 @@ class Picture:
             self.visit_class(value)
 
     def push(self, name: str, value: Any) -> None:
-        """A value to visit."""
+        """Queue a value."""
         if type(value) not in PLAIN and id(value) not in self.seen:
             self.queue.append((name, value))
 
     def push_all(self, name: str, items: Iterable[tuple[Any, Any]]) -> None:
-        """Values to visit, each with its key; of a long container none."""
+        """Queue values with their keys, unless there are too many."""
         items = list(items)
         if len(items) <= LONG:
             for key, value in items:
@@ -162,7 +162,6 @@ class Picture:
                     self.queue.append((f"{name}.{key}" if name else str(key), value))
 
     def visit_dict(self, name: str, box: dict[Any, Any]) -> None:
-        """A dictionary."""
         content = list(dict.items(box))
         kind = OrderedDict if isinstance(box, OrderedDict) else dict
 
@@ -177,7 +176,7 @@ class Picture:
         self.push_all(name, ((f"key {index}", key) for index, (key, _) in enumerate(content)))
 
     def visit_box(self, name: str, box: Any) -> None:
-        """A list, a set, a deque or a bytearray."""
+        """Remember a list, a set, a deque or a bytearray."""
         content = list(box)
         clear, fill = BOXES[next(kind for kind in BOXES if isinstance(box, kind))]
 
@@ -190,7 +189,7 @@ class Picture:
         self.push_all(name, enumerate(content))
 
     def visit_object(self, name: str, value: Any) -> None:
-        """An object's attributes, in its dictionary and in its slots; the functions of a class of the user's."""
+        """Remember an object's attributes and slots, and what the functions of a user's class reach."""
         try:
             attributes = object.__getattribute__(value, "__dict__")
         except (AttributeError, TypeError):
@@ -204,7 +203,6 @@ class Picture:
             self.push(name, type(value))
 
     def visit_slot(self, name: str, value: Any, owner: Any, slot: str) -> None:
-        """One slot of an object."""
         try:
             content = owner.__get__(value)
         except AttributeError:
@@ -218,7 +216,7 @@ class Picture:
         self.push(f"{name}.{slot}", content)
 
     def visit_class(self, kind: type) -> None:
-        """A class of the user's: its attributes, and what its functions reach."""
+        """Remember the attributes of a user's class, and what its functions reach."""
         for each in kind.__mro__:
             if each in self.classes or not is_users(each):
                 continue
@@ -243,7 +241,7 @@ class Picture:
             self.push("__call__", vars(each).get("__call__"))
 
     def visit_function(self, name: str, function: types.FunctionType) -> None:
-        """A function: its closure, its defaults, its attributes, and the globals that it names."""
+        """Remember a function: its closure, its defaults, its attributes, and the globals that it names."""
         while hasattr(function, "__wrapped__") and not function.__closure__:
             inner = function.__wrapped__
             if not isinstance(inner, types.FunctionType) or id(inner) in self.seen:
@@ -267,14 +265,15 @@ class Picture:
                 self.visit_global(scope, key)
 
     def pass_over_generators(self, function: types.FunctionType) -> None:
-        """A context manager that decorates a function is made anew for each call: this one's generator never runs."""
+        """Skip the generator of a context manager used as a decorator: each call makes a new one, so this one never
+        runs."""
         for cell in function.__closure__ or ():
             generator = getattr(cell.cell_contents, "gen", None)
             if isinstance(generator, types.GeneratorType):
                 self.seen[id(generator)] = generator
 
     def visit_cell(self, name: str, cell: Any) -> None:
-        """One variable of a closure."""
+        """Remember one variable of a closure."""
         if id(cell) in self.seen:
             return
         self.seen[id(cell)] = cell
@@ -295,7 +294,7 @@ class Picture:
         self.push(name, content)
 
     def visit_global(self, scope: dict[str, Any], key: str) -> None:
-        """One global variable that a function names, or makes."""
+        """Remember one global variable that a function names, or creates."""
         if key not in scope:
             if not hasattr(scope.get("__builtins__"), key):
                 self.undo.append(lambda: scope.pop(key, None))
@@ -311,13 +310,13 @@ class Picture:
             self.push(key, content)
 
     def visit_generator(self, name: str, source: Any) -> None:
-        """A generator of random numbers."""
+        """Remember the state of a random generator."""
         state = generator_state(source)
         self.generators.append((name, source, state))
         self.undo.append(lambda: put_generator(source, state))
 
     def visit_array(self, name: str, array: Any) -> None:
-        """An array of numpy's: what is in it, which may be a tensor's. A large one is known by where it lies alone."""
+        """Remember the content of a numpy array, which may be a tensor's. Of a large one, remember only its address."""
         self.arrays.append(array)
         if array.nbytes > LARGE or not array.flags.writeable:
             return
@@ -330,21 +329,21 @@ class Picture:
         self.undo.append(undo)
 
     def visit_iterator(self, name: str, value: Any) -> None:
-        """An iterator over a sequence; one that is used up stays so."""
+        """Remember the position of an iterator over a sequence, unless it is exhausted."""
         state = value.__reduce__()
         if len(state) == 3:
             self.undo.append(lambda: self.rewind(name, value, state[2]))
             self.push(name, state[1][0])
 
     def rewind(self, name: str, value: Any, place: int) -> None:
-        """An iterator at the place where it was."""
+        """Set an iterator to its earlier position."""
         if len(value.__reduce__()) < 3:
             self.spent.append((name, value))
         else:
             value.__setstate__(place)
 
     def add(self, name: str, tensor: Tensor, whole: bool = False) -> KeptTensor:
-        """A tensor that must come back, `whole` with its content whatever its size."""
+        """Remember a tensor; with `whole`, its content whatever its size."""
         if id(tensor) not in self.seen:
             self.visit(name, tensor)
         kept = self.by_id[id(tensor)]
@@ -354,7 +353,7 @@ class Picture:
         return kept
 
     def visit_tensor(self, name: str, tensor: Tensor) -> None:
-        """A tensor, its gradient and its attributes."""
+        """Remember a tensor, its gradient and its attributes."""
         made = KeptTensor(tensor)
         self.tensors.append(made)
         self.by_id[id(tensor)] = made
@@ -386,4 +385,4 @@ BOXES: dict[type, tuple[Callable[[Any], None], Callable[[Any, Any], None]]] = {
     deque: (deque.clear, deque.extend),
     bytearray: (bytearray.clear, bytearray.extend),
 }
-"""How a container is emptied and filled again."""
+"""How a container is cleared and filled."""

@@ -1,4 +1,4 @@
-"""What a program can switch for the whole process, remembered and put back."""
+"""Process-wide settings that a program can change, remembered and restored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _put_filters(wanted: list[Any]) -> None:
 
 
 SWITCHES = ("default dtype", "deterministic", "matmul precision", "autocast", "flash", "math", "efficient", "mkldnn")
-"""Those that a program's numbers depend on: they are set again when it runs another time."""
+"""Settings that change a program's numbers: they are set again for each later run."""
 
 GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -71,12 +71,12 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),
 }
-"""What a program can switch for the whole process: how it is read, and how it is put."""
+"""Process-wide settings that a program can change, with how each is read and set."""
 
 
 @contextlib.contextmanager
 def globals_kept() -> Iterator[None]:
-    """What holds for the whole process as it was."""
+    """Restore the process-wide settings afterwards."""
     before = {name: read() for name, (read, _) in GLOBALS.items()}
     try:
         yield

@@ -1,8 +1,8 @@
 """The program as the user has it: a callable, its named tensors, and how it is called.
 
-A CalledProgram is what a call names. A ScoutedProgram is one of which a first run is known: what it takes from outside,
-and what it changes. Every engine traces one of these and every proof compares with it (`witness` runs it). Neither
-changes: what lives and ends, the callable and the call's own arguments, is Held until it is released.
+A CalledProgram describes a call. A ScoutedProgram adds the findings of a first run: which tensors the program reads
+from outside, and which it changes. Every engine traces a ScoutedProgram, and every proof compares with it (`witness`
+runs it). Both are immutable; the callable and the call's own arguments are in a Held, which is released at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backprint.tracing.picture import Picture
 
 @dataclass(frozen=True, slots=True)
 class NamedTensor:
-    """One tensor of a program: its own name, its role, and whether it requires grad."""
+    """One tensor of a program: its name, its role, and whether it requires grad."""
 
     name: str
     role: str
@@ -33,18 +33,18 @@ class NamedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a tensor among a call's leaves."""
+    """Stands for a tensor among a call's leaves."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one step gave: outputs by name, gradients and mutations by the program's own names.
+    """The results of one step: outputs by name, gradients and mutations by the program's own names.
 
     `tangled` are the tensors that depend on others' gradients once the program has written to them. Of the mutations,
-    `made` are tensors that modules hold now and did not before, `left` gradients and the state of optimizers. `leaves`
-    are those of the result, with `Tensor` in the place of each tensor.
+    `made` are tensors that modules hold now and did not hold before, `left` gradients and the state of optimizers.
+    `leaves` are those of the result, with `Tensor` in the place of each tensor.
     """
 
     outputs: dict[str, Tensor]
@@ -61,7 +61,7 @@ class Outcome:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """The callable of a program until it is released, and the open Picture of what it reaches, while there is one."""
+    """The callable of a program until it is released, and the open Picture of everything that it reaches, if any."""
 
     target: Any
     picture: Picture | None = None
@@ -70,7 +70,7 @@ class Held:
         return self.target
 
     def release(self) -> None:
-        """Let go of everything."""
+        """Drop all references."""
         self.target = None
 
 
@@ -78,8 +78,8 @@ class Held:
 class OwnObjects(Held):
     """A callable with the caller's own arguments, on which it runs.
 
-    `own` are the arguments' tensors by name; `under` what held for the process at capture, `training` which modules
-    were in train mode; `reached` the tensors, by identity, that the callable leads to without its arguments.
+    `own` are the arguments' tensors by name; `under` are the process-wide settings at capture, `training` says which
+    modules were in train mode; `reached` are the tensors, by identity, that the callable reaches without its arguments.
     """
 
     call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
@@ -100,8 +100,9 @@ class OwnObjects(Held):
 class CalledProgram:
     """A callable with the named tensors of one call. `values` are the inputs as captured; a module's state is live.
 
-    With a `world`, the program runs on fake tensors of that world. `shields` have a copy in front of them while the
-    program is traced, `cloned` when it runs: arguments that require grad and are written to.
+    With a `world`, the program runs on fake tensors of that world. `shields` are arguments that require grad and are
+    written to: while the program is traced, it takes a copy of each. `cloned` are those that it takes a copy of in
+    eager runs too.
     """
 
     target: Held
@@ -126,22 +127,22 @@ class CalledProgram:
 
     @property
     def outside(self) -> dict[str, Tensor]:
-        """The tensors that it takes from outside of its call: none is known."""
+        """The tensors that the program reads from outside its call: none is known yet."""
         return {}
 
     @property
     def changed(self) -> frozenset[str]:
-        """The tensors that it writes to: none is known."""
+        """The tensors that the program writes to: none is known yet."""
         return frozenset()
 
     @property
     def assembled(self) -> tuple[tuple[str, ...], ...]:
-        """The tensors that share memory of which it writes to a part: none is known."""
+        """Tensors that share memory of which the program writes a part: none is known yet."""
         return ()
 
     @property
     def accumulates(self) -> bool:
-        """Whether its backward runs another one inside, so that gradients have to be read off the leaves."""
+        """Whether its backward runs another backward inside, so that gradients must be read from the leaves."""
         return False
 
     @property
@@ -150,36 +151,37 @@ class CalledProgram:
         return self.target() is not None
 
     def state(self) -> dict[str, Tensor]:
-        """The live parameters and buffers, by name."""
+        """Return the live parameters and buffers, by name."""
         target = self.target()
         if target is None:
             raise ReplayError("the captured program is gone (released): pass `state`, or capture again")
         return state_of(target) if isinstance(target, nn.Module) else {}
 
     def own(self) -> dict[str, Tensor]:
-        """The caller's own tensors by name; of a program that has none, its values."""
+        """Return the caller's own tensors by name, or the captured values if there are none."""
         return self.in_order(self.target.own if isinstance(self.target, OwnObjects) else {})
 
     def held(self) -> dict[str, Tensor]:
-        """Every named tensor as it is now, fake or real: live state, outside tensors, and the inputs as captured."""
+        """Return every named tensor as it is now, fake or real: live state, outside tensors, and the inputs as
+        captured."""
         return self.in_order({})
 
     def in_order(self, instead: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Every named tensor, or another `instead` of it."""
+        """Return every named tensor, or the one `instead` has for it."""
         found = {**self.state(), **self.outside, **self.values, **instead}
         return {named.name: found[named.name] for named in self.tensors if named.name in found}
 
     def current(self, keep: bool = True) -> dict[str, Tensor]:
-        """Every named tensor as it is now.
+        """Return every named tensor as it is now.
 
-        In a world, fresh fake tensors in their place, whose values may be read if the program is to be specialised and
-        `keep` says so.
+        With a world, new fake tensors stand for them. Their values may be read if the program is specialised and `keep`
+        is true.
         """
         found = self.held()
         return found if self.world is None else self.world.imitate(found, keep and self.specialise)
 
     def known(self) -> dict[str, Tensor]:
-        """The tensors that have values: all of them, but for fake ones whose values nobody knows."""
+        """Return the tensors that have values: all except fake tensors with unknown values."""
         if self.world is None:
             return self.held()
         known = {name: self.world.values_of(tensor) for name, tensor in self.held().items()}
@@ -188,7 +190,7 @@ class CalledProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoutedProgram(CalledProgram):
-    """A program of which a first run is known: its `tensors` and `hooks` are also those that it takes from outside."""
+    """A program whose first run is known: its `tensors` and `hooks` include those of tensors from outside."""
 
     outside: dict[str, Tensor] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
@@ -197,13 +199,13 @@ class ScoutedProgram(CalledProgram):
 
 
 def scouted_program(program: CalledProgram, **found: Any) -> ScoutedProgram:
-    """A program with what a run of it has shown."""
+    """Return a program with the findings of a run."""
     known = {each.name: getattr(program, each.name) for each in fields(program)}
     return ScoutedProgram(**{**known, **found})
 
 
 def called_program(program: CalledProgram, **other: Any) -> CalledProgram:
-    """A program with what a run of it has shown forgotten, and `other` fields."""
+    """Return a program without the findings of a run, with `other` fields."""
     known = {each.name: getattr(program, each.name) for each in fields(CalledProgram)}
     return CalledProgram(**{**known, **other})
 
@@ -212,14 +214,14 @@ def called_program(program: CalledProgram, **other: Any) -> CalledProgram:
 
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-"""The layouts of sparse tensors."""
+"""Layouts of sparse tensors."""
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters, then buffers, by name; a tied weight once, under its first name."""
+    """Return parameters, then buffers, by name; a tied weight once, under its first name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def hooks_of(tensor: Tensor) -> list[Any]:
-    """The hooks that a user has put on a leaf tensor's gradient."""
+    """Return the user's hooks on a leaf tensor's gradient."""
     return list((tensor._backward_hooks or {}).values()) if tensor.is_leaf else []

@@ -1,4 +1,4 @@
-"""What a program reaches, and what held for the process when it was captured, while it runs again."""
+"""Restore everything that a program reaches, and set the process as it was at capture, while the program runs again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backprint.tracing.program import CalledProgram, OwnObjects
 
 @contextlib.contextmanager
 def protected(program: CalledProgram) -> Iterator[None]:
-    """Everything that the program reaches as it was, whatever happens inside: remembered once, put back at the end."""
+    """Remember everything that the program reaches once, and restore it at the end, whatever happens inside."""
     held = program.target
     if not isinstance(held, OwnObjects) or held.picture is not None or held.target is None:
         yield
@@ -33,7 +33,7 @@ def protected(program: CalledProgram) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_captured(program: CalledProgram) -> Iterator[None]:
-    """What held at capture for the process (autocast, default dtype, …) and for the modules (train or eval mode)."""
+    """Set the process-wide settings (autocast, default dtype, …) and the modules' train or eval mode as at capture."""
     held = program.target
     if not isinstance(held, OwnObjects):
         yield
@@ -44,7 +44,7 @@ def as_captured(program: CalledProgram) -> Iterator[None]:
         if module.training != training:
             module.training = training
     put_globals(held.under)
-    torch.clear_autocast_cache()  # it goes by a tensor's identity, and what is in the tensor may be another now
+    torch.clear_autocast_cache()  # its keys are tensors by identity, and their values may have changed
     try:
         yield
     finally:
@@ -56,7 +56,7 @@ def as_captured(program: CalledProgram) -> Iterator[None]:
 
 
 def put_globals(wanted: Mapping[str, Any]) -> None:
-    """Switch what differs from this."""
+    """Set the settings that differ."""
     for name, value in wanted.items():
         read, put = GLOBALS[name]
         if read() != value:

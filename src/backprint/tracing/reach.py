@@ -1,4 +1,4 @@
-"""What a callable can reach: names for tensors it takes from outside, and the things whose state it changes."""
+"""What a callable can reach: names for tensors that it reads from outside, and objects whose state it changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backprint.tracing.kinds import PLAIN, class_of, is_library, left_alone, nam
 
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
-    """What a callable can reach by a name: itself, its closure, the globals it mentions, its defaults."""
+    """Yield what a callable can reach by a name: itself, its closure, the globals that it uses, its defaults."""
     while isinstance(target, functools.partial):
         yield from target.keywords.items()
         yield from ((f"args.{index}", each) for index, each in enumerate(target.args))
@@ -47,7 +47,7 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
 
 
 def mentioned(function: Any) -> Iterator[tuple[str, Any]]:
-    """The globals that a function's code mentions, that of the functions in it too."""
+    """Yield the globals that a function's code uses, nested functions included."""
     if not inspect.isfunction(function) or is_library(function):
         return
     for name in names_in_code(function.__code__):
@@ -56,7 +56,7 @@ def mentioned(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor that the callable's roots lead to, with a name."""
+    """Yield every tensor that the callable's roots lead to, with a name."""
     visited: set[int] = set()
     queue: deque[tuple[str, Any, int]] = deque((name, value, 0) for name, value in roots(target))
     while queue and len(visited) < 100_000:
@@ -72,7 +72,7 @@ def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def names_of_outside(target: Any) -> dict[int, str]:
-    """A name for every tensor that the callable's roots lead to, by identity; their gradients among them."""
+    """Return a name for every tensor that the callable's roots lead to, by identity, gradients included."""
     found: dict[int, str] = {}
     for name, tensor in tensors_of(target):
         found.setdefault(id(tensor), name)
@@ -83,7 +83,7 @@ def names_of_outside(target: Any) -> dict[int, str]:
 
 @contextlib.contextmanager
 def kept_gradients(target: Any) -> Iterator[None]:
-    """The gradients on all leaves that the callable reaches as they were: a step may drop one before it reads it."""
+    """Restore `.grad` of all leaves that the callable reaches: a step may clear a gradient before it reads it."""
     before = {id(leaf): (leaf, leaf.grad) for _, leaf in tensors_of(target) if leaf.is_leaf}
     try:
         yield
@@ -94,7 +94,7 @@ def kept_gradients(target: Any) -> Iterator[None]:
 
 
 def children(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a value holds, by name."""
+    """Yield the values that a value holds, by name."""
     if isinstance(value, torch.optim.Optimizer):
         yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
         return
@@ -122,7 +122,7 @@ def children(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def state_of_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """An optimizer's tensors, by the index of their parameter and their key."""
+    """Return an optimizer's tensors, by the index of their parameter and their key."""
     parameters = [tensor for group in optimizer.param_groups for tensor in group["params"]]
     return {
         f"{index}.{key}": value
@@ -133,11 +133,12 @@ def state_of_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 KEEPERS = (nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
-"""Kinds of things that keep state a step may change."""
+"""Types of objects with state that a step may change."""
 
 
 def keepers(target: Any) -> dict[str, Any]:
-    """The keepers of state that a callable reaches by name, itself or one attribute further; those of modules too."""
+    """Return the stateful objects that a callable reaches by name, directly or as an attribute; in modules at any
+    depth."""
     found: dict[str, Any] = {}
     for name, value in roots(target):
         for key, each in ((name, value), *attributes(name, value)):
@@ -147,7 +148,7 @@ def keepers(target: Any) -> dict[str, Any]:
 
 
 def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What an object has as attributes; a module what its submodules have, but for these themselves."""
+    """Yield an object's attributes; for a module the stateful attributes of it and its submodules."""
     if isinstance(value, nn.Module):
         for path, module in value.named_modules():
             for key, item in list(vars(module).items()):
@@ -158,7 +159,7 @@ def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def module_paths(target: Any) -> dict[int, str]:
-    """The path of every submodule that a callable can run, by identity."""
+    """Return the path of every submodule that a callable can run, by identity."""
     found: dict[int, str] = {}
     for root, value in roots(target):
         if isinstance(value, nn.Module):
@@ -168,7 +169,7 @@ def module_paths(target: Any) -> dict[int, str]:
 
 
 def compiled_parts(target: Any, title: str) -> Iterator[str]:
-    """The names of what a callable runs through a torch.compile of the user's; `title` is its own."""
+    """Yield the names of parts that the user has compiled with torch.compile; `title` names the callable itself."""
     for root, value in roots(target):
         if hasattr(value, "_torchdynamo_inline"):
             yield root

@@ -1,4 +1,4 @@
-"""Programs that a trace would lose something of, refused by name, with what to do."""
+"""Refuse programs of which tracing would lose a part, by name, with what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from backprint.tracing.watch import Sighting, storages
 
 
 def unheld(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str]) -> tuple[str, ...]:
-    """The reads of values that a trace has no step to check by, in words; a `tolist` is rewritten into steps."""
+    """Describe the reads of values that no step of a trace can check; a `tolist` is left out, because it is rewritten
+    into steps."""
     said = [
         f"Tensor.{function} reads values{frames.place(source)} where no operator shows it"
         for function, source in unseen
@@ -27,7 +28,7 @@ def unheld(unseen: Sequence[tuple[str, Source | None]], unforeseen: Sequence[str
 
 
 def refuse_aliases(program: CalledProgram, outcome: Outcome) -> None:
-    """Refuse a program that writes to a tensor which it also holds as a view, or under another name."""
+    """Refuse a program that writes to a tensor that it also holds as a view, or under another name."""
     reached = dict(tensors_of(program.target())) if outcome.made else {}
     found = {
         name: tensor for name, tensor in reached.items() if name in outcome.made and tensor.layout is torch.strided
@@ -41,45 +42,45 @@ def refuse_aliases(program: CalledProgram, outcome: Outcome) -> None:
 
 
 def plain_own(program: CalledProgram) -> dict[str, Tensor]:
-    """The program's own tensors that lie in memory."""
+    """Return the program's own tensors that are not fake."""
     return {name: tensor for name, tensor in program.own().items() if not isinstance(tensor, FakeTensor)}
 
 
 def refuse_shared(program: CalledProgram, shared: Collection[str], wanted: Collection[str]) -> None:
-    """Refuse a program that writes to memory which tracing would take apart; `wanted` require grad."""
+    """Refuse a program that writes to shared memory that tracing would separate; `wanted` require grad."""
     if strangers := sorted(set(shared) - set(program.values)):
         raise CaptureError(
             f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is not "
-            "an argument, so tracing would give each memory of its own: take engine 'eager', or pass copies"
+            "an argument, so tracing would give each memory of its own: use engine 'eager', or pass copies"
         )
     if set(shared) & set(wanted):
         raise CaptureError(
-            f"inputs {', '.join(sorted(shared))} share memory, one is changed in place and one asks for a gradient: "
+            f"inputs {', '.join(sorted(shared))} share memory, one is changed in place and one requires grad: "
             "pass copies, or leave requires_grad off for them"
         )
 
 
 def refuse_strangers(program: CalledProgram, seen: Sighting, tensor: Tensor, names: Mapping[int, str]) -> None:
-    """Refuse a tensor that another thread made while the program ran: what it hangs on was not seen."""
+    """Refuse a tensor that another thread made during the run: its inputs were not seen."""
     if seen.threads and id(tensor) not in names:
         raise CaptureError(
-            f"{program.title} starts a thread{frames.place(seen.threads[0])} and goes on with a tensor of it, whose "
-            "making no engine sees: run that part in the thread that calls it"
+            f"{program.title} starts a thread{frames.place(seen.threads[0])} and uses a tensor that it makes, which "
+            "no engine sees: run that part in the calling thread"
         )
     if id(tensor) not in names and (shares := by_address(program, tensor)):
         raise CaptureError(
-            f"{program.title} takes a tensor that lies in the memory of {shares} and is not one of its views (made "
-            "through dlpack, numpy or an address), so nothing follows it: use .detach() or a view"
+            f"{program.title} uses a tensor that shares the memory of {shares} and is not one of its views (made "
+            "through dlpack, numpy or an address), so it cannot be tracked: use .detach() or a view"
         )
     if id(tensor) not in names and tensor.grad_fn is not None and seen.asking.get(id(tensor)):
         raise CaptureError(
-            f"{program.title} takes a tensor of shape {list(tensor.shape)} that asks for a gradient from nowhere that "
-            "can be named: another thread's, or made by code that runs no operators. Pass it as an argument"
+            f"{program.title} uses a tensor of shape {list(tensor.shape)} that requires grad and is not reachable from "
+            "its arguments, closure or globals: another thread, or code without operators, made it. Pass it as an input"
         )
 
 
 def by_address(program: CalledProgram, tensor: Tensor) -> str:
-    """The name of one of the program's tensors in whose memory a tensor of another storage lies; '' where in none's."""
+    """Return the name of a tensor of the program whose memory a tensor of another storage uses; '' if none."""
     if tensor.layout is not torch.strided or isinstance(tensor, FakeTensor) or tensor.is_meta:
         return ""
     storage = tensor.untyped_storage()
@@ -92,7 +93,7 @@ def by_address(program: CalledProgram, tensor: Tensor) -> str:
 
 
 def refuse_effects(program: CalledProgram, seen: Sighting, made: Collection[str]) -> None:
-    """Refuse a program that puts other data into tensors, hooks what is saved, leaves gradients or new state."""
+    """Refuse a program that assigns `.data`, hooks saved tensors, or leaves gradients or new state."""
     if seen.assigned:
         raise CaptureError(
             f"{program.title} assigns to a tensor's .data{frames.place(seen.assigned[0])}: tracing would lose "
@@ -113,19 +114,19 @@ def refuse_effects(program: CalledProgram, seen: Sighting, made: Collection[str]
     if addressed:  # a traced tensor has no memory to read: torch would end the process
         function, source = addressed[0]
         raise CaptureError(
-            f"Tensor.{function} gives the program its memory{frames.place(source)}, which a traced tensor has not: "
+            f"Tensor.{function} returns the tensor's memory{frames.place(source)}, and a traced tensor has none: "
             "engine 'eager' keeps what it reads as a guard"
         )
     if seen.accumulates or made:
         left = ", ".join(sorted(made)[:4]) or "gradients on its tensors"
         raise CaptureError(
-            f"{program.title} runs backward itself and leaves {left}: tracing keeps what a program gives and "
-            "changes, which these are not; engine 'eager' keeps them too"
+            f"{program.title} runs backward itself and leaves {left}: tracing keeps results and "
+            "changed tensors, not these; engine 'eager' keeps them too"
         )
 
 
 def refuse_layouts(program: CalledProgram, outputs: Mapping[str, Tensor]) -> None:
-    """Refuse outputs that are no plain strided tensors."""
+    """Refuse outputs that are not plain strided tensors."""
     for name, tensor in outputs.items():
         if (
             tensor.is_nested
@@ -134,6 +135,6 @@ def refuse_layouts(program: CalledProgram, outputs: Mapping[str, Tensor]) -> Non
         ):
             kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
             raise CaptureError(
-                f"{program.title} gives {name} as a {kind} tensor: tracing keeps plain strided tensors; "
+                f"{program.title} returns {name} as a {kind} tensor: tracing keeps plain strided tensors; "
                 "return its values"
             )

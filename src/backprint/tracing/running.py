@@ -1,4 +1,4 @@
-"""How a program is run: with which tensors in which places, and what comes of it."""
+"""Run a program: which tensors it runs on, and what it returns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from backprint.tree import copy_values, ones_tangent, outputs_of
 
 
 class Substitute(TorchFunctionMode):
-    """While a program runs, puts other tensors in the place of those it takes from outside."""
+    """While a program runs, replaces tensors that it reads from outside."""
 
     def __init__(self, table: Mapping[int, Tensor]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Substitute(TorchFunctionMode):
 
 
 def with_others(table: Mapping[int, Tensor], value: Any) -> Any:
-    """Nested arguments with the tensors that a table has for others."""
+    """Return nested arguments with tensors replaced as the table says."""
     return _mapped(functools.partial(_swapped, table), value)
 
 
@@ -47,7 +47,7 @@ def _swapped(table: Mapping[int, Tensor], value: Any) -> Any:
 
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply to the leaves of plain nested arguments."""
+    """Apply a function to the leaves of plain nested arguments."""
     kind = type(value)
     if kind in (tuple, list):
         return kind([_mapped(function, item) for item in value])
@@ -58,7 +58,7 @@ def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
 
 @contextlib.contextmanager
 def training_mode(module: Any, mode: str | None) -> Iterator[None]:
-    """The module in train or eval mode, and every flag back afterwards."""
+    """Set the module to train or eval mode, and restore every flag afterwards."""
     if mode is None or not isinstance(module, nn.Module):
         yield
         return
@@ -75,10 +75,10 @@ def training_mode(module: Any, mode: str | None) -> Iterator[None]:
 def with_values(
     program: CalledProgram, values: Mapping[str, Tensor], table: dict[int, Tensor] | None = None
 ) -> Iterator[None]:
-    """The program's state and outside tensors with these values, as long as its forward and backward run.
+    """Set the program's state and outside tensors to these values while its forward and backward run.
 
-    A backward may run parts of the forward again (checkpointing), so this spans both. With a `table`, the caller has a
-    Substitute mode on it already.
+    A backward may recompute parts of the forward (checkpointing), so this spans both. With a `table`, the caller has
+    already entered a Substitute mode with it.
     """
     target = program.target()
     swapped = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
@@ -98,7 +98,7 @@ def with_values(
 
 @contextlib.contextmanager
 def modes_reach_backward() -> Iterator[None]:
-    """Function modes stay on while autograd runs: a backward that runs the forward again must meet them.
+    """Keep function modes on while autograd runs: a backward that recomputes the forward must go through them.
 
     `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles one.
     """
@@ -112,7 +112,7 @@ def modes_reach_backward() -> Iterator[None]:
 
 @frames.calls_program
 def call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """The program's result on these values, once they are `placed`."""
+    """Return the program's result on these values."""
     target = program.target()
     args, kwargs = own_arguments(program, values)
     with same_chance(program.chance, program.target.picture):
@@ -120,7 +120,7 @@ def call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 
 def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """The call's own containers, if what is in them are these very tensors; else new ones."""
+    """Return the call's own containers, if they hold these tensors; else new ones."""
     held = program.target
     if isinstance(held, OwnObjects):
         found, structure = pytree.tree_flatten(held.call)
@@ -131,7 +131,7 @@ def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 
 def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """The arguments and keyword arguments of the program's call, with these values."""
+    """Return the arguments and keyword arguments of the program's call, with these values."""
     leaves = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
     return pytree.tree_unflatten(leaves, program.structure)
 
@@ -139,7 +139,7 @@ def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 def shielded(
     program: CalledProgram, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """Copies in front of the tensors that the program changes in place or that carry hooks: leaves stay leaves."""
+    """Put copies in front of tensors that the program changes in place or that have hooks: the leaves stay leaves."""
     ready = dict(values)
     for name in program.shields:
         ready[name] = mark(values[name])
@@ -150,7 +150,7 @@ def shielded(
 
 
 def with_loss(program: CalledProgram, result: Any) -> Any:
-    """The loss first and the result, cut off from it, second; without a loss, the result."""
+    """Return the loss and the detached result; without a loss, the result."""
     if program.loss is None:
         return result
     loss = check_loss(program.loss(result))
@@ -159,19 +159,19 @@ def with_loss(program: CalledProgram, result: Any) -> Any:
 
 
 def check_loss(loss: Any) -> Tensor:
-    """A loss, which must be one number."""
+    """Return the loss, if it is a tensor with one element."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
-        raise UsageError(f"loss must give one number as a tensor, not {describe(loss)}")
+        raise UsageError(f"loss must return a tensor with one element, not {describe(loss)}")
     return loss
 
 
 def describe(value: Any) -> str:
-    """A value in a few words, for messages."""
+    """Describe a value for a message."""
     return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
-    """The program's result, its loss with it, and for a second order the gradients of both too."""
+    """Return the program's result with its loss, and for order=2 the gradients of both too."""
     result = with_loss(program, call(program, ready))
     if not program.tangents:
         return result
@@ -193,7 +193,7 @@ def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
 
 
 def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """`outputs_of` for a program's result; a loss is called `loss`, gradients `gradient.NAME`."""
+    """Return `outputs_of` a program's result; a loss is named `loss`, gradients `gradient.NAME`."""
     if program.tangents:
         named, _ = named_outputs(
             replace(program, tangents=()), result if program.loss is not None else result["output"]
@@ -207,9 +207,9 @@ def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, 
 
 
 def leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Fresh leaves with these values, asking for gradients as the program's tensors do.
+    """Return new leaves with these values that require grad as the program's tensors do.
 
-    All are copies, but for parameters that no run is known to change, and for fake tensors, which are fresh.
+    All are copies, except for parameters that no run is known to change, and for fake tensors, which are new already.
     """
     still = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
     still |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
@@ -227,7 +227,7 @@ def pull_back(
     outputs: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor] | None,
 ) -> dict[str, Tensor | None]:
-    """Autograd's own gradients of the outputs that have any, with these tangents (None: ones)."""
+    """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones)."""
     asking = [named for named in program.tensors if named.requires_grad]
     wanted = [named for named in asking if leaves[named.name].requires_grad]  # a program may freeze its own parameters
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
@@ -252,7 +252,7 @@ def pull_back(
 def _pulled(
     program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor]
 ) -> Sequence[Tensor | None] | None:
-    """The leaves' gradients; None where the program has gone backward from these outputs itself."""
+    """Return the leaves' gradients; None if the program has already run backward from these outputs itself."""
     try:
         if not program.accumulates:
             return torch.autograd.grad(roots, leaves, tangents, allow_unused=True)

@@ -1,4 +1,4 @@
-"""One eager run, watched, before a program is traced: what tracing has to be told."""
+"""Watch one eager run before a program is traced, for facts that tracing needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from backprint.tree import alias_groups
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a watched run has shown, once it is over; `casts` are those of leaves that autocast makes."""
+    """The findings of a watched run; `casts` counts the leaves that autocast casts."""
 
     outcome: Outcome
     readings: tuple[Reading, ...]
@@ -45,7 +45,7 @@ class Findings:
 
 
 def scout(program: CalledProgram) -> tuple[ScoutedProgram, Findings]:
-    """Run a program once: what it takes from outside and what it changes, and all else that was seen."""
+    """Run a program once; return it with its outside and changed tensors, and everything else that was seen."""
     watch, outcome = watched_step(program)
     seen, found = watch.seen, with_outside(program, watch.seen)
     refuse_effects(program, seen, outcome.left)
@@ -77,17 +77,17 @@ def scout(program: CalledProgram) -> tuple[ScoutedProgram, Findings]:
 
 
 def with_names(reading: Reading, called: Mapping[str, str]) -> Reading:
-    """A reading whose inputs from outside have their names."""
+    """Return a reading with the names of its inputs from outside."""
     return replace(reading, inputs=tuple(called.get(name, name) for name in reading.inputs))
 
 
 def hooked(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
-    """The hooks on a program's own tensors."""
+    """Return the hooks on a program's own tensors as opaque edges."""
     return tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks)
 
 
 def watched_step(program: CalledProgram) -> tuple[Watch, Outcome]:
-    """One watched run; again with copies of its arguments where the program writes to leaves that require grad."""
+    """Watch one run. If the program writes to leaves that require grad, run again on copies of its arguments."""
     try:
         with kept_gradients(program.target()):
             return run_watched(program)
@@ -105,7 +105,7 @@ def watched_step(program: CalledProgram) -> tuple[Watch, Outcome]:
 
 
 def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
-    """The forward run under a Watch, or one of a `kind`; no backward runs."""
+    """Run the forward under a Watch, or a subclass `kind`; no backward runs."""
     paths = module_paths(program.target())
     compiled = any(compiled_parts(program.target(), program.title))
     watch = kind(paths, not compiled, program.world)
@@ -132,7 +132,7 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
 
 
 def with_outside(program: CalledProgram, seen: Sighting) -> ScoutedProgram:
-    """The program with the tensors from outside among its named ones, requiring grad as they did before."""
+    """Add the tensors from outside to the program's named tensors; they require grad as before the run."""
     outside, asking = seen.outside, seen.asking
     tensors = list(program.tensors)
     held: dict[str, Tensor] = {}

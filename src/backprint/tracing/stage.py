@@ -1,8 +1,8 @@
-"""A program ready to run on some values: on its own module, its own Parameters and its own arguments, or on stand-ins.
+"""Prepare a program to run on some values: on its own module, Parameters and arguments, or on stand-ins.
 
-The values that a run is asked for are written into the caller's own tensors; afterwards everything is put back. Where a
-program has no tensors of the caller's (it runs on fake tensors, or is a graph of Dynamo's), stand-ins take the places
-of its parameters instead.
+The values of a run are written into the caller's own tensors, and everything is restored afterwards. If a program has
+no tensors of the caller's (it runs on fake tensors, or is a graph of Dynamo's), stand-ins replace its parameters
+instead.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from backprint.tree import alias_groups, copy_values, strided_parts
 
 @dataclass(slots=True)
 class TensorMark:
-    """A tensor as it was when a run began: its version, where it lay, and, unless it is large, its content."""
+    """The state of a tensor when a run began: its version, its memory, and, unless it is large, its content."""
 
     version: int
     alias: Tensor
     content: tuple[Any, ...] | None
 
     def touched(self, tensor: Tensor) -> bool:
-        """Whether the tensor is another now."""
+        """Whether the tensor has changed since."""
         if tensor._version != self.version or not lies_as(tensor, self.alias):
             return True
         if self.content is None:
@@ -47,7 +47,7 @@ class TensorMark:
 
 @dataclass(slots=True)
 class Staged:
-    """A program ready to run: what it is given, what gradients are taken of, and how all of it was."""
+    """A program ready to run: its tensors, the leaves of its gradients, and the state before the run."""
 
     program: CalledProgram
     ready: dict[str, Tensor]
@@ -60,7 +60,7 @@ class Staged:
     states: frozenset[int]
 
     def made(self) -> dict[str, Tensor]:
-        """The tensors that modules and containers hold now where they held none, or another."""
+        """Return the new tensors that modules and containers hold."""
         found: dict[str, Tensor] = {}
         own = {id(tensor): name for name, tensor in self.program.own().items()}
         for name, tensor in tensors_of(self.program.target()):
@@ -72,7 +72,7 @@ class Staged:
         return {**touched, **found}
 
     def left(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """New gradients of leaves, and new state of optimizers."""
+        """Return new gradients of leaves, and new state of optimizers."""
         found = {}
         for name, tensor in {**self.ready, **(outside or {})}.items():
             if tensor.is_leaf and tensor.grad is not None and tensor.grad is not self.gradients.get(id(tensor)):
@@ -84,7 +84,7 @@ class Staged:
         return found
 
     def changed(self, made: Mapping[str, Tensor]) -> set[str]:
-        """The names of tensors that the run wrote to, and of those that share memory with them."""
+        """Return the names of tensors that the run wrote to, and of tensors that share memory with them."""
         known = self.program.changed
         with untraced():
             found = {
@@ -98,9 +98,9 @@ class Staged:
 
 @contextlib.contextmanager
 def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, anew: bool = False) -> Iterator[Staged]:
-    """The program ready to run on these values (None: its own as captured), and everything put back afterwards.
+    """Prepare the program to run on these values (None: its own as captured), and restore everything afterwards.
 
-    With `anew`, other tensors stand in the places of the arguments, also where the values are the same.
+    With `anew`, other tensors replace the arguments, also where the values are the same.
     """
     if isinstance(program.target, OwnObjects):
         with protected(program), as_captured(program), on_own_objects(program, values, anew) as stage:
@@ -116,7 +116,7 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
 
 @contextlib.contextmanager
 def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
-    """The caller's own tensors, with these values in them and asking for gradients as the program's tensors do."""
+    """Prepare the caller's own tensors: with these values, and requiring grad as the program's tensors do."""
     assert isinstance(program.target, OwnObjects)
     picture = program.target.picture
     assert picture is not None
@@ -144,7 +144,7 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
 
 
 def is_another(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
-    """Whether another call would have another tensor in an argument's place, as one with other values does."""
+    """Whether an argument must be replaced by another tensor, as a call with other values would do."""
     if anew:
         return not joined and in_memory(tensor) and tensor.is_leaf and not tensor._is_view()
     if value.shape != tensor.shape:
@@ -154,7 +154,7 @@ def is_another(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
 
 
 def in_its_place(tensor: Tensor, value: Tensor) -> Tensor:
-    """Another tensor in the place of an argument, with its class, its attributes, its gradient and its hooks."""
+    """Return another tensor with the class, attributes, gradient and hooks of an argument."""
     with torch.no_grad():
         made = copy_values({"": value.detach()})[""]
     made = nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
@@ -170,9 +170,9 @@ def in_its_place(tensor: Tensor, value: Tensor) -> Tensor:
 
 
 def is_only_given(program: CalledProgram, tensor: Tensor) -> bool:
-    """Whether a tensor that requires no grad, and is to have a gradient by default, is reached as an argument alone.
+    """Whether a tensor requires grad only by default, and the program reaches it only as an argument.
 
-    Then an alias stands for it where there are other threads: they must not see it require grad.
+    Then an alias replaces it if there are other threads, which must not see it require grad.
     """
     assert isinstance(program.target, OwnObjects)
     plain = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
@@ -180,7 +180,7 @@ def is_only_given(program: CalledProgram, tensor: Tensor) -> bool:
 
 
 def aliased(tensor: Tensor) -> Tensor:
-    """Another tensor of the same memory, with the same attributes."""
+    """Return another tensor with the same memory and the same attributes."""
     made = tensor.detach()
     made.__dict__.update(tensor.__dict__)
     return made
@@ -189,7 +189,7 @@ def aliased(tensor: Tensor) -> Tensor:
 def stage_of(
     program: CalledProgram, ready: dict[str, Tensor], leaves: dict[str, Tensor], gradients: dict[int, Tensor | None]
 ) -> Staged:
-    """A Staged of tensors that are ready, and of what they are now."""
+    """Return a Staged of tensors that are ready, with their state now."""
     reached = dict(tensors_of(program.target()))
     optimizers = {n: each for n, each in keepers(program.target()).items() if isinstance(each, torch.optim.Optimizer)}
     states = frozenset(id(t) for each in optimizers.values() for t in state_of_optimizer(each).values())
@@ -214,12 +214,12 @@ def stage_of(
 
 
 def in_memory(tensor: Tensor) -> bool:
-    """Whether a tensor has memory of its own kind: it is no fake, nor a tensor that wraps another."""
+    """Whether a tensor has ordinary memory: it is not on the meta device, nested, or a subclass."""
     return tensor.device.type != "meta" and type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and not tensor.is_nested
 
 
 def tensor_mark(tensor: Tensor, picture: Picture | None) -> TensorMark:
-    """A tensor as it is. A large parameter is known by its version alone, unless a Picture has its content anyway."""
+    """Return the state of a tensor. A large parameter has only its version, unless a Picture has its content."""
     plain = in_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
     known = picture is not None and plain and strided_parts(tensor)[-1].untyped_storage()._cdata in picture.copied
@@ -229,7 +229,7 @@ def tensor_mark(tensor: Tensor, picture: Picture | None) -> TensorMark:
 
 
 def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple[Tensor, Tensor]:
-    """The tensor that a gradient is taken of, and the one that the program is given, asking as it should."""
+    """Return the tensor whose gradient is taken, and the tensor that the program takes."""
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
         cut = tensor.detach()
         return cut, cut
@@ -242,7 +242,7 @@ def leaf_and_argument(tensor: Tensor, named: NamedTensor, shield: bool) -> tuple
 
 
 def give_gradients(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
-    """Stand-ins take over the `.grad` that stands among the program's tensors under their name; those, by identity."""
+    """Set `.grad` of stand-ins to the program's tensors named so; return those by identity of the stand-in."""
     given: dict[int, Tensor | None] = {}
     for name, tensor in ready.items():
         gradient = ready.get(f"{name}.grad")

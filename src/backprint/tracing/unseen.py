@@ -1,4 +1,4 @@
-"""What a program does where no operator shows it: hooks, flags of tensors, values given to numpy, higher orders."""
+"""What a program does without an operator: hooks, reads of tensor flags and of values, higher-order operators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backprint.tracing.watch import Sighting
 from backprint.tree import FLAGS, plain_leaves
 
 DETACHING = (Tensor.detach_, torch.detach_)
-"""What cuts a tensor off from its history in place: no operator shows it."""
+"""Functions that detach a tensor in place without an operator."""
 
 SET_DATA = Tensor.data.__set__
 """The function that modes see where a program assigns to a tensor's `.data`."""
@@ -43,31 +43,31 @@ ASKED: dict[Any, str] = {
     Tensor.untyped_storage: "bytes of storage",
     Tensor.storage: "bytes of storage",
 }
-"""What a program asks of an argument by these functions, as FLAGS calls it."""
+"""The flag of FLAGS that each of these functions reads."""
 
 TO_NUMPY = (Tensor.numpy, Tensor.__array__)
-"""What gives a tensor's values to numpy."""
+"""Functions that pass a tensor's values to numpy."""
 
 UNSEEN = (Tensor.tolist, *TO_NUMPY, Tensor.__repr__, Tensor.__reduce_ex__, Tensor.__dlpack__)
-"""What reads a tensor's values without running an operator."""
+"""Functions that read a tensor's values without running an operator."""
 
 ADDRESSED = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
-"""What lets the user's own code read a tensor's memory; torch's own asks for it all the time."""
+"""Functions with which the user's code can read a tensor's memory; torch's own code calls them all the time."""
 
 MAKERS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
-"""What reads the tensors in a list below all modes."""
+"""Functions that read the tensors in a list below all modes."""
 
 INSIDE = (
     torch.tensor_split, Tensor.tensor_split, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu,
     torch._pack_padded_sequence, torch._pad_packed_sequence, torch.hsplit, torch.vsplit, torch.dsplit,
 )  # fmt: skip
-"""What reads whole numbers among its tensors (lengths, places, batch sizes) inside of a kernel."""
+"""Functions whose kernels read integers from tensors (lengths, indices, batch sizes)."""
 
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
 
 
 class HookWatch(TorchFunctionMode):
-    """Sees a program put hooks on its tensors, whose work is not in the plain forward, and read values unseen."""
+    """Notes where a program hooks its tensors, which the plain forward loses, and where it reads values unseen."""
 
     def __init__(self, seen: Sighting, paths: Mapping[int, str], rewrite: bool = True) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class HookWatch(TorchFunctionMode):
 
 
 class Opener(HookWatch):
-    """Opens higher-order operators into the operators that they really run, above autograd."""
+    """Replaces higher-order operators by the operators that they run, above autograd."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         body = None
@@ -118,11 +118,11 @@ class Opener(HookWatch):
             return body(*args, **(kwargs or {}))
 
     def hold(self, func: Any, tensor: Tensor) -> None:
-        """What is read is taken for granted, all of it: a step of the graph compares it."""
+        """Assume all values that are read: a step of the graph compares them."""
         if torch._C._current_autograd_node() is not None and func in TO_NUMPY:
             raise CaptureError(
-                f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which no "
-                "graph holds: write it with torch, or as a custom operator (torch.library)"
+                f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which a "
+                "graph cannot hold: write it with torch, or as a custom operator (torch.library)"
             )
         with torch.no_grad():
             with _disable_current_modes():
@@ -152,7 +152,7 @@ def copied_deeply(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 @contextlib.contextmanager
 def unaware() -> Iterator[None]:
-    """Higher-order operators' eager forms refuse to run under a mode; here they do not see that there is one."""
+    """Hide dispatch modes from higher-order operators, whose eager forms refuse to run under a mode."""
     name, ours = "_get_current_dispatch_mode", threading.get_ident()
     heads = ("torch._higher_order_ops", "torch.utils._python_dispatch")
     rooms = [room for key, room in list(sys.modules.items()) if key.startswith(heads)]
@@ -169,7 +169,7 @@ def unaware() -> Iterator[None]:
 def flag_guards(
     program: CalledProgram, flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
 ) -> tuple[Guard, ...]:
-    """What the user's code asked of its arguments, beside their values, shapes and strides, as guards."""
+    """Return guards on the flags of arguments that the user's code has read."""
     return tuple(
         Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
         for (name, key), (value, source) in flags.items()
@@ -178,7 +178,7 @@ def flag_guards(
 
 
 def unseen_reads(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
-    """The tensors whose values a function reads where no operator shows it."""
+    """Return the tensors whose values a function reads without an operator."""
     if func in UNSEEN or (func in ADDRESSED and frames.called_by_user()):
         return [] if frames.printing() else [args[0]]
     if func in MAKERS:
@@ -191,9 +191,9 @@ def unseen_reads(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def rewritten(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """A torch function and its arguments as tracing can take them.
+    """Return a torch function and its arguments in a form that can be traced.
 
-    The lengths of `ctc_loss` are tensors, not lists, and a list is read one number after the other, as tracing does.
+    The lengths of `ctc_loss` become tensors instead of lists, and `tolist` reads one number at a time, as tracing does.
     """
     kwargs = dict(kwargs or {})
     if func is Tensor.tolist:

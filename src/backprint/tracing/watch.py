@@ -1,7 +1,7 @@
-"""A dispatch mode that watches one run: what the program takes from outside, what it changes, which values it reads.
+"""A dispatch mode that watches one run: tensors from outside, tensors that it changes, and values that it reads.
 
-A tensor whose memory nobody made during the run comes from outside (a closure, a global, a plain attribute); if the
-program writes to it, its bytes are put back.
+A tensor whose memory was not made during the run comes from outside (a closure, a global, a plain attribute). If the
+program writes to it, its bytes are restored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from backprint.tracing.program import SPARSE
 from backprint.tree import FLAGS, plain_leaves, strided_parts
 
 CHANGED = ("has a gradient", "version")
-"""What a program itself changes of an argument: a guard is about what it was before."""
+"""Flags that a program itself changes: a guard is about their value before the run."""
 
 
 DETACH = torch.ops.aten.detach.default
@@ -45,7 +45,7 @@ DETACH = torch.ops.aten.detach.default
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A place where the program read values: an operator whose result's value or size is not known from shapes."""
+    """A place where the program read values: an operator whose result's value or size does not follow from shapes."""
 
     operator: str
     source: Source | None
@@ -55,7 +55,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Sighting:
-    """What a watched run showed."""
+    """Everything that a watched run has shown."""
 
     outside: list[Tensor] = field(default_factory=list)
     asking: dict[int, bool] = field(default_factory=dict)
@@ -77,12 +77,12 @@ class Sighting:
 
 
 class Watch(TorchDispatchMode):
-    """Sees every operator of a run; a higher-order one as a whole, its body runs unseen."""
+    """Sees every operator of a run. A higher-order operator is one call: its body runs unseen."""
 
     supports_higher_order_operators = True
 
     def ignore_compile_internals(self) -> bool:
-        """Eager runs higher-order operators through Dynamo, which is let in where nothing of the user's is compiled."""
+        """Let Dynamo, which eager uses for higher-order operators, in where nothing of the user's is compiled."""
         return self.lets_in
 
     def __init__(self, paths: Mapping[int, str], lets_in: bool = True, world: World | None = None) -> None:
@@ -104,7 +104,7 @@ class Watch(TorchDispatchMode):
         self.unfollowed: dict[int, OpaqueEdge] = {}
 
     def know(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Watch:
-        """These are the program's own tensors; those in `callers` lie in the caller's own memory."""
+        """Register the program's own tensors; those in `callers` use the caller's own memory."""
         self.seen.given = {id(tensor): name for name, tensor in named.items()}
         for name, tensor in named.items():
             self.learn(tensor, frozenset((name,)))
@@ -116,16 +116,16 @@ class Watch(TorchDispatchMode):
         return self
 
     def widen(self, tensor: Tensor) -> None:
-        """This part of the caller's memory is known to be the program's."""
+        """Mark this part of the caller's memory as the program's."""
         if tensor.layout is torch.strided and (key := tensor.untyped_storage()._cdata) in self.callers:
             low, high = span(tensor)
             known = self.spans.get(key, (low, high))
             self.spans[key] = min(low, known[0]), max(high, known[1])
 
     def beyond(self, tensor: Tensor) -> bool:
-        """Whether a tensor lies in the caller's memory and reaches further than what is known of it.
+        """Whether a tensor uses more of the caller's memory than is known as the program's.
 
-        An argument may be a view of a tensor that the program takes from outside.
+        An argument may be a view of a tensor that the program reads from outside.
         """
         if tensor.layout is not torch.strided or (key := tensor.untyped_storage()._cdata) not in self.spans:
             return False
@@ -133,7 +133,7 @@ class Watch(TorchDispatchMode):
         return low < high and (low < self.spans[key][0] or high > self.spans[key][1])
 
     def learn(self, tensor: Tensor, names: frozenset[str]) -> None:
-        """Remember a tensor's memory, and the inputs it hangs on."""
+        """Remember a tensor's memory, and the inputs that it depends on."""
         storage = tensor.untyped_storage()
         self.alive.append(StorageWeakRef(storage))
         self.taint[storage._cdata] = self.taint.get(storage._cdata, frozenset()) | names
@@ -146,7 +146,7 @@ class Watch(TorchDispatchMode):
             return taken_apart(self, func, args, kwargs)
         given = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in given):
-            return func(*args, **kwargs)  # a higher-order operator finds out shapes: no value of the program's
+            return func(*args, **kwargs)  # a higher-order operator computes shapes, no value of the program
         names = self.met_with(func, given)
         if isinstance(func, HigherOrderOperator):
             return self.follow(func(*args, **kwargs), names)
@@ -163,17 +163,17 @@ class Watch(TorchDispatchMode):
         return result
 
     def met_with(self, func: Any, given: list[Tensor]) -> frozenset[str]:
-        """The inputs that an operator's tensors depend on; those of unknown memory come from outside."""
+        """Return the inputs that an operator's tensors depend on; tensors of unknown memory come from outside."""
         for tensor in given:
             if tensor.layout in SPARSE:
                 raise CaptureError(self.sparse(func, tensor, "takes"))
             if not _dense(tensor):
-                continue  # a jagged one is refused where it is made: to raise while torch asks its size would abort
+                continue  # a jagged one is refused where it is made: raising while torch reads its size would abort
             self.meet(func, tensor, not isinstance(func, HigherOrderOperator) and writes(func))
         return frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in given if _dense(tensor)))
 
     def note_call(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
-        """Note edges that are opaque, casts of leaves, and gradients that autograd adds up on leaves."""
+        """Note opaque edges, casts of leaves, and gradients that autograd accumulates on leaves."""
         with torch._C.DisableTorchFunction():
             if not torch.is_grad_enabled():
                 self.judge(func, args, kwargs, given)
@@ -182,10 +182,10 @@ class Watch(TorchDispatchMode):
         self.seen.casts += func is torch.ops.aten._to_copy.default and given[0].is_leaf and given[0].requires_grad
         node = torch._C._current_autograd_node()
         adds = node is not None and node.name() == "torch::autograd::AccumulateGrad"
-        self.seen.accumulates |= adds and func.namespace != "prim"  # autograd asks a fake tensor for its device there
+        self.seen.accumulates |= adds and func.namespace != "prim"  # autograd reads a fake tensor's device there
 
     def run_explained(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
-        """The operator's result; where it has none because there are no values, an error says so."""
+        """Run an operator; if it fails because there are no values, say so."""
         try:
             return func(*args, **kwargs)
         except UNKNOWN_VALUES as error:
@@ -202,31 +202,31 @@ class Watch(TorchDispatchMode):
             raise
 
     def note_result(self, func: Any, result: Any, names: frozenset[str]) -> None:
-        """What an operator gives depends on what it was given."""
+        """Note that an operator's results depend on its arguments."""
         for leaf in plain_leaves(result):
             refuse_nested(func, leaf, self.paths)
             if isinstance(leaf, Tensor) and _dense(leaf):
                 self.learn(leaf, names)
                 self.widen(leaf)
             elif isinstance(leaf, Tensor):
-                raise CaptureError(self.sparse(func, leaf, "gives"))
+                raise CaptureError(self.sparse(func, leaf, "returns"))
 
     def note_reading(self, func: Any, args: Any, result: Any, names: frozenset[str]) -> None:
-        """The program reads values; of a size, those count that alone decide it."""
+        """Note that the program reads values; a size depends only on the arguments that determine it."""
         if func in SIZED:
             sizing = [leaf for leaf in plain_leaves(args[SIZED[func]]) if isinstance(leaf, Tensor)]
             names = frozenset().union(*(self.taint[tensor.untyped_storage()._cdata] for tensor in sizing))
         self.seen.readings.append(Reading(str(func), frames.here(self.paths), tuple(sorted(names)), result))
 
     def follow(self, result: Any, names: frozenset[str]) -> Any:
-        """The result of an operator, whose tensors hang on these names."""
+        """Note that the tensors in an operator's result depend on these names."""
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, Tensor):
                 self.learn(leaf, names)
         return result
 
     def stand_in(self, tensor: Tensor) -> Tensor:
-        """In a world, what runs in the place of a tensor from outside; any other tensor itself."""
+        """In a world, return what replaces a tensor from outside; any other tensor itself."""
         key = id(tensor)
         if key not in self.stand_ins and key in self.met:
             assert self.world is not None
@@ -235,24 +235,25 @@ class Watch(TorchDispatchMode):
         return self.stand_ins.get(key, tensor)
 
     def sparse(self, func: Any, tensor: Tensor, verb: str) -> str:
-        """Why a program with sparse tensors is refused, and where it makes one."""
+        """Say why a program with sparse tensors is refused, and where it makes one."""
         where = frames.here(self.paths)
         place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
         kind = str(tensor.layout)[6:]
         return (
             f"{func} {verb} a {kind} tensor{place}: tracing would lose its gradients; "
-            "engine='eager' takes sparse tensors, or keep that part outside, or dense"
+            "use engine='eager', which takes sparse tensors, or keep that part outside, or dense"
         )
 
     def meet(self, func: Any, tensor: Tensor, written: bool) -> None:
-        """A tensor of unknown memory comes from outside. The caller's memory is kept before the first write to it."""
+        """Note a tensor of unknown memory as one from outside. Copy the caller's memory before the first write to
+        it."""
         if self.world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
             place = frames.place(frames.here(self.paths))
             raise CaptureError(f"the program works on a {type(tensor).__name__}{place}, which tracing cannot watch")
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self.taint and func is torch.ops.aten.lift_fresh.default:
-            self.learn(tensor, frozenset())  # what torch.tensor([...]) made just now
+            self.learn(tensor, frozenset())  # torch.tensor([...]) made it just now
         if key not in self.taint or self.beyond(tensor):
             self.callers[key] = storage
             self.widen(tensor)
@@ -268,7 +269,7 @@ class Watch(TorchDispatchMode):
             self.undo[key] = storage.clone()
 
     def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
-        """Note edges that autograd of the plain forward would not have, of a call with gradients off."""
+        """Note opaque edges of a call in `no_grad` mode."""
         asking = [tensor for tensor in given if asks(tensor)]
         self.followed |= {tensor.untyped_storage()._cdata for tensor in asking if _dense(tensor)}
         if func._schema.is_mutable:
@@ -280,7 +281,7 @@ class Watch(TorchDispatchMode):
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
 
     def judge_followed(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
-        """The same, of a call that autograd follows."""
+        """Note opaque edges of a call that autograd records."""
         for tensor in given:
             if _dense(tensor):
                 self.is_detached(func, tensor)
@@ -298,22 +299,22 @@ class Watch(TorchDispatchMode):
         return False
 
     def judge_use(self, key: int) -> None:
-        """What autograd follows uses memory: an update of it with gradients off is opaque."""
+        """Note that a call that autograd records uses memory: an update of it in `no_grad` mode is opaque."""
         if self.unfollowed and (edge := self.unfollowed.pop(key, None)):
             self.seen.opaque.append(edge)
 
     def judge_update(self, func: Any, args: Any, kwargs: Any) -> None:
-        """An update of a detached tensor changes values of a tensor that requires grad, unseen by autograd."""
+        """Note an update of a detached tensor that changes a tensor that requires grad, unseen by autograd."""
         if self.followed_among([each for each in changed_tensors(func, args, kwargs) if not each.requires_grad]):
             text = f"{func} updates a detached tensor, which autograd does not see"
             self.seen.opaque.append(OpaqueEdge("detach", text, frames.here(self.paths)))
 
     def followed_among(self, changed: list[Tensor]) -> set[int]:
-        """The memory, among that of some tensors, that a tensor that requires grad lies in."""
+        """Return the memory of these tensors that a tensor that requires grad uses too."""
         return {tensor.untyped_storage()._cdata for tensor in changed if _dense(tensor)} & self.followed
 
     def judge_outputs(self, outputs: Mapping[str, Tensor]) -> None:
-        """Custom autograd Functions among the nodes behind the outputs are opaque edges."""
+        """Note custom autograd Functions behind the outputs as opaque edges."""
         for tensor in outputs.values():
             if tensor.requires_grad and _dense(tensor):
                 self.judge_use(tensor.untyped_storage()._cdata)
@@ -330,11 +331,11 @@ class Watch(TorchDispatchMode):
                 self.seen.opaque.append(OpaqueEdge("function", f"{node.name()} is a custom autograd.Function"))
 
     def note_written(self) -> None:
-        """Which tensors from outside the run has written to."""
+        """Note which tensors from outside the run has written to."""
         self.seen.written = {id(tensor) for tensor, version in self.versions if tensor._version != version}
 
     def restore(self) -> None:
-        """Put back the bytes of the caller's memory that the run wrote to, and the gradients of outside tensors."""
+        """Restore the caller's memory that the run wrote to, and the gradients of outside tensors."""
         for key, before in self.undo.items():
             put_bytes(self.callers[key], before)
         for tensor, version in self.versions:
@@ -351,7 +352,7 @@ class Watch(TorchDispatchMode):
 
 
 def unknown(reading: Reading) -> str:
-    """Why a program that reads values is not captured without values, where it does, and what to do."""
+    """Say why a program that reads values cannot be captured without values, where it reads, and what to do."""
     hangs = f" (it depends on {', '.join(reading.inputs[:6])})" if reading.inputs else ""
     return (
         f"{reading.operator} reads values, which a fake capture does not have{frames.place(reading.source)}{hangs}. "
@@ -361,26 +362,27 @@ def unknown(reading: Reading) -> str:
 
 
 def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
-    """Refuse an operator that gives a nested tensor, where it does so."""
+    """Refuse an operator that returns a nested tensor."""
     if isinstance(result, Tensor) and result.is_nested and result.layout is torch.strided:
         raise CaptureError(
-            f"{func} gives a nested tensor{frames.place(frames.here(paths))}, which no engine takes: pad it, or keep "
+            f"{func} returns a nested tensor{frames.place(frames.here(paths))}, which no engine takes: pad it, or keep "
             "that part outside"
         )
 
 
 def asks(tensor: Tensor) -> bool:
-    """Whether a tensor, or what it is a view of, asks for a gradient: to ask a changed view makes it a new node."""
+    """Whether a tensor, or the base of a view, requires grad: reading the flag of a changed view would make a new
+    node."""
     return bool((tensor._base if tensor._is_view() else tensor).requires_grad)
 
 
 def storages(tensor: Tensor) -> list[Any]:
-    """The storages that a tensor's elements lie in: a sparse one has several, that of its values last."""
+    """Return the storages of a tensor's elements: a sparse tensor has several, that of its values last."""
     return [part.untyped_storage() for part in strided_parts(tensor)]
 
 
 def span(tensor: Tensor) -> tuple[int, int]:
-    """The bytes of its storage that a tensor lies in: the first, and one past the last."""
+    """Return the bytes of its storage that a tensor uses: the first, and one past the last."""
     size = tensor.element_size()
     reach = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
     first = tensor.storage_offset() * size

@@ -20,7 +20,7 @@ from backprint.tree import strided_parts
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a forward did beside giving its result.
+    """What a forward did beyond returning its result.
 
     `made` are tensors that modules and containers hold now, `left` new gradients and state of optimizers, `new` both in
     the order in which they are reached; `changed` are the names of the program's tensors that were written to.
@@ -47,7 +47,8 @@ class ForwardRun:
         return tuple(Tensor if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
 
     def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
-        """What it did, also to tensors that it met `outside`; those in `had` have the gradients that they had."""
+        """Return the effects of the forward, also on tensors from `outside`; those in `had` have gradients from
+        before."""
         names = {id(tensor): name for name, tensor in (outside or {}).items()}
         left = self.stage.left({name: tensor for name, tensor in (outside or {}).items() if name not in had})
         found = {names.get(id(self.stage.reached.get(name)), name): each for name, each in self.stage.made().items()}
@@ -55,13 +56,13 @@ class ForwardRun:
         return Effects(made, left, {**found, **left}, frozenset(self.stage.changed(made)))
 
     def mutations(self, effects: Effects) -> dict[str, Tensor]:
-        """Copies of what it wrote to, made and left."""
+        """Return copies of the tensors that it wrote to, made and left."""
         written = {name: tensor for name, tensor in self.stage.ready.items() if name in effects.changed}
         every = {**written, **effects.made, **effects.left}
         return {name: tensor.detach().clone() for name, tensor in every.items()}
 
     def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
-        """All that the step gave."""
+        """Return all results of the step."""
         ready = self.stage.ready
         return Outcome(
             outputs={name: result_alone(tensor, self.stage) for name, tensor in self.tensors.items()},
@@ -79,9 +80,9 @@ class ForwardRun:
 def run_forward(
     stage: Staged, modes: Callable[[dict[str, Tensor]], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 ) -> ForwardRun:
-    """One eager forward of a staged program; its backward may run after it, while the program is still staged.
+    """Run one eager forward of a staged program; its backward may run after it, while the program is still staged.
 
-    `modes` is given the program's tensors, and what it gives is in force while the forward runs.
+    `modes` takes the program's tensors and returns a context manager that is entered while the forward runs.
     """
     with torch.enable_grad(), modes(stage.ready):
         result = result_of(stage.program, stage.ready)
@@ -96,7 +97,7 @@ def run_step(
     tangents: Mapping[str, Tensor] | None = None,
     anew: bool = False,
 ) -> Outcome:
-    """One eager step on these values (None: as captured): the oracle of every proof. Everything is put back."""
+    """Run one eager step on these values (None: as captured), the oracle of every proof. Everything is restored."""
     with quiet_random(), staged(program, values, anew) as stage:
         forward = run_forward(stage)
         effects = forward.effects()
@@ -107,7 +108,7 @@ def run_step(
 
 
 def result_alone(tensor: Tensor, stage: Staged) -> Tensor:
-    """A result without its history; a copy where it lies in the caller's memory, which is put back after the run."""
+    """Detach a result; copy it if it uses the caller's memory, which is restored after the run."""
     memories = {part.untyped_storage()._cdata for each in stage.ready.values() for part in strided_parts(each)}
     if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in memories:
         return tensor.detach()
@@ -115,14 +116,14 @@ def result_alone(tensor: Tensor, stage: Staged) -> Tensor:
 
 
 def second_order(program: CalledProgram) -> CalledProgram:
-    """The program that gives its gradients too: its outputs' tangents are inputs of its own."""
+    """Return the program that also returns its gradients: the tangents of its outputs are inputs of its own."""
     inside: Any = contextlib.nullcontext() if program.world is None else program.world.running()
     with quiet_random(), staged(program) as stage, torch.enable_grad(), inside:
         named, _ = named_outputs(program, with_loss(program, call(program, stage.ready)))
         roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
         values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}
     if not roots:
-        raise CaptureError(f"order=2 needs gradients, and no output of {program.title} asks for one")
+        raise CaptureError(f"order=2 needs gradients, and no output of {program.title} requires grad")
     return replace(
         program,
         tensors=(*program.tensors, *(NamedTensor(name, "input", True) for name in values)),
@@ -133,7 +134,7 @@ def second_order(program: CalledProgram) -> CalledProgram:
 
 
 def drawn_like(tensor: Tensor, seed: int) -> Tensor:
-    """A tangent away from 0, where a product with it is no quotient by it; ones where there are no values."""
+    """Return a random tangent away from 0, where products and quotients by it differ; ones if there are no values."""
     found = torch.ones_like(tensor).detach()
     if hasattr(tensor, "fake_mode") or tensor.layout is not torch.strided:
         return found

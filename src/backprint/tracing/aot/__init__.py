@@ -1,1 +1,1 @@
-"""Engine `aot`: AOTAutograd's joint graph of a program, cut into forward and backward."""
+"""Engine `aot`: AOTAutograd's joint graph of a program, partitioned into forward and backward."""

@@ -1,4 +1,4 @@
-"""What only values can tell, answered while a program is traced without them: with what the scouting run read.
+"""While a program is traced without values, operators that need values return what the scouting run read.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.FakeTensorMode`, and
 `torch._functorch._aot_autograd.functional_utils`.
@@ -33,14 +33,16 @@ READ = torch.ops.aten._local_scalar_dense.default
 
 
 def number_place(tensor: Tensor) -> tuple[Any, ...]:
-    """Where a number lies. Traced tensors are never written to: two reads of one place read the same."""
+    """Return the memory of a number. Traced tensors are never written to: two reads of one place return the same
+    number."""
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.dtype
 
 
 class RecordedFakes:
-    """Fake tensors that answer what only values can tell with what the scouting run read.
+    """Fake tensors; operators that need values return what the scouting run read.
 
-    The mode stays a plain FakeTensorMode with its `dispatch` wrapped: higher-order operators know modes by their type.
+    The mode stays an ordinary FakeTensorMode with its `dispatch` wrapped: higher-order operators recognise modes by
+    type.
     """
 
     def __init__(self, real: bool, world: World | None = None, sizes: symbolic.Sizes | None = None) -> None:
@@ -60,7 +62,7 @@ class RecordedFakes:
                 reading, self.expected = self.expected, None
                 with self.mode:
                     result = pytree.tree_map(fake_like, reading.result)
-                self.follow(result, reading.result)  # in place of the unwritten memory that `fake_like` was followed by
+                self.follow(result, reading.result)  # replaces the uninitialised values that `fake_like` left
                 return result
             known, real = self.really(func, args, kwargs or {})
             if not known:
@@ -78,11 +80,11 @@ class RecordedFakes:
         return result
 
     def hold(self, tensor: Tensor) -> None:
-        """A number that the forward has read: where a backward reads it again, it is the one that was checked."""
+        """Remember a number that the forward has read: if a backward reads it again, it has been checked."""
         self.held[number_place(tensor)] = tensor
 
     def really(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
-        """The operator on the real values behind these fake tensors, where all are known."""
+        """Run an operator on the real values behind these fake tensors, if all are known."""
         if self.reals is None:
             return False, None
         given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
@@ -102,7 +104,7 @@ class RecordedFakes:
 
 
 class Told(TorchDispatchMode):
-    """Meets the operators that read values in the order of the scouting run, and tells what they read there."""
+    """Matches operators that read values with the readings of the scouting run, in order, and returns those results."""
 
     def __init__(
         self, readings: Sequence[Reading], fake: RecordedFakes, specialise: bool, paths: Mapping[int, str]
@@ -141,9 +143,9 @@ class Told(TorchDispatchMode):
         return result
 
     def meet(self, func: Any) -> Reading:
-        """The next reading of the scouting run in this place: what was read elsewhere is not its value.
+        """Return the next reading of the scouting run at this line.
 
-        Readings that are passed over are checks which an operator makes of real values alone, as `one_hot` does.
+        Readings that are skipped are checks that an operator runs on real values only, as `one_hot` does.
         """
         here = frames.here(self.paths)
         then = self.waiting[0] if self.waiting else None
@@ -154,11 +156,11 @@ class Told(TorchDispatchMode):
         raise CaptureError(
             f"while traced the program runs {func} ({spot(here)}) where its first run had "
             f"{f'{then.operator} ({spot(then.source)})' if then else 'nothing'}: "
-            "it does not do the same twice, or looks whether it is traced"
+            "its runs differ, or it checks whether it is traced"
         )
 
     def take(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
-        """Go on with what the scouting run read: as a guard, where it hangs on an input."""
+        """Continue with the result of the scouting run, with a guard if it depends on an input."""
         if func is READ:
             self.fake.hold(from_fun(values[0]))
         if not reading.inputs:
@@ -176,17 +178,17 @@ class Told(TorchDispatchMode):
 
 
 def spot(source: Source | None) -> str:
-    """A place in few words."""
+    """Return a file and line for a message."""
     return f"{source.file}:{source.line}" if source else "no line of the program"
 
 
 def first_leaf(value: Any) -> Any:
-    """The first leaf of a result; None where there is none."""
+    """Return the first leaf of a result, or None."""
     return next(iter(pytree.tree_leaves(value)), None)
 
 
 def refused_reading(reading: Reading) -> str:
-    """Why a program that reads values is not traced, where it does, and what to do."""
+    """Say why a program that reads values is not traced, where it reads, and what to do."""
     where = reading.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     hangs = f" (it depends on {', '.join(reading.inputs[:6])})"

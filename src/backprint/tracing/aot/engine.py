@@ -1,4 +1,4 @@
-"""Engine `aot`: AOTAutograd's joint graph of a program, cut in two, as a Pair."""
+"""Engine `aot`: AOTAutograd's joint graph of a program, partitioned, as a Pair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprint.tracing.unseen import flag_guards
 
 
 def by_aot(program: CalledProgram, options: Options) -> Made:
-    """Engine `aot`: AOTAutograd's joint graph, cut in two."""
+    """Capture a program by engine `aot`."""
     with settings.uncollected() if options.fake else contextlib.nullcontext():
         scouted, seen = scout(program)
     specialise = bool(options.specialise)

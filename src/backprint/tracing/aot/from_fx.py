@@ -1,4 +1,4 @@
-"""What AOTAutograd traced as a Joint: the program's own names, a line for each step, and what a step answers to."""
+"""Read AOTAutograd's graphs as a Joint: the program's own names, and the line and the echo of each step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Notes = dict[str, tuple[Source | None, Echo | None]]
 
 @dataclass(frozen=True, slots=True)
 class ReadJoint:
-    """A Joint, and what the fx nodes of either direction are called in it."""
+    """A Joint, and the names in it of the fx nodes of both directions."""
 
     joint: Joint
     forward: dict[str, str]
@@ -37,7 +37,7 @@ class ReadJoint:
 
 
 def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
-    """The Joint of a traced program."""
+    """Return the Joint of a traced program."""
     names = Names()
     lines = forward_lines(traced)
     ahead, back = Side(traced.forward, names), None
@@ -78,7 +78,7 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
 
 
 def input_ports(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
-    """One port for each named tensor."""
+    """Return a port for each named tensor."""
     ports = []
     placeholders = traced.forward.graph.find_nodes(op="placeholder")
     present = {str(node.target): node for node in placeholders}
@@ -94,7 +94,7 @@ def input_ports(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Po
 
 
 def results_of(traced: Traced, side: Side) -> tuple[Result, ...]:
-    """What the program gives: outputs, then mutations."""
+    """Return the results of the program: outputs, then mutations."""
     found = [
         (Port(name, role, spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None), side.pack(node))
         for (name, role), node in returned(traced)
@@ -104,25 +104,25 @@ def results_of(traced: Traced, side: Side) -> tuple[Result, ...]:
 
 
 def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
-    """The traced outputs, by name and role, each with its node."""
+    """Return the name and role of each traced output, with its node."""
     return list(zip(traced.outputs, traced.forward.graph.output_node().args[0][: len(traced.outputs)], strict=True))
 
 
 def checks_of(traced: Traced) -> list[tuple[Any, Reading]]:
-    """The nodes whose values were read while tracing, each with what was read."""
+    """Return the nodes whose values were read while tracing, each with its Reading."""
     nodes = [attached(node) for (_, role), node in returned(traced) if role == "guard"]
     return list(zip(nodes, traced.readings, strict=True))
 
 
 def attached(node: fx.Node) -> fx.Node:
-    """The node that a chain of `detach` begins at: it has the same values."""
+    """Return the node before a chain of `detach`, which has the same values."""
     while node.target is torch.ops.aten.detach.default:
         node = node.args[0]
     return node
 
 
 def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
-    """Which of these nodes stay although nothing uses them: random draws, and what has an effect."""
+    """Return notes for the nodes that stay although unused: random draws, and nodes with an effect."""
     found = {}
     for node in nodes:
         if node.op == "call_function" and (is_draw(node) or node.target is SAVING or node.is_impure()):
@@ -132,7 +132,8 @@ def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
 
 
 def with_lost_draws(traced: Traced) -> list[fx.Node]:
-    """The forward's nodes, and the random draws that cutting dropped because nothing uses them: they move the seed."""
+    """Return the forward's nodes with the unused random draws that the partition dropped: they advance the
+    generator."""
     nodes = list(traced.forward.graph.nodes)
     present = {node.name for node in nodes}
     order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
@@ -152,14 +153,14 @@ def with_lost_draws(traced: Traced) -> list[fx.Node]:
         present |= {each.name for each in needed}
     places: dict[str, int] = {"output": len(order)}
     at = -1
-    for node in traced.forward.graph.nodes:  # what cutting has put in stands after what it follows
+    for node in traced.forward.graph.nodes:  # a node that the partition inserted follows its predecessor
         at = max(at, -1 if node.op == "placeholder" else order.get(node.name, at))
         places.setdefault(node.name, at)
     return sorted(nodes, key=lambda node: places.get(node.op, places.get(node.name, order.get(node.name, len(order)))))
 
 
 def of_tangents(joint: fx.GraphModule) -> set[str]:
-    """The names of the nodes that depend on a tangent; in a custom Function of Dynamo's nothing else marks them."""
+    """Return the names of nodes that depend on a tangent; in a custom Function of Dynamo's nothing else marks them."""
     found: set[str] = set()
     for node in joint.graph.nodes:
         tangent = node.op == "placeholder" and node.meta["desc"].is_tangent()
@@ -169,16 +170,16 @@ def of_tangents(joint: fx.GraphModule) -> set[str]:
 
 
 SAVING, AGAIN = torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state
-"""What stands in the place of a draw that the backward draws again: in the forward, and in the backward."""
+"""The operators that replace a draw that the backward repeats: in the forward, and in the backward."""
 
 
 def is_state(node: fx.Node) -> bool:
-    """Whether a forward node is a random state that was kept for the backward, which calls it by a number."""
+    """Whether a forward node is a random state that is saved for the backward, which refers to it by a number."""
     return node.target is operator.getitem and getattr(node.args[0], "target", None) is SAVING and node.args[1] == 0
 
 
 def is_kept(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
-    """Whether a random draw is in the forward all the same, with its random state."""
+    """Whether a random draw is in the forward as one that saves its state."""
     given = [each.name for each in node.all_input_nodes]
     return any(
         each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == given
@@ -187,26 +188,25 @@ def is_kept(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
 
 
 def is_draw(node: fx.Node) -> bool:
-    """Whether a node draws random numbers."""
     return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
 def is_backward(node: fx.Node) -> bool:
-    """Whether AOT made the node while autograd ran."""
+    """Whether AOTAutograd made the node while autograd ran."""
     return bool(node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward"))
 
 
 def is_sum(node: fx.Node) -> bool:
-    """Whether autograd adds gradients up in this node, between two of its own.
+    """Whether autograd adds gradients in this node.
 
-    Where the forward has no line of the user's, torch 2.11 marks what follows as well; there only additions count.
+    Where the forward has no line of the user, torch 2.11 marks the following nodes too; there only additions count.
     """
     known = node.meta.get("autograd_backward") or node.target is torch.ops.aten.add.Tensor
     return bool(node.meta.get("is_gradient_acc") and known)
 
 
 def with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Node, Reading]]) -> list[Step]:
-    """The steps with a guard right after each value that was read; guards on inputs come first."""
+    """Return the steps with a guard right after each value that was read; guards on inputs come first."""
     after: dict[str, list[Step]] = {}
     for node, reading in checks:
         local = side.locals[node.name]
@@ -219,7 +219,7 @@ def with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Nod
 
 
 def guard(names: Names, local: str, reading: Reading) -> list[Step]:
-    """The steps that check one reading."""
+    """Return the steps that check one reading."""
     result = torch.utils._pytree.tree_leaves(reading.result)[0]
     name = names.free("guard")
     if isinstance(result, Tensor):
@@ -234,7 +234,7 @@ def guard(names: Names, local: str, reading: Reading) -> list[Step]:
 
 
 def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]:
-    """The ports of the tangents. What the backward takes of the forward has the name that it has there."""
+    """Return the ports of the tangents. A saved value has its name in the forward."""
     assert traced.backward is not None
     ports: list[Port] = []
     kept = traced.forward.graph.output_node().args[0][len(traced.outputs) :]
@@ -249,12 +249,12 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
             side.locals[node.name] = side.names.free(f"tangent_{name}")
             ports.append(Port(name, "tangent", spec_of(node.meta.get("val")), side.locals[node.name]))
         else:
-            raise CaptureError(f"the backward takes {node.name}, which the forward does not give")
+            raise CaptureError(f"the backward takes {node.name}, which the forward does not return")
     return tuple(ports)
 
 
 def gradients_of(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Result, ...]:
-    """The gradients of the tensors that require grad, in input order."""
+    """Return the gradients of the tensors that require grad, in input order."""
     assert traced.backward is not None
     asking = {named.name for named in program.tensors if named.requires_grad}
     found: list[Result] = []
@@ -269,15 +269,15 @@ def gradients_of(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[R
 
 
 def note_of(node: fx.Node) -> Source | None:
-    """The user's line that a node carries."""
+    """Return the user's line that a node carries."""
     found = (node.meta.get("custom") or {}).get(OURS)
     return found if isinstance(found, Source) else None
 
 
 def forward_lines(traced: Traced) -> Notes:
-    """The source of each forward node; a size has the line of what first uses it.
+    """Return the source of each forward node; a size has the line of its first user.
 
-    What autograd computes may stand in the forward too: it has the line of what it answers to.
+    Nodes that autograd made may be in the forward too: they have the line of the node they are the gradient of.
     """
     found: Notes = {}
     heads = heads_by_seq(traced)
@@ -294,7 +294,7 @@ def forward_lines(traced: Traced) -> Notes:
 
 
 def backward_lines(traced: Traced, ahead: Side) -> Notes:
-    """What each backward node answers to in the forward, and that node's source."""
+    """Return the source and the echo of each backward node."""
     assert traced.backward is not None
     heads = heads_by_seq(traced)
     order = {each.name: (index, each) for index, each in enumerate(traced.joint.graph.nodes)}
@@ -325,14 +325,14 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
 
 
 def again_note(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
-    """The line of a forward node that the backward computes again, and the value that it is, or is a part of."""
+    """Return the line of a forward node that the backward recomputes, and the echo of its value."""
     first = again if again.name in ahead.locals else head
     local = ahead.locals.get(first.name) if first is not None else None
     return note_of(first if first is not None else again), Echo("recomputes", (local,)) if local else None
 
 
 def saved_draws(traced: Traced) -> dict[str, fx.Node]:
-    """For each draw that the backward makes again, the forward's: their random states stand in one order."""
+    """Map each draw that the backward repeats to the forward's draw: their random states have one order."""
     assert traced.backward is not None
     first = [node for node in traced.forward.graph.nodes if node.target is SAVING]
     again = [node for node in traced.backward.graph.nodes if node.target is AGAIN]
@@ -340,10 +340,10 @@ def saved_draws(traced: Traced) -> dict[str, fx.Node]:
 
 
 def recomputed(node: fx.Node, order: Order) -> fx.Node | None:
-    """The forward node that a node of the backward computes once more; None where it is the backward's own.
+    """Return the forward node that a backward node recomputes; None if the node is the backward's own.
 
-    Cutting marks all that it puts into the backward, so the joint graph is asked; what it copies there anew keeps the
-    tag that tracing gave it.
+    The partition marks every node that it puts into the backward, so the tag of the joint graph's node decides; nodes
+    that the partition creates keep the tag from tracing.
     """
     joint = order[node.name][1] if node.name in order else node
     if joint is node:
@@ -352,8 +352,7 @@ def recomputed(node: fx.Node, order: Order) -> fx.Node | None:
 
 
 def heads_by_seq(traced: Traced) -> dict[int, fx.Node]:
-    """For each autograd sequence number, the forward node that made it: the first one that is no getitem
-    and no size."""
+    """Return, for each autograd sequence number, the first forward node that is not a getitem or a size."""
     heads: dict[int, fx.Node] = {}
     for node in traced.joint.graph.nodes:
         counts = node.op == "call_function" and not isinstance(node.meta.get("val"), SIZES)
@@ -368,17 +367,17 @@ PASSING = (
     torch.ops.aten.clone.default,
     torch.ops.aten.alias.default,
 )
-"""Operators whose input's gradient is their output's, unchanged: autograd leaves no step for them."""
+"""Operators whose input's gradient equals their output's: autograd adds no step for them."""
 
 
 Order = Mapping[str, tuple[int, fx.Node]]
-"""The joint graph's nodes by name, with their places."""
+"""The joint graph's nodes by name, with their positions."""
 
 
 def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side) -> str:
-    """The forward value whose gradients a sum adds up: the last one that every term is a gradient of.
+    """Return the forward value whose gradients a sum adds: the last value that every term is a gradient of.
 
-    `sums` are the values of the sums before it: in a deep residual stream each sum takes up where the last one was.
+    `sums` are the values of earlier sums: in a deep residual stream each sum continues the one before.
     """
     shape = getattr(node.meta.get("val"), "shape", None)
     walks = [reached(start, shape, order) for start in starts(node, links, order, sums)]
@@ -394,7 +393,7 @@ def summed(node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[
 
 
 def reached(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
-    """The values of this shape among these, and those that came to them through passing operators; the last first."""
+    """Yield the values of this shape among these nodes and, through passing operators, their inputs; the last first."""
     found: set[str] = set()
     queue: list[tuple[int, str]] = []
     waiting = start
@@ -413,7 +412,7 @@ def reached(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tupl
 def starts(
     node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str]
 ) -> Iterator[Sequence[fx.Node]]:
-    """For each term of a chain of sums, what the forward node that it is the gradient of takes."""
+    """Yield, for each term of a chain of sums, the inputs of the forward node that it is the gradient of."""
     for each in node.all_input_nodes:
         if each.name in sums:
             yield [order[sums[each.name]][1]]

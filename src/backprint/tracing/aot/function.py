@@ -1,4 +1,4 @@
-"""What AOTAutograd traces: the program as a function of its named tensors that returns fresh copies of its outputs."""
+"""The function that AOTAutograd traces: named tensors in, copies of the outputs out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backprint.tracing.watch import Reading
 
 
 class TracedFunction:
-    """The traced function: named tensors in, copies of the outputs out, and notes of what they are."""
+    """The traced function: named tensors in, copies of the outputs out, and notes about each output."""
 
     def __init__(
         self, program: ScoutedProgram, readings: Sequence[Reading], specialise: bool, real: bool, dynamic: Any = False
@@ -44,7 +44,7 @@ class TracedFunction:
         self.leaves: tuple[Any, ...] = ()
 
     def fakes(self) -> tuple[Tensor, ...]:
-        """Fake leaves for every named tensor; tensors that share memory get memory of their own."""
+        """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
         values = self.program.current(keep=False)
         known = {} if self.program.world is None else self.program.world.reals(self.program.held())
         apart = {name for group in self.program.assembled for name in group}
@@ -64,7 +64,7 @@ class TracedFunction:
         return tuple(made)
 
     def faked(self, value: Tensor) -> Tensor:
-        """A fake tensor for a real one; a fake one itself."""
+        """Return a fake tensor for a real one; a fake one itself."""
         if isinstance(value, FakeTensor):
             return value
         made: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
@@ -75,7 +75,7 @@ class TracedFunction:
         given = dict(zip(self.names, flat, strict=True))
         told = Told(self.readings, self.fake, self.specialise, self.paths)
         if self.fake.reals is not None:
-            torch.manual_seed(SEED)  # what a backward reads beside the trace is what the program's own run drew
+            torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
         ready = sharing_memory(program, shielded(program, given, mark))
         versions = {name: ready[name]._version for name in (*program.shields, *_assembled(program))}
         self.open.close()
@@ -105,7 +105,7 @@ class TracedFunction:
 
 
 class StatelessModule(nn.Module):
-    """What AOTAutograd is given: a module without state, around a function of flat tensors."""
+    """The module that AOTAutograd traces: a function of flat tensors, without state."""
 
     def __init__(self, body: Callable[..., Any]) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class StatelessModule(nn.Module):
 
 
 def _still(leaf: Any) -> Any:
-    """A leaf of the result without its tensor; a size stays the number it is, which becomes a guard."""
+    """Replace a tensor by `Tensor`; a symbolic size becomes its number, with a guard."""
     if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
         return symbolic.fixed(leaf)
     return Tensor if isinstance(leaf, Tensor) else leaf
@@ -128,7 +128,7 @@ def _assembled(program: ScoutedProgram) -> tuple[str, ...]:
 
 
 def sharing_memory(program: ScoutedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors that share memory in the caller's program share it here too: views of one base, filled from each."""
+    """Make tensors share memory as in the caller's program: views of one base, filled from each tensor."""
     real = program.values
     for group in program.assembled:
         itemsize = real[group[0]].element_size()

@@ -1,4 +1,4 @@
-"""AOTAutograd's joint graph without our copies, cut in two; and what each of its inputs and outputs is.
+"""Remove our copies from AOTAutograd's joint graph, partition it, and identify its inputs and outputs.
 
 Private torch APIs of this module, tried on torch 2.13: AOTAutograd's descriptors.
 """
@@ -22,7 +22,7 @@ from backprint.tracing.watch import Reading
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A traced program: fx graphs, and what each of their outputs, gradients and tangents is."""
+    """A traced program: fx graphs, with the names of their outputs, gradients and tangents."""
 
     forward: torch.fx.GraphModule
     backward: torch.fx.GraphModule | None
@@ -65,7 +65,7 @@ def take_out_copies(joint: torch.fx.GraphModule) -> None:
 
 
 def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None) -> Traced:
-    """Split the joint graph, and say what every input and output is."""
+    """Partition the joint graph, and identify every input and output."""
     outputs, gradients = results_of_joint(run, joint)
     tangents = tangents_of_joint(run, joint)
     forward, backward = joint, None
@@ -89,7 +89,7 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
 def results_of_joint(
     run: TracedFunction, joint: torch.fx.GraphModule
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """The name and the role of each output of the forward, and the tensor whose gradient each other output is."""
+    """Return each output of the forward by name and role, and the tensor whose gradient each other output is."""
     outputs, gradients = [], []
     for desc in joint.graph.output_node().meta["desc"]:
         match desc:
@@ -104,12 +104,12 @@ def results_of_joint(
             case descriptors.ForwardTokenAOTOutput() | descriptors.BackwardTokenAOTOutput():
                 raise CaptureError(ORDERED.format(run.program.title))
             case _:
-                raise CaptureError(f"the joint graph gives {desc.expr()}, which engine 'aot' does not know how to keep")
+                raise CaptureError(f"the joint graph returns {desc.expr()}, which engine 'aot' does not support")
     return tuple(outputs), tuple(gradients)
 
 
 def tangents_of_joint(run: TracedFunction, joint: torch.fx.GraphModule) -> tuple[str, ...]:
-    """The outputs whose tangents the joint graph takes."""
+    """Return the outputs whose tangents the joint graph takes."""
     tangents = []
     for node in joint.graph.find_nodes(op="placeholder"):
         match node.meta["desc"]:
@@ -118,5 +118,5 @@ def tangents_of_joint(run: TracedFunction, joint: torch.fx.GraphModule) -> tuple
             case descriptors.PlainAOTInput():
                 pass
             case desc:
-                raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not know how to feed")
+                raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not support")
     return tuple(tangents)

@@ -1,4 +1,4 @@
-"""The user's line and module path on every node that a torch call makes while AOTAutograd traces.
+"""Note the user's line and module path on every node that a torch call makes while AOTAutograd traces.
 
 Private torch APIs of this module, tried on torch 2.13: `torch.fx.traceback.current_meta`.
 """
@@ -21,13 +21,13 @@ from backprint.tracing.running import with_others
 from backprint.tracing.unseen import rewritten
 
 OURS = "backprint"
-"""The key under which a node's metadata carries our Source; True marks a copy to take out again."""
+"""The key of a node's metadata with our Source; True marks a copy that will be removed."""
 
 
 class LineNotes(TorchFunctionMode):
-    """While AOT traces, notes the user's line and module path on every node a torch call makes.
+    """While AOTAutograd traces, notes the user's line and module path on every node that a torch call makes.
 
-    With a `table`, the program's own tensors, which it may reach past its module, have others in their place.
+    With a `table`, other tensors replace the program's own, which it may reach outside its module.
     """
 
     def __init__(self, paths: Mapping[int, str], fake: bool, table: Mapping[int, Tensor]) -> None:
@@ -48,7 +48,7 @@ class LineNotes(TorchFunctionMode):
 
 @contextlib.contextmanager
 def noted(what: Any) -> Iterator[None]:
-    """Nodes made inside carry this note."""
+    """Put this note on nodes that are made inside the block."""
     meta = fx_traceback.current_meta
     before = meta.get("custom")
     meta["custom"] = {OURS: what}
@@ -62,6 +62,6 @@ def noted(what: Any) -> Iterator[None]:
 
 
 def mark(tensor: Tensor) -> Tensor:
-    """A copy that `take_out_copies` will find."""
+    """Copy a tensor in a way that `take_out_copies` recognises."""
     with torch._C.DisableTorchFunction(), noted(True):
         return tensor.clone()

@@ -1,4 +1,4 @@
-"""What of torch is set aside while AOTAutograd traces, so that it traces what eager runs, and says nothing of ours.
+"""Patches of torch that are active while AOTAutograd traces, so that it traces the operators that eager runs.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._library.simple_registry`, `FunctionalTensor`, and the
 kernels that operators have in Python (`OpOverload.py_kernels`).
@@ -18,7 +18,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 @contextlib.contextmanager
 def quiet_log() -> Iterator[None]:
-    """What fails under fake tensors is raised; torch would log it, with its stack, as well."""
+    """Keep torch from also logging, with a stack, an error under fake tensors that is raised."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before = log.disabled
     log.disabled = True
@@ -30,7 +30,7 @@ def quiet_log() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_effects() -> Iterator[None]:
-    """Error checks of linear algebra are no effects to keep: as such they would thread tokens through the graph."""
+    """Do not treat error checks of linear algebra as effects, which would thread tokens through the graph."""
     holder = torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect
     before = holder.effect
     holder.register(None)
@@ -42,7 +42,7 @@ def without_effects() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_cuda() -> Iterator[None]:
-    """`x.cuda()` gives `x` on the CPU while a fake capture is traced on a machine that has no such device."""
+    """Make `x.cuda()` return `x` on the CPU while a fake capture is traced on a machine without CUDA."""
     before = FunctionalTensor.cuda
     FunctionalTensor.cuda = lambda self, *_, **__: self.cpu()
     try:
@@ -54,15 +54,16 @@ def without_cuda() -> Iterator[None]:
 REAL = tuple(
     "upsample_ _upsample_ multi_margin_loss multilabel_margin_loss hardshrink softshrink lstm gru rnn_".split()
 )
-"""Operators that tracing would take apart in Python into others than eager runs, with results near, not the same."""
+"""Operators that tracing would decompose in Python into other operators than eager runs, with slightly different
+results."""
 
 STATIC = ("aten::hardshrink", "aten::softshrink")
-"""Those whose own backward torch cannot trace with symbolic sizes: with these they are taken apart."""
+"""Operators of REAL whose backward torch cannot trace with symbolic sizes: with these they are decomposed."""
 
 
 @contextlib.contextmanager
 def as_eager_runs(symbolic: bool) -> Iterator[None]:
-    """Trace these operators as the ones that eager runs, not as their Python decompositions."""
+    """Trace these operators as eager runs them, not as their Python decompositions."""
     taken = []
     for operator in python_decomposed():
         if symbolic and operator._schema.name in STATIC:
@@ -81,6 +82,5 @@ def as_eager_runs(symbolic: bool) -> Iterator[None]:
 
 @functools.cache
 def python_decomposed() -> tuple[Any, ...]:
-    """The operators of REAL."""
     packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if name.startswith(REAL)]
     return tuple(getattr(packet, kind) for packet in packets for kind in packet.overloads())

@@ -1,4 +1,4 @@
-"""Symbolic sizes while a program is traced: which dimensions have them, and what tracing found out.
+"""Symbolic sizes while a program is traced: which dimensions are symbolic, and what tracing derived about them.
 
 Private torch APIs of this module, tried on torch 2.13: `torch.fx.experimental.symbolic_shapes.ShapeEnv` with its
 `_get_sloc`, `_generate_unique_id`, `_maybe_evaluate_static`, `guards`, `replacements_slocs` and `var_to_range`,
@@ -31,15 +31,15 @@ from backprint.tracing import frames
 from backprint.tracing.program import ScoutedProgram
 
 Dims = dict[str, dict[int, str]]
-"""For each input with symbolic sizes: its dimensions, and what the user calls each ('' where he does not)."""
+"""For each input with symbolic sizes: its dimensions, each with the user's name for it or ''."""
 
 TAKEN = re.compile(r"[su]\d+|inf|int_oo")
-"""What a dimension cannot be called: the names that we give."""
+"""Names that a dimension cannot have, because Backprint uses them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What tracing found out about sizes: the symbols, what else must hold, and how torch's names become ours."""
+    """What tracing derived about sizes: the symbols, the guards, and our name for each of torch's symbols."""
 
     symbols: tuple[Symbol, ...] = ()
     guards: tuple[Guard, ...] = ()
@@ -50,7 +50,7 @@ class Found:
 
 
 def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
-    """The dimensions that `dynamic` asks for: all of every input, or the ones named."""
+    """Return the dimensions that `dynamic` requests: all of every input, or the named ones."""
     if not dynamic:
         return {}
     inputs = {named.name: program.values[named.name] for named in program.tensors if named.role == "input"}
@@ -70,7 +70,7 @@ def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
 
 
 def _chosen(name: str, value: Tensor, asked: Any) -> dict[int, str]:
-    """The chosen dimensions of one input, counted from the front, with their names."""
+    """Return the requested dimensions of one input, counted from the front, with their names."""
     if isinstance(asked, int):
         asked = (asked,)
     rows = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(asked, "")
@@ -80,7 +80,7 @@ def _chosen(name: str, value: Tensor, asked: Any) -> dict[int, str]:
             raise UsageError(f"dynamic: input {name!r} has {value.dim()} dimensions; {index!r} is not one of them")
         if value.shape[index] < 2:
             raise UsageError(
-                f"dynamic: size {index} of {name!r} is {value.shape[index]}, which tracing always takes as it is: "
+                f"dynamic: size {index} of {name!r} is {value.shape[index]}, which tracing always makes a constant: "
                 "capture with a size of 2 or more"
             )
         found[index % value.dim()] = _checked(str(called or ""))
@@ -94,7 +94,7 @@ def _checked(called: str) -> str:
         except RefusedError as error:
             raise UsageError(f"dynamic: {error}") from None
         if TAKEN.fullmatch(called) or called in FUNCTIONS:
-            raise UsageError(f"dynamic: {called!r} cannot name a size, because other sizes or functions are called so")
+            raise UsageError(f"dynamic: {called!r} cannot name a size: Backprint uses that name for sizes or functions")
     return called
 
 
@@ -105,9 +105,9 @@ _SYMBOLIC = tuple(f"{name}.py" for name in ("symbolic_shapes", "sym_node", "reco
 
 
 def chooses_kernel() -> bool:
-    """Whether a convolution's fake kernel is asking which real one would run: `batch < 16` says nothing of the graph.
+    """Whether a convolution's fake kernel is choosing a real one: `batch < 16` is not a guard of the graph.
 
-    It asks for the layout of the output, which follows the layout of the input whichever kernel it is.
+    It does this for the output's layout, which follows the input's layout for every kernel.
     """
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.endswith(_SYMBOLIC):
@@ -116,10 +116,10 @@ def chooses_kernel() -> bool:
 
 
 class Sizes(ShapeEnv):
-    """torch's ShapeEnv with symbols in the order of the inputs, and the user's line on each thing it finds out.
+    """torch's ShapeEnv with symbols in the order of the inputs, and the user's line on each guard.
 
-    Two sizes that are alike by chance are two symbols; what reads values is refused as it is without symbols. `forward`
-    is true while the user's own lines run, `chosen` where the user named the dimensions.
+    Two sizes that are equal by chance are two symbols; programs that read values are refused as without symbols.
+    `forward` is true while the user's own lines run, `chosen` if the user named the dimensions.
     """
 
     def __init__(self, dims: Dims, paths: Mapping[int, str]) -> None:
@@ -143,7 +143,7 @@ class Sizes(ShapeEnv):
         return self.count - 1
 
     def fake(self, mode: FakeTensorMode, name: str, value: Tensor) -> Tensor:
-        """A fake tensor with the symbolic sizes that were asked for."""
+        """Return a fake tensor with the requested symbolic sizes."""
         asked = self.dims[name]
         kinds = [DimDynamic.DUCK if index in asked else DimDynamic.STATIC for index in range(value.dim())]
         context = StatelessSymbolicContext(dynamic_sizes=kinds, constraint_sizes=[None] * value.dim())
@@ -155,7 +155,7 @@ class Sizes(ShapeEnv):
         return fake
 
     def tie(self, name: str, fake: Tensor) -> None:
-        """Dimensions of one name have one size."""
+        """Make dimensions of the same name equal."""
         for index, called in self.dims[name].items():
             for other, symbol in self.places.items():
                 if called and self.called(other) == called and other != (name, index):
@@ -165,12 +165,12 @@ class Sizes(ShapeEnv):
                         raise UsageError(f"dynamic: {said} are both called {called!r}, but their sizes differ")
 
     def called(self, place: tuple[str, int]) -> str:
-        """What the user calls a dimension."""
+        """Return the user's name for a dimension."""
         return self.dims[place[0]][place[1]]
 
 
 def sizes(program: ScoutedProgram, dynamic: Any, paths: Mapping[int, str]) -> Sizes | None:
-    """The environment of the symbols that `dynamic` asks for; None where no size is symbolic."""
+    """Return the ShapeEnv of the symbols that `dynamic` requests; None if no size is symbolic."""
     if not dynamic:
         return None
     made = Sizes(dimensions(program, dynamic), paths)
@@ -180,7 +180,7 @@ def sizes(program: ScoutedProgram, dynamic: Any, paths: Mapping[int, str]) -> Si
 
 @contextlib.contextmanager
 def noting(sizes: Sizes | None) -> Iterator[None]:
-    """While the program itself runs, what is found out about sizes has a line of the user's."""
+    """Note the user's line on guards that are derived inside, while the program itself runs."""
     if sizes is not None:
         sizes.forward = True
     try:
@@ -191,7 +191,7 @@ def noting(sizes: Sizes | None) -> Iterator[None]:
 
 
 def fixed(leaf: Any) -> Any:
-    """A symbolic number as the plain one it is, which tracing notes as a guard."""
+    """Return a symbolic number as a plain number; tracing adds a guard."""
     match leaf:
         case torch.SymInt():
             return int(leaf)
@@ -204,7 +204,7 @@ def fixed(leaf: Any) -> Any:
 
 
 def found(sizes: Sizes | None) -> Found:
-    """The symbols that are left, and the guards; a dimension asked for by name that has to be a number is refused."""
+    """Return the remaining symbols, and the guards; refuse a dimension requested by name that must be a number."""
     if sizes is None:
         return Found()
     names = names_of(sizes)
@@ -234,7 +234,7 @@ def found(sizes: Sizes | None) -> Found:
 
 
 def check_guard(guard: Guard, hints: Mapping[str, int]) -> None:
-    """A guard must be one that a replay can check, and it must hold where it was found."""
+    """Check that a replay can evaluate a guard, and that the captured sizes meet it."""
     condition = guard.text.rpartition("] == ")[2]
     try:
         good = bool(evaluate(condition, hints))
@@ -245,7 +245,7 @@ def check_guard(guard: Guard, hints: Mapping[str, int]) -> None:
 
 
 def names_of(sizes: Sizes) -> dict[Any, str]:
-    """The symbols that sizes still hang on, in the order of the inputs, with our names: the user's, else s0, s1, …"""
+    """Return the symbols that sizes depend on, in the order of the inputs, with the user's names, else s0, s1, …"""
     order: dict[Any, str] = {}
     for place in sizes.places:
         for symbol in sorted(free(sizes, place), key=lambda each: int(each.name[1:])):
@@ -262,12 +262,12 @@ def names_of(sizes: Sizes) -> dict[Any, str]:
 
 
 def free(sizes: Sizes, place: tuple[str, int]) -> set[Any]:
-    """The symbols that a dimension hangs on now."""
+    """Return the symbols that a dimension depends on."""
     return set(sizes.replace(sizes.places[place]).free_symbols)
 
 
 def symbol_of(sizes: Sizes, symbol: Any, name: str) -> Symbol:
-    """A Symbol with its range."""
+    """Return a Symbol with its range."""
     bounds = sizes.var_to_range[symbol]
     ends = (bounds.lower, bounds.upper)
     low, high = (str(int(end)) if end.is_Integer and abs(end) < 2**62 else "inf" for end in ends)
@@ -275,13 +275,13 @@ def symbol_of(sizes: Sizes, symbol: Any, name: str) -> Symbol:
 
 
 def user_line(place: Any) -> Source | None:
-    """The user's line that our `_get_sloc` noted."""
+    """Return the user's line that `_get_sloc` noted."""
     line = getattr(place, "maybe_user_loc", None)
     return line if isinstance(line, Source) else None
 
 
 def refuse_fixed(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line: Source | None) -> None:
-    """A dimension that the user chose must stay free."""
+    """Refuse a program that makes a dimension chosen by the user a constant."""
     if len(now.free_symbols) or not sizes.chosen:
         return
     where = f" at {line.file}:{line.line} in {line.function}: {line.code!r}" if line else ""
@@ -292,7 +292,7 @@ def refuse_fixed(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line
 
 
 def worth_saying(sizes: Sizes, guard: Any) -> Any:
-    """What a guard says beyond the sizes' ranges; a range that a line of the user's narrowed is said with its line."""
+    """Return what a guard adds to the sizes' ranges; a range that one of the user's lines narrowed counts."""
     if sizes._maybe_evaluate_static(guard.expr, axioms=()) is None:
         return sizes.simplify(guard.expr)
     expression = sizes.replace(guard.expr)
@@ -308,7 +308,7 @@ def holds_everywhere(expression: Any, size: int) -> bool:
 
 
 def condition_text(expression: Any) -> str:
-    """A condition as people write it."""
+    """Return a condition in Python's notation."""
     match expression:
         case sympy.Eq(lhs=left, rhs=right):
             return f"{left} == {right}"

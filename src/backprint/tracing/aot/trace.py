@@ -1,8 +1,8 @@
-"""A program traced with AOTAutograd, which sees no aliases: the copies that its outputs are, are taken out again.
+"""Trace a program with AOTAutograd. It does not support aliases, so outputs are copied, and the copies removed after.
 
 Private torch APIs of this module, tried on torch 2.13:
 `torch._functorch.aot_autograd.aot_export_joint_with_descriptors`, `torch.fx.traceback`, and
-`torch.fx._lazy_graph_module`, which neither writes nor compiles the code of graphs that nobody runs.
+`torch.fx._lazy_graph_module`, which does not generate code for graphs that are never run.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def trace(
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
     dynamic: Any = False,
 ) -> Traced:
-    """Trace a program with AOTAutograd and cut the joint graph."""
+    """Trace a program with AOTAutograd, and partition the joint graph."""
     traced = trace_values(program, seen, specialise, partition, decompose, dynamic)
     if program.world is None and traced.casts > seen.casts:
         raise CaptureError(
-            f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it anew for each, so "
-            "gradients would be rounded otherwise: switch the cache off (torch.autocast(..., cache_enabled=False)), or "
+            f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it again for each, so "
+            "gradients would be rounded differently: turn the cache off (torch.autocast(..., cache_enabled=False)), or "
             "use engine 'eager'"
         )
     return traced
@@ -55,7 +55,7 @@ def trace(
 def trace_values(
     program: ScoutedProgram, seen: Findings, specialise: bool, partition: Any, decompose: Any, dynamic: Any
 ) -> Traced:
-    """Trace without values, or where that will not do and the user specialises, beside them."""
+    """Trace without values; if that fails and the user specialises, trace with values too."""
     try:
         return trace_once(TracedFunction(program, seen.readings, specialise, False, dynamic), partition, decompose)
     except DataDependentError as error:
@@ -67,7 +67,7 @@ def trace_values(
 def trace_once(
     run: TracedFunction, partition: str | Callable[..., Any] | None, decompose: Mapping[Any, Callable[..., Any]] | None
 ) -> Traced:
-    """One try at tracing."""
+    """Try once to trace."""
     program = run.program
     with tracing(run) as stack:
         try:
@@ -93,13 +93,13 @@ def trace_once(
         graph_module = joint.graph_module
         take_out_copies(graph_module)
         pin_dtypes(graph_module)
-        found = casts(program, graph_module)  # before the graph is cut: that merges casts that are alike
+        found = casts(program, graph_module)  # before the partition, which merges equal casts
         return replace(split_joint(run, graph_module, partition), casts=found)
 
 
 @contextlib.contextmanager
 def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
-    """What is in force while AOTAutograd traces, and what it may enter beside that."""
+    """Enter all patches and modes for tracing with AOTAutograd; yield the stack for its own."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(dispatching(run.fake.mode, run.fake.dispatch))
         if run.program.world is not None and absent("cuda"):
@@ -131,7 +131,7 @@ def _late(program: ScoutedProgram, error: Any) -> str:
 
 
 def casts(program: ScoutedProgram, joint: torch.fx.GraphModule) -> int:
-    """How many casts of a program's own leaves a traced forward has."""
+    """Count the casts of a program's own leaves in a traced forward."""
     asking = {index for index, named in enumerate(program.tensors) if named.requires_grad}
     found = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)
     ahead = [node.args[0] for node in found if node.meta.get("partitioner_tag") != "is_backward"]

@@ -1,1 +1,1 @@
-"""Engine `dynamo`, and the backend of `torch.compile`: the graphs that torch.compile's front end makes of a program."""
+"""Engine `dynamo`, and the backend of `torch.compile`: capture the graphs that Dynamo makes of a program."""

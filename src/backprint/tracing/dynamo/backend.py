@@ -1,8 +1,8 @@
-"""A graph that `torch.compile` cut out of a program, captured while the program waits for it.
+"""Capture a graph that Dynamo has made of a program while the program waits for it.
 
-Engine `aot` makes of it what it makes of any program; each operator has the line that Dynamo noted for it. The program
-itself goes on with `as_eager` of the graph. Private torch APIs of this module, tried on torch 2.13:
-`torch._guards.tracing`, `torch._guards.CompileContext`, `torch._higher_order_ops.wrap`, `torch._dynamo.exc.SkipFrame`,
+Engine `aot` captures it like any program; each operator has the line that Dynamo noted. The program itself continues
+with `as_eager` of the graph. Private torch APIs of this module, tried on torch 2.13: `torch._guards.tracing`,
+`torch._guards.CompileContext`, `torch._higher_order_ops.wrap`, `torch._dynamo.exc.SkipFrame`,
 `torch._dynamo.symbolic_convert`, and the metadata of Dynamo's placeholders (see `sources`).
 """
 
@@ -38,7 +38,7 @@ from backprint.tree import copy_values
 
 
 class OpenRunner(GraphRunner):
-    """Runs what a graph checkpoints once: computed again it is the same, and what to keep is the partition's task."""
+    """Runs a checkpointed body once: a recomputation would be the same, and the partition decides what is saved."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is tag_activation_checkpoint:
@@ -53,16 +53,16 @@ Uncompiled = SkipFrame
 
 @contextlib.contextmanager
 def outside_tracing() -> Iterator[None]:
-    """What Dynamo and the caller have in force is off: its tracing context, inference mode; random states return."""
+    """Leave Dynamo's tracing context and inference mode, and restore random states afterwards."""
     with tracing(None), quiet_random(), outside_modes():
         yield
 
 
 @with_bodies
 def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **asked: Any) -> Capture:
-    """The Capture of one graph of Dynamo's on the inputs it is compiled for; `asked` are the fields of Options.
+    """Capture one graph of Dynamo's on the inputs it is compiled for; `asked` are the fields of Options.
 
-    Gradients are traced where the program had them on. Sizes that Dynamo has made symbolic are symbolic here.
+    Gradients are traced if the program runs in grad mode. Sizes that Dynamo has made symbolic are symbolic here too.
     """
     program = program_of(module, inputs, torch.is_grad_enabled())
     sizes = any(isinstance(value, torch.SymInt) for value in examples(module))
@@ -72,7 +72,7 @@ def capture_graph(module: fx.GraphModule, inputs: Sequence[Any], name: str | Non
 
 
 def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
-    """The program that a graph of Dynamo's is, with each input under the name that its source gives it."""
+    """Return a graph of Dynamo's as a program; each input is named by its source."""
     tensors: list[NamedTensor] = []
     values: dict[str, Tensor] = {}
     leaves: list[Any] = []
@@ -104,12 +104,12 @@ def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) ->
 
 
 def examples(module: fx.GraphModule) -> list[Any]:
-    """Dynamo's example of each input."""
+    """Return Dynamo's example of each input."""
     return [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
 
 
 def runner(module: fx.GraphModule) -> Callable[..., Any]:
-    """Dynamo's graph as a function of its inputs; a size among them is read off the tensor that has it."""
+    """Return Dynamo's graph as a function of its inputs; a size among them is read from the tensor that has it."""
     given = examples(module)
     places: dict[int, tuple[int, int]] = {}
     for index, example in enumerate(given):
@@ -131,16 +131,17 @@ def runner(module: fx.GraphModule) -> Callable[..., Any]:
 
 
 def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
-    """A graph of Dynamo's as a function that computes what eager would; `Uncompiled` says that none does.
+    """Return a graph of Dynamo's as a function that computes what eager would; raise `Uncompiled` if that is
+    impossible.
 
     Run by itself, Dynamo's checkpoint operator recomputes without the random state of the first run, because Inductor
-    would have put that into the graph: a dropout has another mask. `torch.utils.checkpoint` takes its place again.
+    would have put the state into the graph: a dropout has another mask. So `torch.utils.checkpoint` replaces it.
     """
     for node in checkpoints(module):
         if node.kwargs.get("use_reentrant") is not False and not in_full_graph():
             raise Uncompiled(
                 f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"
-                f"{frames.place(line_of(node))}: a backward inside the backward, which Dynamo's graph has not"
+                f"{frames.place(line_of(node))}: a backward inside the backward, which Dynamo's graph does not have"
             )
     held = [node for node in module.graph.find_nodes(op="placeholder") if is_held(node)]
     reopen(module, frozenset(held))
@@ -148,25 +149,25 @@ def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
 
 
 def checkpoints(module: fx.GraphModule) -> list[fx.Node]:
-    """The calls of `torch.utils.checkpoint` in a graph and in the graphs that it holds."""
+    """Return the calls of `torch.utils.checkpoint` in a graph and its subgraphs."""
     parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
     found = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
     return [node for nodes in found for node in nodes]
 
 
 def in_full_graph() -> bool:
-    """Whether the program asks for one graph, so that no frame of it can be skipped."""
+    """Whether the program requests one graph (`fullgraph=True`), so that none of its frames can be skipped."""
     return bool(InstructionTranslator.current_tx().one_graph)
 
 
 def is_held(node: fx.Node) -> bool:
-    """Whether a placeholder is a tensor of a module's: what is checkpointed has it in its closure."""
+    """Whether a placeholder is a parameter or buffer: a checkpointed function has it in its closure."""
     value = node.meta.get("example_value")
     return isinstance(value, Tensor) and role_of_source(source_of_placeholder(node), value) in ("parameter", "buffer")
 
 
 def reopen(part: fx.GraphModule, held: frozenset[fx.Node]) -> None:
-    """Put eager's checkpoint into a graph and into the graphs that it holds; `held` are placeholders by closure."""
+    """Put eager's checkpoint into a graph and its subgraphs; `held` are placeholders in a closure."""
     bodies: dict[str, frozenset[fx.Node]] = {}
     for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
         body, *given = node.args
@@ -181,7 +182,7 @@ def reopen(part: fx.GraphModule, held: frozenset[fx.Node]) -> None:
 
 
 def checkpointed(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
-    """What eager does where the program calls `torch.utils.checkpoint.checkpoint`; `inside` arguments by closure."""
+    """`torch.utils.checkpoint.checkpoint` as eager runs it; arguments marked `inside` go through the closure."""
     own, given = TagActivationCheckpoint.divide_kwargs(kwargs)
     own.setdefault("context_fn", body.meta.get("_checkpoint_context_fn", noop_context_fn))
     closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
@@ -194,7 +195,8 @@ def checkpointed(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **k
 
 
 def compile_name(module: fx.GraphModule) -> str:
-    """What to call a graph: its function, and Dynamo's number of the frame and of its compilation: `forward_0_1`."""
+    """Return a name for a graph: its function, and Dynamo's numbers of the frame and of its compilation:
+    `forward_0_1`."""
     number = CompileContext.current_compile_id()
     counted = str(number).strip("[]").replace("/", "_") if number is not None else str(next(_COUNT))
     return re.sub(r"\W", "_", f"{function_of(module.graph)}_{counted}")

@@ -1,4 +1,4 @@
-"""Which tensor is which between the graphs of a run under Dynamo: values are known by identity, and become Links."""
+"""Identify tensors between the graphs of a run under Dynamo: values are known by identity, and become Links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backprint.tree import outputs_of
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Where a tensor's value stands: at a port of a Pair, or (`pair` None) it is the program's own."""
+    """The port that has a tensor's value; with `pair` None, the value is the program's own."""
 
     pair: int | None
     port: PortKey
@@ -34,7 +34,7 @@ class Holder:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One run of a graph with what the linking found: names of its inputs, its outputs' names, and its program."""
+    """One run of a graph with the names of its inputs and outputs, and its program."""
 
     ran: GraphRun
     names: tuple[str | None, ...]
@@ -46,7 +46,7 @@ class Entry:
 
 
 class TensorBook:
-    """Which tensor is which, kept while the graphs are entered in the order they ran."""
+    """Identifies tensors while the graphs are entered in the order they ran."""
 
     def __init__(self, program: ScoutedProgram, paths: Mapping[int, str], own: Mapping[int, str]) -> None:
         self.program, self.paths = program, paths
@@ -59,17 +59,17 @@ class TensorBook:
         self.before: list[tuple[str, ValueRead]] = []
 
     def at(self, tensor: Tensor, user: str) -> Holder:
-        """Where a tensor's value stands now."""
+        """Return the Holder of a tensor's current value."""
         holder = self.holders.get(id(tensor))
         if holder is None:
             kind = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
-            raise CaptureError(f"{user} takes a {kind} tensor that no graph gives and the program has under no name")
+            raise CaptureError(f"{user} takes a {kind} tensor that no graph returns and the program does not name")
         if holder.refused:
             raise CaptureError(f"{user} takes {holder.name}: {holder.refused}")
         return holder
 
     def enter_run(self, ran: GraphRun) -> None:
-        """One graph's run: links from what it takes, holders for what it gives."""
+        """Enter one graph's run: links for its inputs, holders for its outputs."""
         index = len(self.entries)
         user = f"graph {index} of {self.program.title}"
         names: list[str | None] = []
@@ -98,13 +98,13 @@ class TensorBook:
         self.give(index, entry)
 
     def refuse_attributes(self, part: ScoutedProgram, user: str) -> None:
-        """A tensor of the program's that the graph holds inside itself would be taken for a constant."""
+        """Refuse a graph with one of the program's tensors as an attribute: it would become a constant."""
         for tensor in part.outside.values():
             if id(tensor) in self.holders:
                 raise CaptureError(f"{user} holds {self.holders[id(tensor)].name} as an attribute, not as an input")
 
     def change(self, index: int, entry: Entry) -> None:
-        """What the graph wrote to stands at its mutation ports now; other views of that memory cannot be followed."""
+        """Move tensors that the graph wrote to its mutation ports; other views of that memory cannot be followed."""
         changed = set(entry.program.changed)
         changed |= {
             name
@@ -120,18 +120,18 @@ class TensorBook:
         for key, name in written.items():
             asking = any(on for t, on in zip(entry.ran.inputs, entry.ran.asking, strict=True) if id(t) == key)
             said = (
-                f"graph {index} changes it in place, and autograd would have to follow that from one graph into "
+                f"graph {index} changes it in place, and autograd would have to track that from one graph into "
                 "another: write it out of place"
             )
             self.holders[key] = Holder(index, PortKey("mutation", name), name, said if asking else "")
 
     def tensors_known(self) -> list[Tensor]:
-        """Every tensor that has a holder and lives."""
+        """Return every living tensor that has a Holder."""
         seen = [t for entry in self.entries for t in entry.ran.inputs if isinstance(t, Tensor)]
         return [t for t in (*seen, *self.tensors) if id(t) in self.holders]
 
     def give(self, index: int, entry: Entry) -> None:
-        """Names for what the graph gives."""
+        """Name the outputs of a graph."""
         returned = entry.ran.module.graph.output_node().args[0]
         for node, tensor in zip(returned, entry.ran.outputs, strict=True):
             wanted = f"pair_{index}.{node.name if isinstance(node, fx.Node) else 'output'}"
@@ -144,7 +144,8 @@ class TensorBook:
                 self.tensors.append(tensor)
 
     def enter_reads(self, reads: Sequence[ValueRead]) -> None:
-        """Values read now become guards on the Pair that gives them; the program's own are read by the first Pair."""
+        """Make guards of values that the program read: on the Pair that returns them, or on the first for the program's
+        own."""
         for read in reads:
             holder = self.at(read.tensor, "a read of a value")
             if holder.pair is None:
@@ -156,7 +157,7 @@ class TensorBook:
             entry.after.append((place, read.source))
 
     def close(self, record: DynamoRun) -> tuple[list[tuple[str, bool]], Any, tuple[Any, ...]]:
-        """Links to the program's results; their names, and whether they take tangents; the result's structure."""
+        """Link the program's results; return their names, whether each takes a tangent, and the result's structure."""
         named, tree = outputs_of(record.result)
         loss = record.loss is not None
         named = [("loss", record.loss), *named] if loss else named
@@ -173,7 +174,7 @@ class TensorBook:
         return outputs, tree, tuple(Tensor if isinstance(leaf, Tensor) else leaf for _, leaf in named)
 
     def call(self, holder: Holder, name: str, leaf: Tensor) -> Holder:
-        """A value that is a result has the result's name, unless the program has that name already."""
+        """Name a value after the result that it is, unless the program uses that name already."""
         if not holder.name.startswith("pair_") or name in {known.name for known in self.taken}:
             return holder
         assert holder.pair is not None
@@ -193,7 +194,7 @@ class TensorBook:
         return found
 
     def complete(self, ready: Mapping[str, Tensor]) -> None:
-        """What the program reads of its own, and its tensors that no graph takes, are inputs of the first Pair."""
+        """Add tensors that the program reads itself, or that no graph takes, to the inputs of the first Pair."""
         used = {name for entry in self.entries for name in entry.names}
         read = {name: reading.tensor for name, reading in self.before}
         for name, named in self.named.items():

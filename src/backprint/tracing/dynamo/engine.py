@@ -1,4 +1,4 @@
-"""Engine `dynamo`: each graph that torch.compile's front end cuts the program into is traced to a Pair; and Links."""
+"""Engine `dynamo`: trace each graph that Dynamo makes of the program to a Pair, and link the Pairs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from backprint.tracing.unseen import flag_guards
 
 
 def by_dynamo(program: CalledProgram, options: Options) -> Made:
-    """Engine `dynamo`: graph breaks allowed, static shapes."""
+    """Capture a program by engine `dynamo`, with graph breaks and static shapes."""
     whole, seen = scout(program)
     check_program(whole, seen)
     paths = module_paths(program.target())
     record, ready = run_graphs(whole, paths)
     if not record.ran:
-        raise CaptureError(f"{program.title} gives Dynamo no graph to capture: no tensor operator runs in it")
+        raise CaptureError(f"Dynamo makes no graph of {program.title}: no tensor operator runs in it")
     book = TensorBook(whole, paths, {id(tensor): name for name, tensor in ready.items()})
     book.enter_reads([read for read in record.reads if read.after == 0])
     for count, ran in enumerate(record.ran, 1):
@@ -74,7 +74,7 @@ def check_program(program: ScoutedProgram, seen: Findings) -> None:
     for name, source in seen.unseen[:1]:
         where = f" at {source.file}:{source.line} in {source.function}: {source.code!r}" if source else ""
         raise CaptureError(
-            f"Tensor.{name} reads values{where}, and leaves engine 'dynamo' nothing to check them by: read them with "
+            f"Tensor.{name} reads values{where}, which engine 'dynamo' has no step to check: read them with "
             ".item(), or use an engine that sees what runs"
         )
     for name in compiled_parts(program.target(), program.title):
@@ -82,10 +82,10 @@ def check_program(program: ScoutedProgram, seen: Findings) -> None:
 
 
 def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[DynamoRun, dict[str, Tensor]]:
-    """The program's own forward under Dynamo, on its own tensors; these, by name."""
+    """Run the program's own forward under Dynamo, on its own tensors; return the run and these tensors by name."""
     if outside := sorted(set(program.outside) & program.shields):
         raise CaptureError(
-            f"{outside[0]} comes from outside and is changed or hooked: engine 'dynamo' does not follow it"
+            f"{outside[0]} comes from outside and is changed or hooked, which engine 'dynamo' does not support"
         )
     with quiet_random(), staged(program) as stage:
         torch.manual_seed(SEED)
@@ -96,7 +96,7 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
         ready = {**stage.ready, **program.outside}
     if put:
         raise CaptureError(
-            f"{program.title} puts another tensor in the place of {put[0]}, which engine 'dynamo' does not follow: "
+            f"{program.title} replaces {put[0]} by another tensor, which engine 'dynamo' does not support: "
             "change it in place"
         )
     if program.loss is not None:
@@ -105,6 +105,6 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
 
 
 def needed_links(book: TensorBook, outputs: Sequence[tuple[str, bool]]) -> tuple[Link, ...]:
-    """The links; none where one Pair's outputs are the program's results as they are."""
+    """Return the links; none if one Pair's outputs are the program's results."""
     plain = [Link(0, PortKey("output", name), None, name) for name, _ in outputs]
     return () if len(book.entries) == 1 and book.links == plain else tuple(book.links)

@@ -1,8 +1,8 @@
-"""torch.compile's front end, run once over a program: the graphs it cuts it into, in the order they ran, and why.
+"""Run a program once under Dynamo, torch.compile's front end: its graphs, in the order they ran, and its graph breaks.
 
-Dynamo is given a private region of its caches, and everything that it kept of the run is taken out again, so that code
-of the user's own that is compiled stays so. A dispatch mode that Dynamo tolerates sees what runs outside of the graphs:
-a pure read of a value is noted, anything else means that the graphs are not the whole program.
+Dynamo has a private region of its caches here, and everything that it kept of the run is removed, so that the user's
+compiled code stays compiled. A dispatch mode that Dynamo tolerates sees operators outside the graphs: a mere read of a
+value is noted, anything else means that the graphs are not the whole program.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._dynamo.optimize` with `isolate_recompiles`,
 `torch._dynamo.convert_frame` (its trackers, counters and bytecode hooks), `torch._dynamo.utils` (counters,
@@ -49,19 +49,19 @@ REGION: dict[str, Any] = (
     if "isolate_recompiles" in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
     else {}
 )
-"""A region of Dynamo's caches of its own where torch has them; elsewhere `forget` alone keeps ours from the user's."""
+"""A private region of Dynamo's caches, if torch has them; if not, only `forget` separates ours from the user's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """What a graph runs under that is not in it: grad mode and autocast."""
+    """The modes that a graph runs under and does not contain: grad mode and autocast."""
 
     grad: bool
     autocast: tuple[tuple[str, torch.dtype], ...]
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
-        """The same for a block."""
+        """Set the same modes for a block."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.grad))
             for device, dtype in self.autocast:
@@ -70,17 +70,17 @@ class Ambient:
 
 
 def ambient() -> Ambient:
-    """What holds now."""
+    """Return the current modes."""
     on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
     return Ambient(torch.is_grad_enabled(), tuple((device, torch.get_autocast_dtype(device)) for device in on))
 
 
 @dataclass(slots=True, eq=False)
 class GraphRun:
-    """One run of one graph: what it took (`values` are copies from before) and what it gave.
+    """One run of one graph: its inputs (`values` are copies from before the run) and its outputs.
 
-    `asked` and `asking` say which inputs ask for a gradient, before and after; `written` is memory that kernels change
-    without saying so.
+    `asked` and `asking` say which inputs require grad, before and after; `written` is memory that kernels change
+    although their schema does not say so.
     """
 
     module: fx.GraphModule
@@ -104,7 +104,7 @@ class ValueRead:
 
 @dataclass(slots=True, eq=False)
 class DynamoRun:
-    """What a run under Dynamo showed."""
+    """The results of a run under Dynamo."""
 
     result: Any = None
     loss: Any = None
@@ -114,7 +114,7 @@ class DynamoRun:
 
 
 class Outside(TorchDispatchMode):
-    """Sees what runs outside of the graphs."""
+    """Sees operators that run outside the graphs."""
 
     supports_higher_order_operators = True
 
@@ -140,14 +140,14 @@ class Outside(TorchDispatchMode):
             return result
         place = f" at {source.file}:{source.line} in {source.function}: {source.code!r}" if source else ""
         self.refused = CaptureError(
-            f"{func} runs outside of every graph that Dynamo makes{place}, so its graphs are not the whole program: "
+            f"{func} runs outside every graph that Dynamo makes{place}, so its graphs are not the whole program: "
             "let Dynamo trace that call, or use an engine that sees what runs"
         )
         raise self.refused
 
 
 def running(func: Any, args: Any, kwargs: Any) -> set[int]:
-    """The memory of the running statistics that a normalisation takes."""
+    """Return the memory of a normalisation's running statistics."""
     names = [argument.name for argument in func._schema.arguments]
     given = dict(zip(names, args, strict=False)) | kwargs
     found = (given.get("running_mean"), given.get("running_var"))
@@ -155,7 +155,7 @@ def running(func: Any, args: Any, kwargs: Any) -> set[int]:
 
 
 def harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
-    """Whether an operator outside of the graphs is Dynamo's own, or computes a text that is printed."""
+    """Whether an operator outside the graphs is Dynamo's own, or only serves a print."""
     if CompileContext.try_get() is not None:
         return True
     leaves = pytree.tree_leaves((args, kwargs or {}, result))
@@ -171,7 +171,7 @@ def run_under_dynamo(
     loss: Callable[[Any], Any] | None,
     paths: Mapping[int, str],
 ) -> DynamoRun:
-    """Run `target(*args, **kwargs)`, and a loss of its result, through Dynamo's front end."""
+    """Run `target(*args, **kwargs)`, and a loss of its result, under Dynamo."""
     record = DynamoRun()
     outside = Outside(record, paths)
 
@@ -182,7 +182,7 @@ def run_under_dynamo(
         return ran
 
     with closed(), quiet_dynamo(backend), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Dynamo's own; the program's were heard in the scouting run
+        warnings.simplefilter("ignore")  # Dynamo's own; the scouting run has shown the program's
         compiled = torch._dynamo.optimize(backend, dynamic=False, **REGION)
         before = len(graph_break_reasons)
         try:
@@ -204,14 +204,14 @@ def run_under_dynamo(
 
 
 def plain_callable(target: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable that Dynamo takes: a module or a function as it is, anything else inside of a function."""
+    """Return a callable that Dynamo accepts: a module or a function itself, anything else wrapped in a function."""
     if isinstance(target, torch.nn.Module) or hasattr(target, "__code__"):
         return target
     return lambda *args, **kwargs: target(*args, **kwargs)
 
 
 def ran_once(record: DynamoRun, outside: Outside, module: fx.GraphModule, given: tuple[Any, ...]) -> Any:
-    """Run one graph eagerly, and note what it took and gave."""
+    """Run one graph eagerly, and note its inputs and outputs."""
     outer, outside.inside = outside.inside, True
     try:
         tensors = {str(index): each for index, each in enumerate(given) if isinstance(each, Tensor)}
@@ -227,12 +227,12 @@ def ran_once(record: DynamoRun, outside: Outside, module: fx.GraphModule, given:
 
 
 def asking(given: tuple[Any, ...]) -> tuple[bool, ...]:
-    """Which of these ask for a gradient."""
+    """Return which of these require grad."""
     return tuple(isinstance(each, Tensor) and each.requires_grad for each in given)
 
 
 def said_of(reason: Any) -> str:
-    """A graph break in one line: why, and where in the user's program."""
+    """Describe a graph break in one line: why, and where in the user's program."""
     why = str(reason.reason).strip().splitlines()[0] if str(reason.reason).strip() else "a graph break"
     message = re.search(r"User-inserted graph break\. Message: (?!None)(.*)", str(reason.reason))
     why = f"{why}: {message[1]}" if message else why
@@ -264,7 +264,7 @@ SETTINGS: Mapping[str, Any] = {
 
 @contextlib.contextmanager
 def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
-    """Dynamo's configuration, counters, logs and caches as they were; entries made for `backend` are taken out."""
+    """Restore Dynamo's configuration, counters, logs and caches afterwards; entries made for `backend` are removed."""
     log = logging.getLogger("torch._dynamo")
     level = log.level
     counted = copy.deepcopy(counters)
@@ -294,24 +294,23 @@ def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
 
 
 def has_setting(name: str) -> bool:
-    """Whether this torch's Dynamo has a setting."""
     return hasattr(torch._dynamo.config, name)
 
 
 def serial(name: str) -> int:
-    """The number in a name that Dynamo made; -1 where it made none."""
+    """Return the number in a name that Dynamo made, or -1."""
     number = name.rpartition("_")[2]
     return int(number) if number.isdigit() else -1
 
 
 def import_aliases() -> dict[str, set[str]]:
-    """The names that Dynamo has put into modules for what it imports, by module."""
+    """Return the names that Dynamo has added to modules for its imports, by module."""
     scopes = {name: vars(module) for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")}
     return {name: {key for key in list(scope) if key.startswith("__import_")} for name, scope in scopes.items()}
 
 
 def tidy(first: int, aliases: Mapping[str, set[str]]) -> None:
-    """Take out of modules what Dynamo leaves in them: aliases that are new, and names numbered from `first` on."""
+    """Remove names that Dynamo has left in modules: new aliases, and names numbered from `first` on."""
     for name, now in import_aliases().items():
         scope = vars(sys.modules[name])
         numbered = {key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first}
@@ -320,7 +319,7 @@ def tidy(first: int, aliases: Mapping[str, set[str]]) -> None:
 
 
 def forget(backend: Any, made: list[tuple[Any, Any]], trackers: list[tuple[Any, set[int]]]) -> None:
-    """Take out of Dynamo's caches what was compiled for `backend`."""
+    """Remove code that was compiled for `backend` from Dynamo's caches."""
     compiled = {id(code) for code, _ in made}
     for code, out in made:
         entries = eval_frame._debug_get_cache_entry_list(code)

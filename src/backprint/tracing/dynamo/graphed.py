@@ -1,4 +1,4 @@
-"""One run of one graph of Dynamo's as a program of its own, under the names that its tensors have in the user's."""
+"""One run of one of Dynamo's graphs as a program, with the tensors' names in the user's program."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from backprint.tracing.program import CalledProgram, Held, NamedTensor, ScoutedP
 
 @dataclass(frozen=True, eq=False)
 class Graphed:
-    """A graph's run as a function of its tensors: what engine `aot` traces, and the oracle of its Pair.
+    """A graph's run as a function of its tensors: engine `aot` traces it, and it is the oracle of its Pair.
 
-    `places` are those of the results that it gives, each with whether it requires grad. `before` are the program's own
-    tensors that are read before the graph runs, which it takes as further arguments; `after` are the places of what is
-    read of it.
+    `places` are the indices of the results that it returns, each with whether it requires grad. `before` are the
+    program's own tensors that are read before the graph runs; they are additional arguments. `after` are the indices of
+    results that are read.
     """
 
     module: fx.GraphModule
@@ -34,7 +34,7 @@ class Graphed:
 
     @property
     def extra(self) -> tuple[str, ...]:
-        """The names of its further arguments."""
+        """The names of its additional arguments."""
         return tuple(dict.fromkeys(name for name, _ in self.before))
 
     def __call__(self, *given: Any) -> list[Any]:
@@ -53,7 +53,7 @@ class Graphed:
 
 
 def without_history(value: Any) -> Any:
-    """A tensor that requires no grad; anything else itself."""
+    """Detach a tensor; return anything else itself."""
     return value.detach() if isinstance(value, Tensor) else value
 
 
@@ -65,7 +65,7 @@ def part_of(
     tensors: tuple[NamedTensor, ...],
     values: dict[str, Tensor],
 ) -> CalledProgram:
-    """One graph's run as a program of its own."""
+    """Return one graph's run as a program."""
     count = len(ran.module.graph.output_node().args[0])
     graphed = Graphed(ran.module, ran.under, tuple((place, True) for place in range(count)))
     order = {named.name: place for place, named in enumerate(program.tensors)}
@@ -86,7 +86,7 @@ def part_of(
 
 
 def renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgram:
-    """The program with another name for one of its tensors."""
+    """Rename one tensor of a program."""
     if old not in program.values:
         return program
 

@@ -1,6 +1,5 @@
-"""Each graph of a run under Dynamo traced to a Pair, the last first, because whether an output of one requires grad is
-for the later ones to say.
-"""
+"""Trace each graph of a run under Dynamo to a Pair, the last first: later graphs decide whether an output requires
+grad."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class TracedPair:
 
 
 def trace_all(book: TensorBook, options: Options) -> tuple[TracedPair, ...]:
-    """Every graph as a Pair, in the order in which they ran."""
+    """Return every graph as a Pair, in the order in which they ran."""
     refuse_shared_hooks(book)
     refuse_shared_casts(book)
     found: dict[int, TracedPair] = {}
@@ -46,7 +45,7 @@ def trace_all(book: TensorBook, options: Options) -> tuple[TracedPair, ...]:
 
 
 def trace_pair(book: TensorBook, index: int, later: Mapping[int, Pair], options: Options) -> TracedPair:
-    """One graph as a Pair; `later` are those of the graphs that ran after it."""
+    """Trace one graph to a Pair; `later` are the Pairs of the graphs after it."""
     entry = book.entries[index]
     called, places = program_of_pair(book, index, later)
     part, seen = scout(called)
@@ -76,7 +75,7 @@ def trace_pair(book: TensorBook, index: int, later: Mapping[int, Pair], options:
 
 
 def refuse_shared_hooks(book: TensorBook) -> None:
-    """A hook sees the whole gradient of its tensor, which several Pairs give in parts."""
+    """Refuse a gradient hook on a tensor that several Pairs use: it would see only a part of the gradient in each."""
     for name in book.program.hooks:
         users = [index for index, entry in enumerate(book.entries) if name in entry.names]
         handed = [link for link in book.links if link.source is None and link.port.name == name]
@@ -85,15 +84,16 @@ def refuse_shared_hooks(book: TensorBook) -> None:
 
 
 def refuse_shared_casts(book: TensorBook) -> None:
-    """Autocast casts a weight once for its region: the gradients of that copy add up before they are cast back."""
+    """Refuse a weight that autocast casts in several graphs: the gradients of the one copy add up before the cast
+    back."""
     casting = [entry for entry in book.entries if casts(entry.ran)]
     for entry in casting if torch.is_autocast_cache_enabled() else ():
         for name, tensor, asking in zip(entry.names, entry.ran.inputs, entry.ran.asked, strict=True):
             users = [other for other in casting if name in other.names]
             if asking and tensor.is_leaf and len(users) > 1:
                 raise CaptureError(
-                    f"{name} is used under autocast by {len(users)} graphs: autocast casts it once where they lie in "
-                    "one region, and engine 'dynamo' does not follow that copy from one graph into another"
+                    f"{name} is used under autocast by {len(users)} graphs: autocast casts it once where they are in "
+                    "one region, and engine 'dynamo' does not track that copy from one graph into another"
                 )
 
 
@@ -106,7 +106,7 @@ def casts(ran: GraphRun) -> bool:
 def program_of_pair(
     book: TensorBook, index: int, later: Mapping[int, Pair]
 ) -> tuple[CalledProgram, list[tuple[int, bool]]]:
-    """A Pair's program with the outputs that are used, and what it reads; and those outputs' places."""
+    """Return a Pair's program with the outputs that are used and its reads, and the places of those outputs."""
     entry, program = book.entries[index], book.entries[index].program
     places = used_outputs(book, index, later)
     before = tuple((name, read.source) for name, read in book.before) if index == 0 else ()
@@ -130,7 +130,7 @@ def program_of_pair(
 
 
 def used_outputs(book: TensorBook, index: int, later: Mapping[int, Pair]) -> list[tuple[int, bool]]:
-    """The places of a graph's outputs that a link takes on, each with whether a gradient comes back."""
+    """Return the places of a graph's outputs that a link uses, each with whether a gradient comes back."""
     entry, found = book.entries[index], []
     for place, name in enumerate(entry.outputs):
         links = [link for link in book.links if link.source == index and link.port == PortKey("output", name)]
@@ -151,7 +151,7 @@ def comes_back(link: Link, pairs: Mapping[int, Pair]) -> bool:
 
 
 def with_constants(pair: Pair, index: int, constants: Mapping[str, Tensor]) -> tuple[Pair, dict[str, str]]:
-    """The Pair under its own name, its constants' ports under names that no other Pair's have."""
+    """Return the Pair under its own name, with names for its constants that no other Pair uses."""
     table = {name: f"pair_{index}.{name}" for name in constants}
 
     def other(graph: Graph | None) -> Graph | None:
@@ -166,14 +166,14 @@ def with_constants(pair: Pair, index: int, constants: Mapping[str, Tensor]) -> t
 
 
 def renamed_parts(part: ScoutedProgram, table: Mapping[str, str]) -> ScoutedProgram:
-    """A Pair's program whose outside tensors have the names that its ports have."""
+    """Name the outside tensors of a Pair's program as its ports."""
     held = {table.get(name, name): tensor for name, tensor in part.outside.items()}
     tensors = tuple(replace(named, name=table.get(named.name, named.name)) for named in part.tensors)
     return replace(part, outside=held, tensors=tensors)
 
 
 def origins(book: TensorBook, index: int, names: Sequence[str], table: Mapping[str, str]) -> tuple[str, ...]:
-    """The program's own tensors that values of one Pair hang on, through the Pairs before it."""
+    """Return the program's own tensors that values of one Pair depend on, through the Pairs before it."""
     found: dict[str, None] = {}
     queue = [(index, name) for name in names]
     for pair, name in queue:

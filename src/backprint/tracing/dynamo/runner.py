@@ -1,4 +1,4 @@
-"""Runs a graph of Dynamo's node by node: the one way in which it runs as a program, to be traced or as an oracle.
+"""Run a graph of Dynamo's node by node, to trace it or as an oracle.
 
 Private torch APIs of this module, tried on torch 2.13: `torch.fx.Interpreter`, `torch.fx.traceback.preserve_node_meta`.
 """
@@ -16,7 +16,7 @@ from backprint.tracing import frames
 
 
 def tell_lines(module: fx.GraphModule, line: Callable[[fx.Node], Source | None]) -> None:
-    """Put every node's line of the user's program where `frames` looks for it; those of subgraphs too."""
+    """Set every node's line of the user's program where `frames` looks for it, in subgraphs too."""
     for node in module.graph.nodes:
         node.meta[frames.TOLD] = line(node)
     for child in module.children():
@@ -25,9 +25,9 @@ def tell_lines(module: fx.GraphModule, line: Callable[[fx.Node], Source | None])
 
 
 class GraphRunner(fx.Interpreter):
-    """Runs a graph whose nodes have been told their lines: what they run, and what is traced of it, has these."""
+    """Runs a graph whose nodes have lines (`tell_lines`): operators that they run have these lines."""
 
     def results(self, *given: Any) -> Any:
-        """What the graph gives."""
+        """Return the outputs of the graph."""
         with fx_traceback.preserve_node_meta():
             return self.run(*given)

@@ -1,4 +1,4 @@
-"""What Dynamo says of a graph's inputs and nodes, as our names: FQNs, roles, lines of the user's, paths of modules.
+"""Translate Dynamo's descriptions of inputs and nodes into FQNs, roles, lines of the user and module paths.
 
 Only plain texts of Dynamo's are read (`source.name`, `stack_trace`, `nn_module_stack`). Private torch APIs of this
 module, tried on torch 2.13: these texts, and `torch._guards.TracingContext`.
@@ -18,7 +18,7 @@ from backprint.graph.nouns import Source
 from backprint.tracing import frames
 
 INSIDE = ("_modules", "_parameters", "_buffers", "__closure__", "cell_contents", "__dict__", "__defaults__")
-"""Parts of a source that are Python's and torch's way to a tensor, and no part of its name."""
+"""Parts of a source that are Python's and torch's way to a tensor, and not part of its name."""
 
 _PART = re.compile(r"\['(?P<key>(?:[^'\\]|\\.)*)'\]|\[(?P<index>[^\]]+)\]|\.(?P<attribute>\w+)|(?P<root>[LG])(?=\[)")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
@@ -26,12 +26,13 @@ _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<func
 
 
 def parts_of_source(source: str) -> list[str]:
-    """The parts of `L['self']._modules['fc']._parameters['weight']`: `L self _modules fc _parameters weight`."""
+    """Return the parts of `L['self']._modules['fc']._parameters['weight']`: `L self _modules fc _parameters weight`."""
     return [next(filter(None, found.groups()), "") for found in _PART.finditer(source)]
 
 
 def name_of_source(source: str) -> str:
-    """The program's own name of a tensor: `fc.weight` of a module's own, `model.fc.weight` else, `batch.x.0`."""
+    """Return the program's own name of a tensor: `fc.weight` in the module itself, `model.fc.weight` elsewhere,
+    `batch.x.0`."""
     root, *parts = parts_of_source(source) or [""]
     parts = [part for part in parts if part not in INSIDE]
     if parts[:1] == ["self"] and len(parts) > 1:
@@ -41,7 +42,7 @@ def name_of_source(source: str) -> str:
 
 
 def role_of_source(source: str, value: Any) -> str:
-    """What a tensor is to the program: `parameter`, `buffer`, `input`, or `constant` where it comes from outside."""
+    """Return a tensor's role: `parameter`, `buffer`, `input`, or `constant` if it comes from outside."""
     parts = parts_of_source(source)
     if "_parameters" in parts or isinstance(value, nn.Parameter):
         return "parameter"
@@ -52,14 +53,14 @@ def role_of_source(source: str, value: Any) -> str:
 
 
 def source_of_placeholder(node: fx.Node) -> str:
-    """Where Dynamo found an input of its graph: `L['x']`; the node's own name where it does not say."""
+    """Return Dynamo's source of a graph input, such as `L['x']`; the node's own name if there is none."""
     argument = node.meta.get("grapharg")
     found = getattr(argument, "source", None)
     return str(found.name) if found is not None else str(node.target)
 
 
 def line_of(node: fx.Node) -> Source | None:
-    """The user's line that a node of Dynamo's comes from, and the module whose forward it stands in."""
+    """Return the user's line of a node of Dynamo's, with the module whose forward it is in."""
     trace, stack = node.meta.get("stack_trace"), node.meta.get("nn_module_stack")
     if trace:
         return _line(trace, module_of(node))
@@ -68,7 +69,7 @@ def line_of(node: fx.Node) -> Source | None:
 
 
 def line_with_path(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
-    """The user's line of a node, with the module it ran in by its path among `paths`, by identity."""
+    """Return the user's line of a node, with its module's path from `paths`, by identity."""
     stack = node.meta.get("nn_module_stack") or {}
     found = frames.parsed(node.meta.get("stack_trace") or "")
     if found is None and stack:
@@ -95,18 +96,18 @@ def _line(trace: str, module: str) -> Source | None:
 
 
 def plain_function(name: str) -> str:
-    """A function's name, also of the part of it that Dynamo goes on with after a graph break."""
+    """Return a function's name, also for the rest of it after a graph break."""
     found = _RESUMED.fullmatch(name)
     return plain_function(found[1]) if found else name
 
 
 def qualified(name: str) -> str:
-    """A qualified name without the functions that it was made in: `make.<locals>.Net.forward` is `Net.forward`."""
+    """Return a qualified name without enclosing functions: `make.<locals>.Net.forward` is `Net.forward`."""
     return name.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
 
 
 def module_of(node: fx.Node) -> str:
-    """The path of the innermost module that a node stands in."""
+    """Return the path of the innermost module of a node."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if not stack:
         return ""
@@ -117,7 +118,7 @@ def module_of(node: fx.Node) -> str:
 
 
 def function_of(graph: fx.Graph) -> str:
-    """The user's function that a graph of Dynamo's was cut out of: `Net.forward` where Dynamo is at it now."""
+    """Return the user's function that a graph of Dynamo's comes from: `Net.forward` while Dynamo compiles it."""
     now = TracingContext.get_traced_code() if TracingContext.try_get() else None
     if now:
         return plain_function(now[0].co_name) if _RESUMED.fullmatch(now[0].co_name) else qualified(now[0].co_qualname)

@@ -1,1 +1,1 @@
-"""Engine `eager`: one real step, written down operator by operator, as straight-line code in which nothing changes."""
+"""Engine `eager`: one real step, recorded operator by operator, as straight-line code without updates in place."""

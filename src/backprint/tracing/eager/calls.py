@@ -1,7 +1,7 @@
-"""One Step for one call of a tape, and the states of generators that random draws begin from.
+"""Write one Step for one call of a tape, with the generator states that random draws start from.
 
-A draw that goes on where the one before it stopped is a plain step: a replay draws from its caller's generator alike.
-Any other draw takes the state that it begins from along: kept by an earlier draw, or a port.
+A draw that continues the one before it is an ordinary step: a replay draws from its caller's generator alike. Any other
+draw has its start state as an argument: saved by an earlier draw, or a port.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from backprint.tracing.facts import CHECKS
 
 
 class CallSteps:
-    """Writes calls as Steps, and follows the caller's stream of random numbers through them.
+    """Writes calls as Steps, and tracks the caller's stream of random numbers through them.
 
-    `stream` is the state of each device's own generator after what has been written, `states` the name of each state
-    that a later draw has asked for, by the draw that kept it or by its bytes, and `fixed` those that are ports.
+    `stream` is the state of each device's own generator after the steps so far, `states` the name of each state that a
+    later draw needs, by the draw that saved it or by its bytes, and `fixed` those that are ports.
     """
 
     def __init__(self, page: Page, start: Mapping[str, bytes]) -> None:
@@ -37,7 +37,7 @@ class CallSteps:
         self.fixed: dict[str, Tensor] = {}
 
     def put_call(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """The step of a call, by this operator on these values; the name of its result."""
+        """Write the step of a call, with this operator on these values; return the name of its result."""
         page = self.page
         named = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         page.last = name = page.names.free(stem(func), avoid=BUILTINS)
@@ -61,7 +61,7 @@ class CallSteps:
         return name
 
     def state_before(self, call: TapedCall) -> Ref:
-        """The generator's state before a draw: an earlier draw's, kept by it, or a port."""
+        """Return the generator's state before a draw: saved by an earlier draw, or a port."""
         assert call.state is not None
         first = self.draws.get(call.state)
         if first is not None and not call.own:
@@ -75,7 +75,7 @@ class CallSteps:
         return Ref(self.states[key])
 
     def state_kept_by(self, length: int, name: str, func: Any, steps: list[Step]) -> str:
-        """The name under which a draw among these steps keeps the state, of so many bytes, that it began from."""
+        """Return the name under which a draw among these steps saves its start state, of `length` bytes."""
         if name not in self.states:
             at = next(index for index, each in enumerate(steps) if each.name == name)
             both, state = self.page.names.free("drawn"), self.page.names.free("rng_state")

@@ -1,4 +1,4 @@
-"""What each call of a backward answers to in the forward: a gradient of a value, a sum of gradients, a value again."""
+"""Find the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Written = tuple[str, TapedCall]
 
 
 class Echoes:
-    """The calls that have been written, by the autograd node that they made and by what they compute.
+    """The calls written so far, by the autograd node that they made and by what they compute.
 
-    `latest` gives the latest name of a tensor, if any. A checkpoint makes a call of the forward again, on the same
-    values: `twins` are the memories of values that were computed again, each with that of the first time.
+    `latest` returns the latest name of a tensor, if any. A checkpoint repeats a call of the forward on the same values:
+    `twins` maps the memory of each recomputed value to that of the first one.
     """
 
     def __init__(self, latest: Callable[[Placement], str]) -> None:
@@ -34,15 +34,15 @@ class Echoes:
         self.born: dict[str, int | None] = {}
 
     def note_birth(self, name: str, call: TapedCall | None) -> None:
-        """In the backward of which autograd node a value was made."""
+        """Note in the backward of which autograd node a value was made."""
         self.born[name] = None if call is None else call.node
 
     def begin_backward(self) -> None:
-        """What is written from here on is the backward."""
+        """The following calls belong to the backward."""
         self.in_backward = True
 
     def note(self, call: TapedCall, name: str) -> None:
-        """Remember a call that has been written, and where the results of one that is made again lay at first."""
+        """Remember a call that has been written; for a repeated call, also where its results were the first time."""
         if not self.in_backward:
             self.ahead.append((name, call))
         elif (first := self.first(call)) is not None:
@@ -54,14 +54,14 @@ class Echoes:
     # -------------------------------------------------------------- what a call answers to
 
     def origin(self, call: TapedCall) -> tuple[Source | None, Echo | None]:
-        """The line and the echo of a call; one without a line of its own has that of what it answers to."""
+        """Return the line and the echo of a call; without a line of its own, the line of the forward call."""
         echo = self.echo(call)
         if echo is not None and call.source is None:
             return self.heads[call.node or 0][1].source, echo
         return call.source, echo
 
     def echo(self, call: TapedCall) -> Echo | None:
-        """What a call of the backward answers to in the forward."""
+        """Return the echo of a call of the backward."""
         if (first := self.first(call)) is not None:
             return Echo("recomputes", (first[0],))
         if call.node is None or call.node not in self.heads:
@@ -71,7 +71,7 @@ class Echoes:
         return Echo("gradient of", (self.heads[call.node][0],))
 
     def first(self, call: TapedCall) -> Written | None:
-        """The forward's call that a call of the backward makes again, as a checkpoint does; None where none."""
+        """Return the forward's call that a call of the backward repeats, as a checkpoint does, or None."""
         if not self.in_backward or not call.grad:
             return None
         if not self.firsts:
@@ -80,11 +80,11 @@ class Echoes:
         return self.firsts.get(self.meaning(call))
 
     def meaning(self, call: TapedCall) -> str:
-        """A call as text, with what is computed again in its first place."""
+        """Return a call as text, with recomputed values replaced by the first ones."""
         return repr((call.func, self.at_first(call.args), self.at_first(call.kwargs), call.state))
 
     def at_first(self, value: Any) -> Any:
-        """Arguments with the Placements where their values lay at first."""
+        """Replace the Placements of recomputed values by those of the first ones."""
         if type(value) is Placement:
             return value._replace(memory=self.twins.get(value.memory, value.memory))
         if isinstance(value, (tuple, list)):
@@ -92,7 +92,7 @@ class Echoes:
         return {key: self.at_first(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def summed(self, call: TapedCall) -> str:
-        """The forward value that two nodes' gradients are added up for; empty where this is no such sum."""
+        """Return the forward value whose gradients from two nodes are added; '' if this is not such a sum."""
         sides = []
         for place in call.args[:2]:
             if type(place) is not Placement:
@@ -104,7 +104,7 @@ class Echoes:
         if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
             return ""
         common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
-        if not common and call.source is None:  # a gradient handed on as it is was born further up
+        if not common and call.source is None:  # a gradient that is passed on unchanged was made by an earlier node
             own = [places for node, places in sides if node == call.node]
             common = [place for places in own for place in places if place.shape == call.args[0].shape]
             common = common if len(common) == 1 else []

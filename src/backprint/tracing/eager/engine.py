@@ -1,8 +1,8 @@
-"""Engine `eager`: the operators that one real step ran, forward and backward, as they ran.
+"""Engine `eager`: the operators that one real step ran, forward and backward.
 
-The step runs once, live: a dispatch mode writes down every operator below autograd, so branches on data, custom
-Functions, hooks, both kinds of checkpoint, double backward and optimizer steps need no understanding. What the program
-read of its values becomes a guard. The boundary between the directions is where autograd is called.
+The step runs once, live: a dispatch mode records every operator below autograd, so branches on data, custom Functions,
+hooks, both kinds of checkpoint, double backward and optimizer steps need no special handling. Values that the program
+reads become guards. The backward begins where autograd is called.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ from backprint.tree import alias_groups, ones_tangent
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A recorded step: the program with its outside tensors, and the Placement of everything that it gave.
+    """A recorded step: the program with its outside tensors, and the Placement of each result.
 
-    `keys` has the program's name for each key of the tape's ports, `changed` the names of the mutations that are more
-    than the tensor itself.
+    `keys` has the program's name for each key of the tape's ports, `changed` the names of tensors that were written to.
     """
 
     program: ScoutedProgram
@@ -61,7 +60,7 @@ class RecordedStep:
 
 
 def by_eager(program: CalledProgram, options: Options) -> Made:
-    """Engine `eager`: what one real step ran."""
+    """Capture a program by engine `eager`."""
     with uncollected():
         found = made_of(record_or_say_why(program), options)
     if options.specialise is False and found.guards:
@@ -70,7 +69,7 @@ def by_eager(program: CalledProgram, options: Options) -> Made:
 
 
 def refused_guard(guard: Guard) -> str:
-    """Why a program that reads values is not captured where the user wants none taken for granted."""
+    """Say where a program reads a value, for a user who passed `specialise=False`."""
     where = guard.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     return (
@@ -83,7 +82,7 @@ def refused_guard(guard: Guard) -> str:
 
 
 def record_or_say_why(program: CalledProgram) -> RecordedStep:
-    """One live step, written down. An error of the program is raised as it is, one that recording makes is not."""
+    """Record one live step. An error of the program is raised as it is, an error of the recording is not."""
     try:
         return record_step(program)
     except (BackprintError, torch.OutOfMemoryError):
@@ -105,7 +104,7 @@ def runs_untouched(program: CalledProgram) -> bool:
 
 
 def record_step(program: CalledProgram) -> RecordedStep:
-    """One live step, written down; everything of the caller's is put back."""
+    """Record one live step; everything of the caller's is restored."""
     try:
         run = record_once(program)
     except RuntimeError as error:
@@ -117,12 +116,12 @@ def record_step(program: CalledProgram) -> RecordedStep:
     if program.defaulted and own != program.tensors:
         return record_step(
             replace(program, tensors=own, defaulted=False)
-        )  # a tensor from outside asks, so no input does
+        )  # a tensor from outside requires grad, so inputs do not by default
     return run
 
 
 def record_once(program: CalledProgram) -> RecordedStep:
-    """One try at it. Function modes see the program alone: they cost."""
+    """Try once to record. Function modes see only the program, because they are slow."""
     paths = module_paths(program.target())
     with quiet_random(), kept_gradients(program.target()):
         torch.manual_seed(SEED)
@@ -145,7 +144,7 @@ def record_once(program: CalledProgram) -> RecordedStep:
 
 
 def recorded_backward(forward: ForwardRun, recorder: Recorder, opener: Opener) -> RecordedStep:
-    """A recorded forward with its backward, recorded too."""
+    """Record the backward of a recorded forward."""
     recorder.judge_outputs(forward.tensors)
     recorder.note_written()
     program = forward.stage.program
@@ -174,7 +173,7 @@ def backward_placements(
     leaves: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
 ) -> tuple[dict[str, Placement | None], dict[str, Tensor]]:
-    """Autograd's own backward, recorded: where the gradients lie, and the tangents of the outputs that take some."""
+    """Record autograd's own backward; return where the gradients are, and the tangents of the outputs that have one."""
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     wanted = [named for named in program.tensors if named.requires_grad]
     if not roots or not wanted:
@@ -195,7 +194,7 @@ def backward_placements(
 
 
 def made_of(run: RecordedStep, options: Options) -> Made:
-    """What the engine makes of a recorded step."""
+    """Return the engine's result for a recorded step."""
     program, seen = run.program, run.recorder.seen
     joint = joint_of(run, as_ran=not options.functional)
     if options.partition is not None:
@@ -222,9 +221,9 @@ SCATTERS = "aten.as_strided_scatter.default"
 
 
 def plainer(pair: Pair, seen: Sighting) -> Iterator[str]:
-    """What another engine's capture may hold better, where this one has what ran.
+    """Yield what another engine's capture may express better.
 
-    The backward of an update of a view, as autograd runs it, scatters into the storage (`CopySlices`).
+    Autograd's backward of an update of a view scatters into the storage (`CopySlices`).
     """
     for name, source in seen.opened:
         yield f"{name}{frames.place(source)} is captured as the operators that its body ran"
@@ -234,7 +233,7 @@ def plainer(pair: Pair, seen: Sighting) -> Iterator[str]:
 
 
 def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
-    """The tape of a recorded step as a Joint."""
+    """Return the Joint of a recorded step."""
     program, tape = run.program, run.recorder.tape
     tangents = {tangent_name(name): name for name in run.tangents}
     fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
@@ -267,7 +266,7 @@ def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
 def written_forward(
     run: RecordedStep, writer: Writer, local: Mapping[str, str], as_ran: bool
 ) -> tuple[list[Step], list[Result]]:
-    """The Steps of the forward, and what it gives."""
+    """Return the Steps of the forward, and its results."""
     tape = run.recorder.tape
     steps: list[Step] = []
     writer.write_into(steps)
@@ -285,7 +284,7 @@ def written_forward(
 
 
 def written_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], list[Result]]:
-    """The Steps of the backward, and the gradients in the order of the program's tensors."""
+    """Return the Steps of the backward, and the gradients in the order of the program's tensors."""
     tape = run.recorder.tape
     steps: list[Step] = []
     writer.begin_backward()

@@ -1,4 +1,4 @@
-"""Where the results of a step would lie: worked out on meta tensors, once for tensors that lie alike."""
+"""Compute the Placements of a step's results on meta tensors, once for arguments of equal geometry."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from backprint.tracing.eager.placement import CPU, NoPlainForm, Placement, flat,
 
 
 class Foresight:
-    """Runs operators on meta tensors for values whose Placements are known by name, and remembers what they gave."""
+    """Runs operators on meta tensors for values whose Placements are known by name, and remembers the results."""
 
     def __init__(self, places: Mapping[str, Placement]) -> None:
         self.places = places
         self.outlooks: dict[Any, Any] = {}
 
     def placement(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Placement:
-        """Where the one result of a step would lie."""
+        """Return the Placement of the one result of a step."""
         found = self.results(func, tuple(args), kwargs)
         assert type(found) is Placement
         return found
 
     def results(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """Where the results of a step would lie, as Placements."""
+        """Return the results of a step as Placements."""
         kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         alike = (func, self.key(args), self.key(kwargs))
         if alike not in self.outlooks:
@@ -38,14 +38,14 @@ class Foresight:
         return self.outlooks[alike]
 
     def device(self, args: Any, kwargs: Mapping[str, Any]) -> torch.device:
-        """The device of a step's results: the one it is given, or that of its values, a GPU before the CPU."""
+        """Return the device of a step's results: that of its argument, or of its values, a GPU before the CPU."""
         if kwargs.get("device") is not None:
             return indexed(torch.device(kwargs["device"]))
         devices = [self.places[leaf.name].device for leaf in flat(args, kwargs) if type(leaf) is Ref]
         return next((device for device in devices if device.type != "cpu"), CPU)
 
     def key(self, value: Any) -> Any:
-        """Arguments as a key: tensors by how they lie, and numbers by their kind too."""
+        """Return arguments as a key: tensors by geometry, numbers with their type."""
         match value:
             case Ref(name):
                 return self.places[name]._replace(memory=-1)
@@ -56,7 +56,7 @@ class Foresight:
         return type(value), repr(value)
 
     def metas(self, value: Any) -> Any:
-        """Arguments with meta tensors for values."""
+        """Replace values by meta tensors in arguments."""
         match value:
             case Ref(name):
                 return meta_tensor(self.places[name])

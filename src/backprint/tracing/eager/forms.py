@@ -1,4 +1,4 @@
-"""What a call of an operator changes, and which operator gives the new values instead.
+"""Find what a call of an operator changes, and the operator that returns the new values instead.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._ops` (schemas).
 """
@@ -30,12 +30,12 @@ def changes_arguments(call: TapedCall) -> bool:
 
 
 def changes_statistics(call: TapedCall) -> bool:
-    """Whether the call changes running statistics that its schema does not name."""
+    """Whether a call changes running statistics that its schema does not mark as written."""
     return call.func._schema.name in SILENT_WRITERS and bool(argument_named(call, "training"))
 
 
 def argument_named(call: TapedCall, name: str) -> Any:
-    """An argument by its name in the schema."""
+    """Return an argument by its name in the schema."""
     for index, each in enumerate(call.func._schema.arguments):
         if each.name == name:
             if name in call.kwargs:
@@ -45,7 +45,7 @@ def argument_named(call: TapedCall, name: str) -> Any:
 
 
 def changed_arguments(call: TapedCall) -> Iterator[Any]:
-    """The tensors that a call writes to; None where an optional one was left out."""
+    """Yield the tensors that a call writes to; None for an optional one that was left out."""
     silent = ("running_mean", "running_var") if changes_statistics(call) else ()
     for index, each in enumerate(call.func._schema.arguments):
         if each.name in silent or (each.alias_info is not None and each.alias_info.is_write):
@@ -54,12 +54,12 @@ def changed_arguments(call: TapedCall) -> Iterator[Any]:
 
 
 def has_out(call: TapedCall) -> bool:
-    """Whether a call writes to tensors that it was given for its results."""
+    """Whether a call has `out=` arguments."""
     return any(each.is_out for each in call.func._schema.arguments)
 
 
 def one_by_one(call: TapedCall) -> Iterator[TapedCall]:
-    """A call on lists of tensors, some of which share memory, as one call for each: so it is what the others see."""
+    """Yield a `_foreach_` call whose tensors share memory as one call for each: each sees the updates before it."""
     count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
     if count < 2 or not call.func._schema.name.startswith("aten::_foreach_"):
         raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
@@ -76,11 +76,11 @@ def one_by_one(call: TapedCall) -> Iterator[TapedCall]:
 
 
 RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
-"""Updates in place whose plain form has another name."""
+"""In-place operators whose functional form has another name."""
 
 
 def plain_form(call: TapedCall) -> Any:
-    """The operator that gives what a call writes in place; None where there is none."""
+    """Return the operator that returns what a call writes in place, or None."""
     if not changes_statistics(call):
         return functional_of(call.func)
     if call.func is aten.native_batch_norm.default and all(type(place) is Placement for place in call.args[3:5]):
@@ -89,13 +89,13 @@ def plain_form(call: TapedCall) -> Any:
 
 
 def turned_form(call: TapedCall) -> Any:
-    """The operator that gives the view that a call makes of its argument, as `t` for `t_`; None where there is none."""
+    """Return the operator that returns the view that a call turns its argument into, as `t` for `t_`, or None."""
     return functional_of(call.func) or outer(call.func)
 
 
 @functools.cache
 def functional_of(func: Any) -> Any:
-    """The operator that gives what another writes in place; None where there is none."""
+    """Return the operator that returns what another writes in place, or None."""
     if func in RENAMED:
         return RENAMED[func]
     schema = func._schema
@@ -113,21 +113,21 @@ def functional_of(func: Any) -> Any:
 
 
 def outer(func: Any) -> Any:
-    """The plain form of an operator that turns a tensor in place: `t_` as `t`."""
+    """Return the out-of-place form of an operator that turns a tensor into a view of itself: `t` for `t_`."""
     name = func._schema.name.split("::")[1].removesuffix("_")
     return getattr(getattr(aten, name, None), func._overloadname or "default", None)
 
 
 def without_generator(func: Any) -> Any:
-    """The draw that takes no generator, where another operator does that."""
+    """Return the overload of a draw without a generator argument."""
     kind = func._overloadname.replace("generator_with_", "").replace("_generator", "").replace("generator", "")
     return func if "generator" not in func._overloadname else getattr(func.overloadpacket, kind or "default")
 
 
 BUILTINS = frozenset(dir(builtins))
-"""Names that no step has, as in torch.fx: it is `sum_1` that `aten.sum` gives."""
+"""Names that no step has, as in torch.fx: the result of `aten.sum` is `sum_1`."""
 
 
 def stem(func: Any) -> str:
-    """What a step's value would like to be called."""
+    """Return the preferred name of an operator's result."""
     return str(func._schema.name.split("::")[1]).strip("_")

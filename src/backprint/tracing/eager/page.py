@@ -1,4 +1,4 @@
-"""The Steps of a graph as they are written: each under a free name, with the line and the echo of its call."""
+"""Write the Steps of a graph: each under a free name, with the line and the echo of its call."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from backprint.tracing.eager.tape import TapedCall
 
 
 class Page:
-    """Where Steps are written, for one call of the tape after another.
+    """Writes Steps, for one call of the tape after another.
 
-    `steps` is the direction that is written now and `call` the call; both change while a tape is written. `places` has
-    the Placement of every value by its name, `notes` what the text of a step does not show.
+    `steps` is the direction that is being written and `call` the call; both change while a tape is written. `places`
+    has the Placement of every value by name, `notes` what the text of a step does not show.
     """
 
     def __init__(self, names: Names, echoes: Echoes) -> None:
@@ -33,11 +33,11 @@ class Page:
         self.last = ""
 
     def turn_to(self, call: TapedCall | None) -> None:
-        """What is written from here on belongs to this call."""
+        """The following steps belong to this call."""
         self.call, self.last = call, ""
 
     def put(self, step: Step) -> None:
-        """The next step, with the line and the echo of the call that it belongs to."""
+        """Append a step, with the line and the echo of its call."""
         if self.call is not None and step.source is None and step.echo is None:
             source, echo = self.echoes.origin(self.call)
             if source is not None or echo is not None:
@@ -48,7 +48,7 @@ class Page:
     def emit(
         self, func: Any, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]] = (), place: Placement | None = None
     ) -> str:
-        """One step of ours; without a Placement, what it gives is worked out on meta tensors."""
+        """Append a step of ours; without a Placement, that of its result is computed on meta tensors."""
         place = place or self.foresight.placement(func, args, dict(kwargs))
         name = self.names.free(stem(func), avoid=BUILTINS)
         packed = tuple([pack(value) for value in args])
@@ -58,7 +58,7 @@ class Page:
         return name
 
     def put_item(self, name: str, index: int, item: Any) -> str:
-        """A step that takes an item of another's tuple."""
+        """Append a step that takes an item of another step's tuple."""
         local = self.names.free(f"{name}_{index}")
         self.put(Step(local, "operator.getitem", (Ref(name), index), (), placement_spec(item)))
         if type(item) is Placement:
@@ -66,7 +66,7 @@ class Page:
         return local
 
     def put_items(self, name: str, found: Any) -> list[tuple[str, Any]]:
-        """A name for each tensor among what a step gives, lists opened; what is no tensor stands as ''."""
+        """Return a name for each tensor among a step's results, lists included; '' for other values."""
         if type(found) is Placement:
             return [(name, found)]
         made: list[tuple[str, Any]] = []
@@ -81,7 +81,7 @@ class Page:
         return made
 
     def put_guard(self, target: str, *args: Value, structure: bool = False) -> None:
-        """A guard on a value; `structure` where it is about how a sparse tensor is built."""
+        """Append a guard on a value; `structure` if it is about how a sparse tensor is built."""
         name = self.names.free("guard")
         self.put(Step(name, target, args))
         if structure:
@@ -92,10 +92,10 @@ class Page:
         self.notes[name] = replace(self.notes.get(name, Note()), **fields)
 
     def amend(self, **fields: Any) -> None:
-        """Other fields for the step that was written last."""
+        """Replace fields of the last step."""
         self.steps[-1] = replace(self.steps[-1], **fields)
 
     def take_back(self, count: int) -> None:
-        """Drop the notes of the steps after these many: they came to nothing, and dead code is removed later."""
+        """Drop the notes of all steps after the first `count`: they failed, and dead code is removed later."""
         for tried in self.steps[count:]:
             self.notes.pop(tried.name, None)

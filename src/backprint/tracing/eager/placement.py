@@ -1,8 +1,8 @@
-"""Where a tensor lies in memory, and what follows from that alone.
+"""Where a tensor is in memory, and what follows from that alone.
 
-A tensor is a Placement: its storage, and how it lies in it. Python's identity would not do, because autograd gives a
-saved tensor back as a new object; its memory is the same. A sparse tensor lies where its parts lie, indices and values,
-which are strided tensors each.
+A tensor is a Placement: its storage and its geometry in it. Python's identity would not work, because autograd returns
+a saved tensor as a new object; its memory is the same. A sparse tensor's Placement has those of its indices and values,
+which are strided tensors.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from backprint.graph.nouns import ScalarSpec, Spec, TensorSpec
 
 
 class Placement(NamedTuple):
-    """Where a tensor lies: in which storage, and how. Two tensors of one Placement have the same elements.
+    """The storage and the geometry of a tensor. Two tensors with one Placement have the same elements.
 
-    A sparse tensor's `memory` is that of its values as a negative number: no strided tensor lies there. `parts` are the
-    Placements of its indices and values. `detached` marks an argument that takes no gradient and lies in memory that
-    other arguments take one through.
+    A sparse tensor's `memory` is that of its values as a negative number, which no strided tensor has. `parts` are the
+    Placements of its indices and values. `detached` marks an argument that does not require grad and uses memory of
+    arguments that do.
     """
 
     memory: int
@@ -41,14 +41,14 @@ class Placement(NamedTuple):
 
 
 class NoPlainForm(CaptureError):
-    """An update has no operator that gives the new value instead, so it runs in place, on a copy."""
+    """An update has no operator that returns the new value, so it runs in place on a copy."""
 
 
 # ------------------------------------------------------------------ among other values
 
 
 def flat(*values: Any) -> Iterator[Any]:
-    """The leaves of nested arguments; a Placement is one of them."""
+    """Yield the leaves of nested arguments; a Placement is a leaf."""
     for value in values:
         if type(value) is not Placement and isinstance(value, (tuple, list)):
             yield from flat(*value)
@@ -59,7 +59,7 @@ def flat(*values: Any) -> Iterator[Any]:
 
 
 def placements(*values: Any) -> list[Placement]:
-    """The tensors among nested arguments."""
+    """Return the tensors among nested arguments."""
     return [leaf for leaf in flat(*values) if type(leaf) is Placement]
 
 
@@ -67,7 +67,7 @@ def placements(*values: Any) -> list[Placement]:
 
 
 def meta_tensor(place: Placement) -> Tensor:
-    """A tensor without memory that lies as the Placement says."""
+    """Return a meta tensor with a Placement's geometry."""
     if place.layout is not torch.strided:
         raise NoPlainForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
     made = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
@@ -79,7 +79,7 @@ CPU = torch.device("cpu")
 
 
 def indexed(device: torch.device) -> torch.device:
-    """The device with its number: `cuda` is the current one."""
+    """Return the device with its number: `cuda` is the current one."""
     if device.type in ("cpu", "meta") or device.index is not None:
         return device
     return torch.device(device.type, torch.get_device_module(device).current_device())
@@ -102,12 +102,12 @@ def placement_of(tensor: Tensor, device: torch.device = CPU) -> Placement:
 
 
 def geometry(place: Placement) -> tuple[Any, ...]:
-    """How a tensor lies, without which storage it lies in."""
+    """Return a tensor's dtype, shape and strides, without its storage."""
     return place.dtype, place.shape, place.stride, place.lazy
 
 
 def placement_tree(found: Any, device: torch.device) -> Any:
-    """`placement_of` for tensors inside tuples."""
+    """Apply `placement_of` to tensors inside tuples."""
     if isinstance(found, Tensor):
         return placement_of(found, device)
     if isinstance(found, (tuple, list)):
@@ -116,7 +116,8 @@ def placement_tree(found: Any, device: torch.device) -> Any:
 
 
 def gapless(found: Any) -> Any:
-    """New tensors as they lie: without gaps, also where an operator's meta kernel gives them another's."""
+    """Return the Placements of new tensors without gaps, even if an operator's meta kernel returns an argument's
+    strides."""
     if type(found) is Placement:
         return found if dense(found) else placement_of(meta_tensor(found).clone(), found.device)
     return tuple([gapless(item) for item in found]) if isinstance(found, tuple) else found
@@ -126,12 +127,12 @@ def gapless(found: Any) -> Any:
 
 
 def spanned(place: Placement) -> int:
-    """The bytes of a storage up to the last that a tensor touches."""
+    """Return the bytes of a storage up to the last that a tensor uses."""
     return reach(place) * place.dtype.itemsize
 
 
 def reach(place: Placement) -> int:
-    """One past the last element of a storage that a tensor touches."""
+    """Return one past the last element of a storage that a tensor uses."""
     if 0 in place.shape:
         return place.offset
     stride = place.stride or ()
@@ -153,7 +154,7 @@ def dense(place: Placement) -> bool:
 
 
 def overlaps(place: Placement) -> bool:
-    """Whether two elements of a tensor lie in one spot."""
+    """Whether two elements of a tensor use the same memory."""
     if place.stride is None or 0 in place.shape:
         return False
     span = 0
@@ -168,7 +169,7 @@ def overlaps(place: Placement) -> bool:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor of this shape."""
+    """Return the strides of a contiguous tensor of this shape."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -178,7 +179,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=65536)
 def tensor_spec_at(place: Placement) -> TensorSpec:
-    """The spec of a tensor that lies so."""
+    """Return the spec of a Placement."""
     dtype, device, layout = str(place.dtype)[6:], str(place.device), str(place.layout)[6:]
     if place.stride is None:
         return TensorSpec(dtype, place.shape, None, 0, device, layout)
@@ -187,7 +188,7 @@ def tensor_spec_at(place: Placement) -> TensorSpec:
 
 
 def placement_spec(result: Any) -> Spec:
-    """The spec of what a call gave."""
+    """Return the spec of a call's result."""
     match result:
         case Placement():
             return tensor_spec_at(result._replace(memory=-1))

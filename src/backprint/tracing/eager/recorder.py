@@ -1,4 +1,4 @@
-"""A watch that also writes every operator of a step on a tape, forward and backward.
+"""A Watch that also records every operator of a step on a tape, forward and backward.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
 `torch._C._autograd._get_sequence_nr`, `torch._C.DisableTorchFunction`, `torch.utils._python_dispatch`, `torch._ops`.
@@ -29,13 +29,13 @@ STRIDED, EAGER = torch.strided, (False, False)
 
 
 class Recorder(Watch):
-    """A watch that also writes down every operator, forward and backward."""
+    """A Watch that also records every operator, forward and backward."""
 
     supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # compiled functions run as eager ones here, so no call needs to be kept from Dynamo
+        return False  # compiled functions run eagerly here, so Dynamo need not skip any call
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         super().__init__(paths)
@@ -53,12 +53,12 @@ class Recorder(Watch):
         return self
 
     def root(self, key: str, tensor: Tensor) -> None:
-        """This tensor is a port of the graph."""
+        """Make a tensor a port of the graph."""
         place = self.place(tensor)
         self.tape.roots.setdefault(place.memory, []).append(TapeRoot(place, key))
 
     def forget(self, keys: Collection[str]) -> None:
-        """These tensors are no ports after all."""
+        """Make these tensors no longer ports."""
         for memory, roots in list(self.tape.roots.items()):
             if any(root.key in keys for root in roots):
                 del self.tape.roots[memory]
@@ -68,11 +68,11 @@ class Recorder(Watch):
             key = storage._cdata
             if key not in self.taint:
                 self.taint[key] = names
-                self.alive.append(StorageWeakRef(storage))  # its identity, not its bytes: no other can get the same one
+                self.alive.append(StorageWeakRef(storage))  # keeps its identity, but not its bytes
                 self.memories[key] = len(self.memories)
 
     def place(self, tensor: Tensor) -> Placement:
-        """Where a tensor of known memory lies."""
+        """Return the Placement of a tensor."""
         lies = tensor.dtype, tuple(tensor.shape)
         if tensor.layout is not torch.strided:
             places = tuple([self.place(part) for part in strided_parts(tensor)])
@@ -93,11 +93,11 @@ class Recorder(Watch):
     # -------------------------------------------------------------- writing down
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # what is asked of tensors here is not the program's doing
+        with torch._C.DisableTorchFunction():  # these reads of tensors are ours, not the program's
             return self.written_down(func, types, args, kwargs or {})
 
     def written_down(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Run one operator and put it on the tape."""
+        """Run one operator and append it to the tape."""
         if any(kind not in PLAIN for kind in types):
             return NotImplemented
         if is_number_read(func, args):
@@ -117,7 +117,7 @@ class Recorder(Watch):
         return result
 
     def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
-        """What is known of a call before it runs, its result open; None where it counts for nothing."""
+        """Return a call before it runs, without its result; None if it is not recorded."""
         facts = facts_of(func)
         if not facts.counts:
             return None
@@ -149,7 +149,7 @@ class Recorder(Watch):
         )
 
     def after(self, about: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
-        """Put a call that has run on the tape."""
+        """Append a call that has run to the tape."""
         for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor):
                 refuse_nested(about.func, leaf, self.paths)
@@ -166,7 +166,7 @@ class Recorder(Watch):
         self.tape.calls.append(about._replace(result=placed, after=state))
 
     def hold_all(self, given: list[Tensor]) -> None:
-        """An operator raises, and the program may go on: that it does depends on all that it was given."""
+        """Guard all arguments of an operator that raised, because the program may go on."""
         for tensor in given:
             if tensor.layout is torch.strided:
                 read = tensor.detach().clone()
@@ -174,13 +174,14 @@ class Recorder(Watch):
                 self.written_down(torch.ops.aten.equal.default, (), (tensor, read), {})
 
     def taken(self, func: Any, tensor: Tensor, writes: bool, followed: bool) -> Placement:
-        """The Placement of an argument, of a call that autograd follows or not; unknown memory comes from outside."""
+        """Return the Placement of an argument, of a call that autograd records or not; unknown memory comes from
+        outside."""
         keys = [storage._cdata for storage in storages(tensor)]
         if keys[-1] not in self.taint or self.beyond(tensor):
             self.encounter(func, tensor, writes)
         for part, key in zip(strided_parts(tensor), keys, strict=True):
             if key not in self.taint:
-                self.constant(part)  # indices that a kernel made for values of ours
+                self.constant(part)  # indices that a kernel made for values of the program
             elif writes and key in self.callers and key not in self.undo:
                 self.undo[key] = self.callers[key].clone()
         place = self.place(tensor)
@@ -189,9 +190,9 @@ class Recorder(Watch):
         return place._replace(detached=True) if self.is_detached(func, tensor) else place
 
     def encounter(self, func: Any, tensor: Tensor, writes: bool) -> None:
-        """A tensor of unknown memory: what `torch.tensor` made just now is a constant, all else comes from outside.
+        """Handle a tensor of unknown memory: `torch.tensor` made a constant, any other comes from outside.
 
-        What only the backward meets is a constant too: no argument of the forward stands for it.
+        A tensor that only the backward uses is a constant too: no argument of the forward stands for it.
         """
         if func is torch.ops.aten.lift_fresh.default:
             self.constant(tensor)
@@ -207,14 +208,14 @@ class Recorder(Watch):
         self.root(f"outside {count}", tensor)
 
     def constant(self, tensor: Tensor) -> None:
-        """A tensor that the program's own line, or a kernel, made just now."""
+        """Note a tensor that the program's current line, or a kernel, has just made."""
         self.learn(tensor, frozenset())
         key = f"fresh {len(self.tape.constants)}"
         self.tape.constants[key] = tensor.detach().clone()
         self.root(key, tensor)
 
     def meet_sparse(self, tensor: Tensor) -> None:
-        """A sparse tensor from outside: its bytes are kept before the first write, and its parts are put back."""
+        """Note a sparse tensor from outside: its bytes are kept before the first write, and its parts restored."""
         self.callers |= {storage._cdata: storage for storage in storages(tensor)}
         self.learn(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
         self.seen.outside.append(tensor)
@@ -225,7 +226,7 @@ class Recorder(Watch):
             self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
 
     def had_gradient(self, tensor: Tensor) -> bool:
-        """Whether a tensor from outside has the gradient that it had when it was met."""
+        """Whether a tensor from outside still has the `.grad` that it had when it was first seen."""
         return any(each is tensor and tensor.is_leaf and gradient is tensor.grad for each, gradient, _ in self.grads)
 
     def restore(self) -> None:
@@ -236,14 +237,14 @@ class Recorder(Watch):
 
     @contextlib.contextmanager
     def backward(self) -> Iterator[None]:
-        """What runs inside is the backward."""
+        """Record the calls inside as the backward."""
         self.tape.boundary = len(self.tape.calls)
         with self:
             yield
 
 
 def attached(value: Any, memories: Collection[int]) -> Any:
-    """Arguments as they are where they share memory with what a call returns: a view, or an update in place."""
+    """Clear `detached` of arguments that share memory with a call's result: a view, or an update in place."""
     if type(value) is Placement:
         return value._replace(detached=False) if value.detached and value.memory in memories else value
     if type(value) is tuple:
@@ -256,7 +257,7 @@ def attached(value: Any, memories: Collection[int]) -> Any:
 
 
 class Facts(NamedTuple):
-    """What recording has to know of an operator: whether it counts, changes arguments, and draws."""
+    """Facts about an operator that recording needs: whether it is recorded, writes arguments, and draws."""
 
     counts: bool
     writes: bool
@@ -265,7 +266,7 @@ class Facts(NamedTuple):
 
 @functools.cache
 def facts_of(func: Any) -> Facts:
-    """The Facts of an operator; one of a higher order has none."""
+    """Return the Facts of an operator; raise for a higher-order one."""
     if isinstance(func, torch._ops.HigherOrderOperator):
         raise CaptureError(f"the higher-order operator {func._name!r} cannot be opened into what it runs")
     silent = func._schema.name in SILENT_WRITERS
@@ -278,12 +279,12 @@ PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
 def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
-    """The generator that a draw is given."""
+    """Return the generator argument of a draw."""
     return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
 
 
 def drawn_from(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
-    """The state of the generator that a draw takes its numbers from: its own, or that of the device it runs on."""
+    """Return the state of a draw's generator: its argument's, or that of its device."""
     device = drawing_device(args, kwargs) if generator is None else generator.device
     if generator is not None:
         state = generator.get_state()
@@ -295,24 +296,24 @@ def drawn_from(generator: torch.Generator | None, args: Any, kwargs: Any) -> Gen
 
 
 def drawing_device(args: Any, kwargs: Any) -> torch.device:
-    """The device that an operator runs on: the one it is given, or that of its tensors."""
+    """Return the device that an operator runs on: its argument, or that of its tensors."""
     given = kwargs.get("device") or next((leaf.device for leaf in flat(args) if isinstance(leaf, Tensor)), "cpu")
     return indexed(torch.device(given))
 
 
 def own_generators() -> dict[str, bytes]:
-    """The states of the generators of the devices that are in use."""
+    """Return the states of the generators of the devices in use."""
     states = random_states()
     found = {"cpu": states.cpu, **{f"cuda:{index}": state for index, state in enumerate(states.cuda)}}
     return {device: bytes(state.numpy().tobytes()) for device, state in found.items()}
 
 
 LEAVES = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout})
-"""Kinds of arguments that hold no tensors."""
+"""Types of arguments that hold no tensors."""
 
 
 def packed(value: Any, place: Callable[[Tensor], Placement]) -> Any:
-    """Arguments or results with Placements for tensors."""
+    """Replace tensors by Placements in arguments or results."""
     kind = type(value)
     if kind in LEAVES:
         return value

@@ -1,7 +1,6 @@
 """The current value of every sparse tensor.
 
-It has a value of its own, good as long as none of its parts is written to; then it is joined again from the current
-ones.
+It has a value of its own, which is valid until one of its parts is written to. Then it is rebuilt from its parts.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class SparseValue:
-    """A sparse tensor's current name, and how often each part's storage had been written to when it got it.
+    """A sparse tensor's current name, and each part's write count (tick) at that time.
 
-    `loose` says that where its values are depends on values that a recipe may draw again, `sized` that how many it has
+    `loose` says that the positions of its values depend on values that a recipe may resample, `sized` that their number
     does.
     """
 
@@ -40,7 +39,7 @@ class SparseValue:
 class SparseValues:
     """Every sparse tensor by its Placement, over the `storages` of its parts.
 
-    `still` are the storages whose content a recipe keeps: what is built from them alone is built so every time.
+    `still` are storages whose content a recipe keeps: a tensor built from these alone is always built alike.
     """
 
     def __init__(self, page: Page, storages: Storages, still: frozenset[int]) -> None:
@@ -48,7 +47,7 @@ class SparseValues:
         self.values: dict[Placement, SparseValue] = {}
 
     def value_at(self, place: Placement) -> Ref:
-        """The current value of a sparse tensor: its own, or joined again from its parts."""
+        """Return the current value of a sparse tensor: its own, or rebuilt from its parts."""
         found = self.values.get(place)
         if found is not None and (found.ticks == self.ticks(place) or self.storages.as_ran):
             return Ref(found.name)
@@ -64,30 +63,30 @@ class SparseValues:
         return Ref(name)
 
     def ticks(self, place: Placement) -> tuple[int, ...]:
-        """How often each part's storage has been written to."""
+        """Return how often each part's storage has been written to."""
         return tuple([self.storages.tick(part.memory) for part in place.parts])
 
     def begin(self, name: str, place: Placement) -> None:
-        """A port is a sparse tensor."""
+        """Enter a port that is a sparse tensor."""
         self.values.setdefault(place, SparseValue(name, self.ticks(place)))
 
     def enter_value(self, name: str, place: Placement, given: Sequence[Placement]) -> None:
-        """A call has given a sparse tensor."""
+        """Enter a sparse tensor that a call has returned."""
         found = self.values.get(place)
         if found is None or found.ticks != self.ticks(place):
             self.renew(name, place, self.built(place, given))
 
     def renew(self, name: str, place: Placement, built: tuple[bool, bool] = (False, False)) -> None:
-        """A sparse tensor has a new value."""
+        """Set a sparse tensor's new value."""
         self.page.places[name] = place
         self.values[place] = SparseValue(name, self.ticks(place), *built)
 
     def rename(self, place: Placement, name: str) -> None:
-        """A copy stands for a sparse tensor."""
+        """Let a copy stand for a sparse tensor."""
         self.values[place] = replace(self.values[place], name=name)
 
     def built(self, place: Placement, given: Sequence[Placement]) -> tuple[bool, bool]:
-        """Whether where a sparse result has its values depends on values, and whether how many it has does."""
+        """Whether the positions of a sparse result's values depend on values, and whether their number does."""
         func = None if self.page.call is None else self.page.call.func
         known = [self.values[each] for each in given if each in self.values]
         known = known[-1:] if func is aten.sparse_mask.default else known
@@ -98,7 +97,7 @@ class SparseValues:
         return loose, any(each.sized for each in known) or (merged and loose)
 
     def lying_in(self, memory: int) -> Iterator[tuple[Placement, SparseValue]]:
-        """The sparse tensors that lie in a memory, by themselves or by a part."""
+        """Yield the sparse tensors that use a storage, themselves or in a part."""
         for place, value in list(self.values.items()):
             if memory in {place.memory, *(part.memory for part in place.parts)}:
                 yield place, value
@@ -116,7 +115,7 @@ class SparseValues:
         raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
 
     def assign_part(self, part: Placement, func: Any, name: str) -> None:
-        """A part of a sparse tensor has a new value: so has all that shares its storage."""
+        """Set the new value of a part of a sparse tensor, and of all tensors that share its storage."""
         if part.memory not in self.storages.by_number:
             self.storages.closed[part.memory] = self.storages.tick(part.memory) + 1
             return
@@ -125,7 +124,7 @@ class SparseValues:
 
 
 def still_memories(tape: Tape) -> frozenset[int]:
-    """The storages whose content a recipe keeps: indices of sparse ports, and constants."""
+    """Return the storages whose content a recipe keeps: indices of sparse ports, and constants."""
     roots = [root for each in tape.roots.values() for root in each]
     found = {part.memory for root in roots for part in root.place.parts[:-1]}
     return frozenset(found | {root.place.memory for root in roots if root.key in tape.constants})
@@ -144,10 +143,10 @@ PARTS: dict[torch.layout, tuple[Any, ...]] = {
     torch.sparse_csc: _COLUMNS,
     torch.sparse_bsc: _COLUMNS,
 }
-"""What takes out each part of a sparse tensor, in the order in which it is joined from them."""
+"""Operators that return the parts of a sparse tensor, in the order in which it is built from them."""
 
 OPENED = frozenset({func for row in PARTS.values() for func in row} | {aten.indices.default})
-"""Operators whose result's size is how many values a sparse tensor has."""
+"""Operators whose result's size is a sparse tensor's number of values."""
 
 FROM_DENSE = (
     aten._to_sparse.default,
@@ -157,4 +156,4 @@ FROM_DENSE = (
     aten._to_sparse_bsr.default,
     aten._to_sparse_bsc.default,
 )
-"""Operators that look where a dense tensor is not zero."""
+"""Operators whose result depends on where a dense tensor is not zero."""

@@ -1,8 +1,7 @@
 """The current value of every storage: its base, of which each tensor in it is a view.
 
-A write makes a new base (scattered along the views that led to what was written), and whoever reads the storage
-afterwards reads views of the new one. So views, updates through views and tensors that share memory need no special
-cases further on.
+A write makes a new base (scattered along the views that led to the written tensor), and each later read returns views
+of the new base. So views, updates through views and tensors that share memory need no special cases elsewhere.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ aten = torch.ops.aten
 
 @dataclass(slots=True)
 class Storage:
-    """One storage: the tensor that holds it all, the current names of its views, and how each came from another.
+    """One storage: the tensor that covers it, the current names of its views, and how each was made from another.
 
-    `tick` counts the writes to it; a name is current that was given at this tick.
+    `tick` counts the writes to it; a name is current if it was set at this tick.
     """
 
     base: Placement
@@ -37,11 +36,11 @@ class Storage:
 
 
 class Storages:
-    """Every storage of strided tensors by its number.
+    """Every storage of strided tensors, by its number.
 
-    With `as_ran` updates stay as they ran, and a name stays current whatever is written to its storage. `elsewhere`
-    makes a value of a storage that is known only as a part of a sparse tensor, or raises. `closed` counts the writes to
-    such a storage.
+    With `as_ran` updates stay in place, and a name stays current after a write to its storage. `elsewhere` makes a
+    value of a storage that is known only as a part of a sparse tensor, or raises. `closed` counts the writes to such a
+    storage.
     """
 
     def __init__(self, page: Page, as_ran: bool, elsewhere: Callable[[Placement], None]) -> None:
@@ -50,22 +49,22 @@ class Storages:
         self.closed: dict[int, int] = {}
 
     def of(self, place: Placement) -> Storage:
-        """The storage that a tensor lies in."""
+        """Return the storage of a tensor."""
         return self.by_number[place.memory]
 
     def tick(self, memory: int) -> int:
-        """How often a storage has been written to."""
+        """Return how often a storage has been written to."""
         found = self.by_number.get(memory)
         return self.closed.get(memory, 0) if found is None else found.tick
 
     # -------------------------------------------------------------- what lies in them
 
     def begin(self, name: str, place: Placement, tick: int = 0) -> None:
-        """A storage whose content is one value."""
+        """Start a storage whose content is one value."""
         self.by_number[place.memory] = Storage(place, tick, {place: (name, tick)}, {}, [place])
 
     def begin_port(self, name: str, place: Placement) -> None:
-        """A port lies in a storage, alone or with others."""
+        """Enter a port into a storage, alone or with others."""
         storage = self.by_number.setdefault(place.memory, Storage(place))
         if place not in storage.names:
             storage.names[place] = (name, 0)
@@ -74,7 +73,7 @@ class Storages:
     def enter_value(
         self, name: str, place: Placement, given: Sequence[Placement], view: Callable[[], ViewOrigin]
     ) -> None:
-        """A call has given a value: it begins a storage, or is a view of what lies in one already."""
+        """Enter a value that a call has returned: it starts a storage, or is a view into one."""
         storage = self.by_number.get(place.memory)
         if storage is None:
             self.begin(name, place, self.tick(place.memory))
@@ -88,19 +87,19 @@ class Storages:
             storage.names[place] = (name, storage.tick)
 
     def write_base(self, storage: Storage, name: str) -> None:
-        """All of a storage has a new value."""
+        """Set the new value of a whole storage."""
         storage.tick += 1
         storage.names[storage.base] = (name, storage.tick)
 
     def enter_turned(self, name: str, place: Placement, view: ViewOrigin) -> None:
-        """A tensor is from now on seen another way, under this name."""
+        """Enter a tensor that has become another view of its storage, under this name."""
         storage = self.of(place)
         if place != storage.base and place not in storage.made:
             storage.made[place] = view
         storage.names[place] = (name, storage.tick)
 
     def forget_views(self, but: Collection[Placement] = ()) -> None:
-        """From here on, views are made anew from what they are views of, `but` some that have names of their own."""
+        """Make views again from what they are views of, except those in `but`, which have names of their own."""
         for storage in self.by_number.values():
             made = storage.made
             storage.names = {
@@ -110,14 +109,14 @@ class Storages:
             }
 
     def latest(self, place: Placement) -> str:
-        """A tensor's latest name, or ''."""
+        """Return a tensor's latest name, or ''."""
         storage = self.by_number.get(place.memory)
         return storage.names.get(place, ("", 0))[0] if storage else ""
 
     # -------------------------------------------------------------- reading
 
     def value_at(self, place: Placement) -> Ref:
-        """The current value of a tensor."""
+        """Return the current value of a tensor."""
         if place.memory not in self.by_number:
             self.elsewhere(place)
         storage = self.by_number[place.memory]
@@ -132,7 +131,7 @@ class Storages:
         return Ref(name)
 
     def place_view(self, place: Placement) -> ViewOrigin:
-        """A tensor of known storage that no seen operator made: by its geometry, from one flat value."""
+        """Make a view, by geometry, of a tensor in a known storage that no recorded operator made."""
         storage = self.of(place)
         if place.detached:
             storage.made[place] = ViewOrigin(place._replace(detached=False), aten.detach.default)
@@ -143,13 +142,13 @@ class Storages:
         elif place.dtype != storage.base.dtype and not any((*place.lazy, *storage.base.lazy)):
             self.place_in_bytes(storage, place)
         elif any(place.lazy):
-            raise CaptureError(f"memory is seen as lazily changed {str(place.dtype)[6:]} by no known view: pass a copy")
+            raise CaptureError(f"a conjugated or negated {str(place.dtype)[6:]} view has no known base: pass a copy")
         else:
             storage.made[place] = strided_view(self.flatten(place), place)
         return storage.made[place]
 
     def place_in_real(self, storage: Storage, place: Placement) -> None:
-        """A real tensor of complex memory: by its geometry, from the flat value seen as pairs."""
+        """Make a real view of complex memory, by geometry, from the flat value as pairs."""
         whole = self.flatten(storage.base)
         pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
         storage.made[pairs] = ViewOrigin(whole, aten.view_as_real.default)
@@ -157,14 +156,14 @@ class Storages:
             storage.made[place] = strided_view(pairs, place)
 
     def place_in_bytes(self, storage: Storage, place: Placement) -> None:
-        """A tensor of another dtype than its storage's, as a copy of a storage has: the flat value, read anew."""
+        """Make a view with another dtype than its storage's: the flat value, viewed as that dtype."""
         old, new = storage.base.dtype.itemsize, place.dtype.itemsize
         span = math.ceil(max(reach(place) * new, reach(storage.base) * old) / max(old, new)) * max(old, new)
         also = storage.base._replace(shape=(span // old,), stride=(1,), offset=0)
         whole = self.flatten(also)
         if whole.shape[0] * old % new:
             raise CaptureError(
-                f"{whole.shape[0] * old} bytes of memory are seen as {str(place.dtype)[6:]}: pass a copy"
+                f"{whole.shape[0] * old} bytes of memory are viewed as {str(place.dtype)[6:]}: pass a copy"
             )
         cast = whole._replace(dtype=place.dtype, shape=(whole.shape[0] * old // new,))
         storage.made[cast] = ViewOrigin(whole, aten.view.dtype, (place.dtype,))
@@ -172,7 +171,7 @@ class Storages:
             storage.made[place] = strided_view(cast, place)
 
     def flatten(self, also: Placement) -> Placement:
-        """One flat value for the storage of a tensor, filled from the tensors that are known of it."""
+        """Return one flat value for the storage of a tensor, filled from its known tensors."""
         storage = self.of(also)
         roots = [place for place in dict.fromkeys((storage.base, *storage.roots)) if place not in storage.made]
         extent = max(reach(place) for place in (*roots, also))
@@ -189,14 +188,14 @@ class Storages:
             name = self.page.emit(aten.as_strided_scatter.default, args, place=wanted)
             storage.made[place] = strided_view(wanted, place)
         storage.base = wanted
-        storage.made.pop(wanted, None)  # the program may have seen the memory so, as a view of what was its base
+        storage.made.pop(wanted, None)  # the program may have such a view of the former base
         storage.names[wanted] = (name, storage.tick)
         return wanted
 
     # -------------------------------------------------------------- writing
 
     def prepare(self, place: Placement) -> None:
-        """Make sure that a write to this tensor can be carried over to its whole storage."""
+        """Make sure that a write to this tensor can be extended to its whole storage."""
         storage, written = self.of(place), place
         if sum(root not in storage.made for root in storage.roots) > 1:
             self.flatten(place)
@@ -206,12 +205,12 @@ class Storages:
                 self.place_view(place)
                 return
             place = view.parent
-            if overlaps(place):  # a value of the parent would say twice what lies in one spot
+            if overlaps(place):  # a value of the parent would have two elements for one place in memory
                 self.place_view(written)
                 return
 
     def assign(self, place: Placement, name: str) -> None:
-        """A tensor has a new value: so has all that shares its storage."""
+        """Set the new value of a tensor, and of all tensors that share its storage."""
         storage = self.of(place)
         fresh: dict[Placement, str] = {}
         while True:
@@ -227,7 +226,7 @@ class Storages:
             storage.names[each] = (value, storage.tick)
 
     def scattered(self, view: ViewOrigin, name: str) -> str:
-        """The parent of a view, with this value in the view's place."""
+        """Return the parent of a view with this value in the view's place."""
         parent = self.value_at(view.parent)
         if view.func in SCATTER:
             func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
@@ -236,12 +235,13 @@ class Storages:
         return self.fitted(self.page.emit(func, args), view.parent, parent)
 
     def fits(self, name: str, place: Placement) -> bool:
-        """Whether a value lies as a tensor does. One that is conjugated already stands for one that is when read."""
+        """Whether a value has a tensor's geometry. A conjugated value also stands for a tensor that is conjugated when
+        read."""
         have = geometry(self.page.places[name])
         return have in (geometry(place), geometry(place._replace(lazy=(False, False))))
 
     def fitted(self, name: str, place: Placement, old: Ref) -> str:
-        """A value with the dtype, shape and strides of the tensor that it is written to."""
+        """Return a value with the dtype, shape and strides of the tensor that it is written to."""
         if self.fits(name, place):
             return name
         have = self.page.places[name]
@@ -250,7 +250,7 @@ class Storages:
         return self.page.emit(aten.copy.default, (old, Ref(name)), place=place)
 
     def resize(self, before: Placement, after: Placement) -> None:
-        """A tensor with another size, or with another's memory."""
+        """Enter a tensor that has another size, or another tensor's memory."""
         storage = self.by_number.get(after.memory)
         if storage is not None and after in storage.names:
             return
@@ -260,7 +260,7 @@ class Storages:
             self.begin_unwritten(after, 0 if storage is None else storage.tick + 1)
 
     def begin_unwritten(self, place: Placement, tick: int) -> None:
-        """A storage of a new size, whose content nobody may read before it is written."""
+        """Start a storage of a new size, whose content is undefined until written."""
         options = (("dtype", place.dtype), ("device", place.device))
         args = (list(place.shape), list(place.stride or ()))
         self.begin(self.page.emit(aten.empty_strided.default, args, options, place), place, tick)

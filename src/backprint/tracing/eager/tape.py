@@ -1,6 +1,6 @@
-"""What one real step ran, operator by operator: calls in order, each tensor known by where it lies in memory.
+"""The calls of one real step in order, each tensor identified by its memory.
 
-No tensor is kept alive, only the names of its storage.
+No tensor is kept alive.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class GeneratorState(NamedTuple):
 
 
 class TapedCall(NamedTuple):
-    """One operator that ran. Tensors stand as Placements; `node` is the autograd node whose backward it is part of.
+    """One operator call. Tensors are Placements; `node` is the autograd node whose backward it is part of.
 
-    `sums` says that autograd adds to a leaf's gradient, `grad` that autograd follows the call.
-    `state` is the generator's state before a random draw, `after` the one after it; `own` says that the generator was
-    the program's own. `seq` numbers the autograd node that this call makes, where it makes one.
+    `sums` says that autograd accumulates into a leaf's gradient, `grad` that autograd records the call. `state` is the
+    generator's state before a random draw, `after` its state afterwards; `own` says that the generator was the
+    program's own. `seq` is the sequence number of the autograd node that this call makes, if any.
     """
 
     func: Any

@@ -1,4 +1,4 @@
-"""Calls that change some of their arguments, written as operators that give the new values instead."""
+"""Write calls that change arguments as operators that return the new values instead."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ aten = torch.ops.aten
 
 
 class Updates:
-    """Writes updates in place, as what each storage has come to.
+    """Writes updates in place as new values of storages.
 
-    With `as_ran` the operators stay as they ran, and inputs that they would change are copied first.
+    With `as_ran` the operators stay in place, and inputs that they would change are copied first.
     """
 
     def __init__(self, page: Page, values: CurrentValues, calls: CallSteps, as_ran: bool) -> None:
@@ -51,7 +51,7 @@ class Updates:
         self.storages = values.storages
 
     def copy_ports(self, tape: Tape, ports: Collection[str]) -> None:
-        """Copies of the ports that updates in place would change."""
+        """Copy the ports that updates in place would change."""
         for call in tape.calls:
             for place in changed_arguments(call) if changes_arguments(call) else ():
                 if type(place) is Placement:
@@ -60,7 +60,7 @@ class Updates:
     # -------------------------------------------------------------- tensors seen another way
 
     def write_turn(self, call: TapedCall) -> None:
-        """A tensor that is from now on seen another way: `t_`, `squeeze_`, `set_`, `resize_`, `detach_`."""
+        """Write a call that turns a tensor into another view: `t_`, `squeeze_`, `set_`, `resize_`, `detach_`."""
         before, after = call.args[0], call.result
         if after == before:
             return
@@ -70,7 +70,7 @@ class Updates:
         elif call.func._schema.name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
             self.storages.resize(before, after)
         elif func is None:
-            raise CaptureError(f"{call.func} turns a tensor in place and has no plain form")
+            raise CaptureError(f"{call.func} changes a tensor's view in place and has no functional form")
         else:
             args, kwargs = tuple(call.args[1:]), tuple(call.kwargs.items())
             name = self.page.emit(func, (self.values.value_at(before), *args), kwargs, place=after)
@@ -79,7 +79,7 @@ class Updates:
     # -------------------------------------------------------------- updates
 
     def write_update(self, call: TapedCall) -> None:
-        """A call that changes some of its arguments."""
+        """Write a call that changes some of its arguments."""
         changed = [place for place in changed_arguments(call) if type(place) is Placement]
         if any(place.layout is not torch.strided for place in changed):
             if len(changed) != 1 or type(call.result) is not Placement:
@@ -99,7 +99,7 @@ class Updates:
             self.write_plain_form(call, written)
 
     def given_out(self, call: TapedCall) -> list[Placement]:
-        """The results of an `out=` call, which may have given its tensors another size."""
+        """Return the results of an `out=` call, which may have resized its tensors."""
         results = placements(call.result)
         for place in results:
             storage = self.storages.of(place)
@@ -108,7 +108,7 @@ class Updates:
         return results
 
     def write_as_ran(self, call: TapedCall, written: Sequence[Placement]) -> None:
-        """An update as it ran."""
+        """Write an update in place."""
         names = tuple(self.values.value_at(place).name for place in written)
         name = self.calls.put_call(call, call.func, self.values.packed(call.args), self.values.packed_kwargs(call))
         self.page.mark(name, writes=names, stays=True)
@@ -116,7 +116,7 @@ class Updates:
             self.values.enter_results(call, name)
 
     def write_plain_form(self, call: TapedCall, written: Sequence[Placement]) -> None:
-        """An update as the operator that gives the new value, or on copies where there is none."""
+        """Write an update as the operator that returns the new value, or on copies if there is none."""
         for place in written:
             self.storages.prepare(place)
         begun, stream = len(self.page.steps), dict(self.calls.stream)
@@ -129,7 +129,8 @@ class Updates:
             self.write_on_copies(call, written)
 
     def write_clone(self, call: TapedCall) -> bool:
-        """A copy over all of a tensor that lies as its source does: a clone."""
+        """Write a copy over a whole tensor, from a source of equal geometry, as a clone; return whether that was
+        possible."""
         place, source = call.args[:2]
         if type(source) is not Placement or place.shape != source.shape or place.dtype != source.dtype:
             return False
@@ -143,9 +144,9 @@ class Updates:
         return True
 
     def write_new_values(self, call: TapedCall, func: Any, written: Sequence[Placement]) -> None:
-        """An update as the operator that gives the new value instead."""
+        """Write an update as the operator that returns the new value."""
         if func is None:
-            raise NoPlainForm(f"{call.func} has no form that gives the new value")
+            raise NoPlainForm(f"{call.func} has no form that returns the new value")
         names = {each.name for each in func._schema.arguments}
         args = self.values.packed(call.args)
         kwargs = {key: value for key, value in self.values.packed_kwargs(call).items() if key in names}
@@ -156,7 +157,7 @@ class Updates:
             raise NoPlainForm(f"{func} would draw in another order of memory")
         name = self.calls.put_call(call, func, args, kwargs)
         over = self.page.places.get(args[0].name) if func is aten.copy.default else None
-        self.page.amend(spec=placement_spec(found if over is None else over))  # a copy lies as what it is over
+        self.page.amend(spec=placement_spec(found if over is None else over))  # a copy lies as its target
         fresh = [place for place in placements(call.result) if place not in written]
         values = self.page.put_items(name, found)
         taken = placements(call.args, call.kwargs)
@@ -166,7 +167,7 @@ class Updates:
                 self.values.enter_value(value, place, taken, lambda: ViewOrigin(taken[0]))
         updates = [pair for pair in values[len(fresh) :] if pair[0]]
         if len(updates) != len(written):
-            raise NoPlainForm(f"{func} gives {len(updates)} tensors for the {len(written)} that {call.func} changes")
+            raise NoPlainForm(f"{func} returns {len(updates)} tensors for the {len(written)} that {call.func} changes")
         for place, (value, lies) in zip(written, updates, strict=True):
             self.page.places[value] = lies
             self.storages.assign(place, self.storages.fitted(value, place, self.values.value_at(place)))
@@ -174,7 +175,7 @@ class Updates:
     # -------------------------------------------------------------- updates that only exist in place
 
     def write_on_copies(self, call: TapedCall, written: Sequence[Placement]) -> None:
-        """An update that only exists in place: on a copy, which then takes the tensor's part."""
+        """Write an update that exists only in place: on a copy, which then replaces the tensor."""
         copies: dict[Placement, str] = {}
         for place in written:
             old = self.values.value_at(place)
@@ -189,7 +190,7 @@ class Updates:
             self.storages.assign(place, copy)
 
     def write_on_whole_copies(self, call: TapedCall, written: Sequence[Placement]) -> None:
-        """An update of a tensor that meets itself in memory: in place, on a view of a copy of all that memory."""
+        """Write an update of a tensor that overlaps itself: in place, on a view of a copy of its storage."""
         wholes, views = {}, {}
         for place in written:
             whole = self.storages.flatten(place)
@@ -202,16 +203,17 @@ class Updates:
             self.storages.assign(whole, copy)
 
     def put_on_copies(self, call: TapedCall, copies: Mapping[Placement, str]) -> str:
-        """The call as it ran, with copies for some of its arguments."""
+        """Write the call in place, with copies for some of its arguments."""
         args, kwargs = self.values.packed(call.args, copies), self.values.packed_kwargs(call, copies)
         return self.calls.put_call(call, call.func, args, kwargs)
 
     # -------------------------------------------------------------- updates of sparse tensors
 
     def write_sparse_update(self, call: TapedCall, before: Placement, func: Any) -> None:
-        """A call that changes a sparse tensor: its values in place, or it has other parts from now on.
+        """Write a call that changes a sparse tensor: its values in place, or its parts.
 
-        The plain form of an update of a COO tensor may give it coalesced where the update does not: it runs on a copy.
+        The functional form of an update of a COO tensor may return it coalesced where the update does not: it runs on a
+        copy.
         """
         sparse, place, old = self.values.sparse, call.result, self.values.value_at(before)
         given = placements(call.args, call.kwargs)

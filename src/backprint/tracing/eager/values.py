@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 
 class CurrentValues:
-    """What each tensor is now, by its Placement: ports at first, then what the calls give."""
+    """The current value of each tensor, by its Placement: ports at first, then the results of calls."""
 
     def __init__(self, page: Page, tape: Tape, as_ran: bool) -> None:
         self.page = page
@@ -29,7 +29,7 @@ class CurrentValues:
         self.sparse = SparseValues(page, self.storages, still_memories(tape))
 
     def open_ports(self, tape: Tape, locals_: Mapping[str, str]) -> None:
-        """The storages that ports lie in; `locals_` has the name of each by its key."""
+        """Start the storages of ports; `locals_` has the name of each by its key."""
         for roots in tape.roots.values():
             for root in roots:
                 name = locals_[root.key]
@@ -42,16 +42,16 @@ class CurrentValues:
     # -------------------------------------------------------------- reading
 
     def value_at(self, place: Placement) -> Ref:
-        """The current value of a tensor."""
+        """Return the current value of a tensor."""
         return self.storages.value_at(place) if place.layout is torch.strided else self.sparse.value_at(place)
 
     def latest(self, place: Placement) -> str:
-        """A tensor's latest name, or ''."""
+        """Return a tensor's latest name, or ''."""
         known = self.sparse.values.get(place)
         return self.storages.latest(place) if known is None else known.name
 
     def packed(self, value: Any, copies: Mapping[Placement, str] | None = None) -> Any:
-        """Arguments with the current values of tensors; of some that are changed, with copies."""
+        """Replace tensors in arguments by their current values, or by `copies` of tensors that are changed."""
         kind = type(value)
         if kind is Placement:
             return Ref(copies[value]) if copies and value in copies else self.value_at(value)
@@ -62,20 +62,21 @@ class CurrentValues:
         return value
 
     def packed_kwargs(self, call: TapedCall, copies: Mapping[Placement, str] | None = None) -> dict[str, Any]:
-        """Keyword arguments with the current values of tensors; of some that are changed, with copies."""
+        """Replace tensors in keyword arguments likewise."""
         return {key: self.packed(value, copies) for key, value in call.kwargs.items()}
 
     # -------------------------------------------------------------- what a call gives
 
     def enter_value(self, name: str, place: Placement, given: Sequence[Placement], view: Any) -> None:
-        """A value has a Placement; `view` says how it came from one of the tensors `given`, if it lies in one."""
+        """Enter a value at a Placement; `view` returns how it was made from one of the tensors `given`, if it is a
+        view."""
         if place.layout is torch.strided:
             self.storages.enter_value(name, place, given, view)
         else:
             self.sparse.enter_value(name, place, given)
 
     def enter_results(self, call: TapedCall, name: str, but: Collection[Placement] = ()) -> None:
-        """Enter what a call gave: new storages, or views of the ones it was given, `but` some that were copied."""
+        """Enter the results of a call: new storages, or views of its arguments, except those in `but`."""
         self.enter_result(
             call, name, call.result, [place for place in placements(call.args, call.kwargs) if place not in but]
         )
@@ -96,7 +97,7 @@ class CurrentValues:
     # -------------------------------------------------------------- ports that updates would change
 
     def copy_ports(self, written: Placement, ports: Collection[str]) -> None:
-        """Copies of the ports that an update in place of this tensor would change, each once."""
+        """Copy the ports that an update in place of this tensor would change, each once."""
         for place, sparse in self.sparse.lying_in(written.memory):
             if sparse.name in ports:
                 self.sparse.rename(place, self.page.emit(aten.clone.default, (Ref(sparse.name),), place=place))

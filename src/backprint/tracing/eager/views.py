@@ -1,4 +1,4 @@
-"""Views of a storage: how one tensor came from another, and how a new value of a view makes one of its parent."""
+"""Views of a storage: how one tensor was made from another, and how a new value of a view makes one of its parent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class ViewOrigin:
-    """How a tensor came from another of the same storage; without a `func`, by no operator that is known."""
+    """How a tensor was made from another of the same storage; without a `func`, by no known operator."""
 
     parent: Placement
     func: Any = None
@@ -25,12 +25,12 @@ class ViewOrigin:
 
 
 def strided_view(parent: Placement, place: Placement) -> ViewOrigin:
-    """A tensor by its geometry, as a view of another whose elements lie in memory one after another."""
+    """Return a tensor by its geometry, as a view of a contiguous tensor."""
     return ViewOrigin(parent, aten.as_strided.default, (place.shape, place.stride, place.offset))
 
 
 def view_origin(call: TapedCall, place: Placement, given: Sequence[Placement]) -> ViewOrigin:
-    """How the view that a call gave came from the tensor it is of: the call's first argument, as a rule."""
+    """Return how a view that a call returned was made from the tensor it views, usually the first argument."""
     parent = next(each for each in given if each.memory == place.memory)
     if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
         return ViewOrigin(parent, call.func, tuple(call.args[1:]))
@@ -38,7 +38,7 @@ def view_origin(call: TapedCall, place: Placement, given: Sequence[Placement]) -
 
 
 def part_origin(call: TapedCall, index: int, place: Placement, given: Sequence[Placement]) -> ViewOrigin:
-    """How one of the several views that a call gave came from the tensor they are of: as a slice or a selection."""
+    """Return how one of several views that a call returned was made: as a slice or a selection."""
     parent = next(each for each in given if each.memory == place.memory)
     if call.func is aten.unbind.int:
         dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
@@ -60,7 +60,7 @@ SCATTER: dict[Any, Any] = {
     aten.diagonal.default: aten.diagonal_scatter.default,
     aten.as_strided.default: aten.as_strided_scatter.default,
 }
-"""Views of a part, and what puts a new value in that part's place."""
+"""For views of a part, the operator that puts a new value in that part's place."""
 
 Inverse = tuple[Any, tuple[Any, ...]]
 
@@ -91,10 +91,10 @@ INVERSE: dict[Any, Callable[[ViewOrigin, Ref], Inverse]] = {
     aten._conj.default: lambda view, value: (aten._conj_physical.default, (value,)),
     aten._neg_view.default: lambda view, value: (aten.neg.default, (value,)),
 }
-"""Views of the whole, and how the whole comes back from a new value of the view."""
+"""For views of the whole tensor, the operator that makes the whole from a new value of the view."""
 
 LAZY: dict[tuple[bool, bool], Any] = {(True, False): aten._conj.default, (False, True): aten._neg_view.default}
 """Views that are conjugated or negated when they are read."""
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-"""The kind of the two parts of a complex number."""
+"""The dtype of the parts of a complex number."""

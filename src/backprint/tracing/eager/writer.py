@@ -1,7 +1,7 @@
-"""From a tape to straight-line code in which nothing changes: each update in place becomes a new value.
+"""Write a tape as straight-line code without updates in place: each becomes a new value.
 
-The trip of one call: `Writer.take` sends it to `updates`, or writes it as it ran; `calls` makes its Step, `page` puts
-that down with the line and the echo of the call, and `values` enters what the call gave, so that later calls read it.
+The way of one call: `Writer.take` passes it to `updates`, or writes it as it ran; `calls` makes its Step, `page` writes
+that with the line and the echo of the call, and `values` enters the results, so that later calls can read them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from backprint.tracing.facts import reads_values
 aten = torch.ops.aten
 
 ASKED = {aten._sparse_mm_reduce_impl.default: 1}
-"""Operators that leave memory unwritten where no argument asks for a gradient, and the argument that then does."""
+"""Operators that do not fill some results if no argument requires grad, with the argument to set."""
 
 
 class Writer:
-    """Writes the calls of a tape as Steps, one stretch of it after another.
+    """Writes the calls of a tape as Steps, one segment after another.
 
     `ports` has a name for the port of each key, and those in `taken` are ports whether a call uses them or not. With
-    `as_ran` the operators stay as they ran, and inputs that they would change are copied first. `start` is the state of
-    the generator that the draws of a replay go on from.
+    `as_ran` the operators stay in place, and inputs that they would change are copied first. `start` is the generator
+    state that a replay's draws start from.
     """
 
     def __init__(
@@ -62,21 +62,21 @@ class Writer:
         self.updates = Updates(self.page, self.values, self.calls, as_ran)
         self.values.open_ports(tape, self.locals)
 
-    # -------------------------------------------------------------- what others ask of it
+    # -------------------------------------------------------------- for the engine and the recorder
 
     def write_into(self, steps: list[Step], calls: Iterable[TapedCall] = ()) -> None:
-        """What is written from here on stands among these steps: these calls first."""
+        """Append the following steps to this list: first those of these calls."""
         self.page.steps = steps
         for call in calls:
             self.take(call)
         self.end_calls()
 
     def end_calls(self) -> None:
-        """What is written from here on belongs to no call."""
+        """The following steps belong to no call."""
         self.page.turn_to(None)
 
     def begin_backward(self) -> None:
-        """The calls that follow are of the backward."""
+        """The following calls belong to the backward."""
         self.echoes.begin_backward()
 
     def copy_ports(self, tape: Tape) -> None:
@@ -84,32 +84,32 @@ class Writer:
         self.updates.copy_ports(tape, frozenset(self.locals.values()))
 
     def value_at(self, place: Placement) -> Ref:
-        """The current value of a tensor."""
+        """Return the current value of a tensor."""
         return self.values.value_at(place)
 
     def add(self, call: TapedCall, left: str | None, place: Placement) -> str:
-        """A value plus the current one of a tensor, as a part of this call; without a value, the tensor's alone."""
+        """Add a tensor's current value to a value, as a part of this call; without a value, return the tensor's."""
         self.page.turn_to(call)
         term = self.value_at(place)
         return term.name if left is None else self.page.emit(aten.add.Tensor, (Ref(left), term))
 
     def begin_value(self, wanted: str, place: Placement) -> str:
-        """A tensor is an input from here on; its name."""
+        """Make a tensor an input from here on; return its name."""
         local = self.page.names.free(wanted)
         self.values.storages.begin(local, place)
         self.page.places[local] = place
         return local
 
     def forget_views(self, but: Collection[Placement]) -> None:
-        """From here on, views are made anew from what they are views of, `but` some that have names of their own."""
+        """Make views again from what they are views of, except those in `but`, which have names of their own."""
         self.values.storages.forget_views(but)
 
     def spec(self, name: str) -> Spec:
-        """The annotation of a value."""
+        """Return the spec of a value."""
         return placement_spec(self.page.places[name])
 
     def specs(self) -> dict[str, Spec]:
-        """The annotation of every value."""
+        """Return the spec of every value."""
         return {name: placement_spec(place) for name, place in self.page.places.items()}
 
     def is_strided(self, name: str) -> bool:
@@ -118,11 +118,11 @@ class Writer:
 
     @property
     def notes(self) -> Mapping[str, Note]:
-        """What the text of the steps does not show."""
+        """Facts about the steps that their text does not show."""
         return self.page.notes
 
     def constants(self, tape: Tape, titles: Mapping[str, str]) -> dict[str, tuple[str, Tensor]]:
-        """The constants that were met, and states of generators, by local, each with its port name."""
+        """Return the constants and generator states that are used, by local name, each with its port name."""
         known = ((self.locals.get(key), title, tape.constants[key]) for key, title in titles.items())
         found = {local: (title, tensor) for local, title, tensor in known if local is not None}
         return found | {local: (local, state) for local, state in self.calls.fixed.items()}
@@ -130,7 +130,7 @@ class Writer:
     # -------------------------------------------------------------- one call
 
     def take(self, call: TapedCall) -> None:
-        """One call: a view in place, an update, or one that changes nothing."""
+        """Write one call: one that makes a view in place, an update, or one that changes nothing."""
         self.page.turn_to(call)
         before = len(self.page.steps)
         if torch.Tag.inplace_view in call.func.tags:
@@ -143,7 +143,7 @@ class Writer:
             self.echoes.note(call, self.page.last or self.page.steps[-1].name)
 
     def write_plain(self, call: TapedCall) -> None:
-        """A call that changes nothing."""
+        """Write a call that changes nothing."""
         given = placements(call.args, call.kwargs)
         if type(call.result) is Placement and call.result in given:
             return
@@ -160,7 +160,7 @@ class Writer:
             self.guard_structure(call, name)
 
     def see_anew(self, place: Placement) -> None:
-        """`as_strided` goes by the storage; one that was written to is a new value, which has a storage of its own."""
+        """Handle `as_strided`, which uses the storage: after a write, the value has another storage."""
         storage = self.values.storages.of(place)
         if self.as_ran or not storage.tick:
             return
@@ -169,7 +169,7 @@ class Writer:
         self.page.last = self.value_at(place).name
 
     def write_asked(self, call: TapedCall) -> None:
-        """A call that fills what its backward needs only where an argument asks for a gradient: so that one asks."""
+        """Write a call that computes what its backward needs only if an argument requires grad: set that."""
         page, args = self.page, list(self.values.packed(call.args))
         bare = page.emit(aten.detach.default, (args[ASKED[call.func]],), place=call.args[ASKED[call.func]])
         args[ASKED[call.func]] = Ref(page.emit(aten.requires_grad_.default, (Ref(bare),), place=page.places[bare]))
@@ -181,7 +181,7 @@ class Writer:
     # -------------------------------------------------------------- guards
 
     def guard_result(self, name: str, result: Any) -> None:
-        """What the program read of this value is taken for granted."""
+        """Guard the value that the program read."""
         if type(result) is Placement or isinstance(result, (tuple, list)):
             items = [result] if type(result) is Placement else [item for item in result if type(item) is Placement]
             for item in items:
@@ -192,7 +192,7 @@ class Writer:
             self.page.put_guard("assert_equal", Ref(name), result)
 
     def guard_structure(self, call: TapedCall, name: str) -> None:
-        """What the program saw of how a sparse tensor is built: how many values it has, whether it is coalesced."""
+        """Guard what the program read of a sparse tensor's structure: its number of values, whether it is coalesced."""
         if call.func is aten.is_coalesced.default:
             self.page.put_guard("assert_equal", Ref(name), call.result, structure=True)
         elif call.func is aten._nnz.default or call.func in OPENED:
@@ -204,7 +204,7 @@ class Writer:
 
 
 def places_alone(call: TapedCall) -> bool:
-    """Whether a call indexes by whole numbers alone: how many it takes is in their shapes, as it is not of a mask."""
+    """Whether a call indexes by integers only: their shapes determine the result's size, unlike those of a mask."""
     if call.func is not aten.index.Tensor:
         return False
     return not any(each.dtype in (torch.bool, torch.uint8) for each in placements(call.args[1:]))

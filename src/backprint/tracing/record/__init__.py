@@ -1,1 +1,1 @@
-"""A running script, watched: each of its steps as a Capture of linked Pairs, forward, backward, optimizer."""
+"""Record a running script: each of its steps as a Capture of linked Pairs, forward, backward, optimizer."""

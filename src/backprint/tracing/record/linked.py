@@ -1,4 +1,5 @@
-"""The segments of a script's step as Pairs with Links, from the last to the first: a later one says what it needs."""
+"""Make linked Pairs of the segments of a script's step, from the last to the first: later ones determine what is
+needed."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from backprint.tracing.record.segments import Segment, StepWriter
 
 
 class Tied:
-    """Segments as linked Pairs, from the last to the first: a later one says what it needs of those before."""
+    """Segments as linked Pairs, made from the last to the first: a later one determines what it needs of those
+    before."""
 
     def __init__(self, step: StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
         self.step, self.writer = step, step.writer
@@ -39,7 +41,7 @@ class Tied:
         self.changed: list[dict[str, str]] = [{} for _ in self.groups]
         for name, (value, _) in finals.items():
             index, side = self.home.get(value, (len(self.groups) - 1, 0))
-            self.changed[index + side][name] = value  # what a backward changes, the forward after it hands on
+            self.changed[index + side][name] = value  # a value that a backward changes is an output of the next forward
         self.wanted: list[dict[str, None]] = [{} for _ in self.groups]
         self.roots = {step.writer.locals[key]: name for key, name in step.names.items()}
         self.fixed = step.writer.constants(step.recorder.tape, step.fresh)
@@ -47,7 +49,7 @@ class Tied:
             step.names.values(), step.recorder.seen.outside, strict=True)}  # fmt: skip
 
     def pairs(self) -> tuple[tuple[Pair, ...], tuple[Link, ...]]:
-        """The Pairs that do something, and the links between them and to the losses."""
+        """Return the Pairs that have outputs, and the links between them and to the losses."""
         made = {index: self.pair(index) for index in reversed(range(len(self.groups)))}
         kept = [index for index in sorted(made) if made[index].forward.outputs]
         order = {old: new for new, old in enumerate(kept)}
@@ -59,7 +61,7 @@ class Tied:
         return pairs, tuple(sorted(moved, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
 
     def pair(self, index: int) -> Pair:
-        """One group as a Pair, with links from the groups before it."""
+        """Return one group as a Pair, with links from the groups before it."""
         made = assemble(self.joint(index), f"pair_{index}")
         self.constants |= made.constants
         self.guards += made.guards
@@ -74,7 +76,7 @@ class Tied:
         return made.pair
 
     def joint(self, index: int) -> Joint:
-        """One group, and what later groups want of it."""
+        """Return the Joint of one group, with the outputs that later groups need."""
         forward, *rest = self.groups[index]
         segment = rest[0] if rest else Segment([])
         losses = self.losses(index)
@@ -113,7 +115,8 @@ class Tied:
     # -------------------------------------------------------------- what comes in
 
     def inputs(self, index: int, results: Sequence[Result]) -> tuple[Port, ...]:
-        """A port for each value that the group may take: the program's own tensors, and what earlier groups made."""
+        """Return a port for each value that the group may use: the program's own tensors, and values of earlier
+        groups."""
         group = self.groups[index]
         own = {step.name for segment in group for step in segment.steps}
         own |= {local for segment in group for local in segment.tangents.values()} | self.fixed.keys()
@@ -124,21 +127,21 @@ class Tied:
         return tuple(sorted(ports, key=lambda port: ROLES.index(port.role)))
 
     def port(self, name: str) -> Port:
-        """An input: the program's own tensor, or what a link brings from an earlier Pair."""
+        """Return an input port: the program's own tensor, or a value that a link brings from an earlier Pair."""
         if name in self.roots:
             own = self.roots[name]
             return Port(own, self.roles[own], self.spec(name), name)
         if name not in self.home:
-            raise CaptureError(f"a later part of the step takes {name!r}, which autograd gave a backward to start from")
+            raise CaptureError(f"a later part of the step uses {name!r}, the tangent that autograd made for a backward")
         return Port(self.source_of(name)[1], "input", self.spec(name), name)
 
     def source_of(self, name: str) -> tuple[PortKey, str]:
-        """Where a value of an earlier group comes from: the key of a port there; and what it is called afterwards."""
+        """Return the port that a value of an earlier group comes from, and its name afterwards."""
         source, side = self.home[name]
         segment = self.groups[source][1] if len(self.groups[source]) > 1 else None
         if side == 1:
             if not self.writer.is_strided(name):
-                raise CaptureError("a backward gives a sparse gradient, which no link between Pairs holds")
+                raise CaptureError("a backward returns a sparse gradient, which links between Pairs do not support")
             gradient = next((own for own, local in segment.gradients.items() if local == name), "") if segment else ""
             called = self.free(f"{gradient}.grad", source) if gradient else name
             return PortKey("gradient", gradient or name), called
@@ -147,12 +150,12 @@ class Tied:
         return PortKey("output", loss) if own is None else PortKey("mutation", own), name
 
     def free(self, name: str, source: int) -> str:
-        """A name for a gradient between Pairs that is no tensor's own."""
+        """Return a name for a gradient between Pairs that is not a tensor's own."""
         several = sum(name.removesuffix(".grad") in s.gradients for s in self.step.segments) > 1
         return f"{name}.{source}" if several or name in self.step.names.values() else name
 
     def losses(self, index: int) -> dict[str, str]:
-        """The losses of a group's backward, by names of their own in the whole step."""
+        """Return the losses of a group's backward, by names that are unique in the step."""
         back = [number for number, group in enumerate(self.groups) if len(group) > 1]
         found = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
         if len(back) == 1:
@@ -167,7 +170,7 @@ ROLES = ("parameter", "buffer", "input", "constant")
 
 
 def role_of(name: str, tensor: Tensor) -> str:
-    """A parameter, state that stays with the program, or an input of this step."""
+    """Return a tensor's role: parameter, state that stays with the program (buffer), or input of this step."""
     if isinstance(tensor, nn.Parameter):
         return "parameter"
     return "input" if name.startswith("input_") or "." not in name else "buffer"

@@ -1,4 +1,4 @@
-"""Names for the tensors of a running script, from the variables of its frames."""
+"""Name the tensors of a running script after the variables of its frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Named = dict[int, tuple[str, Tensor]]
 
 
 def names_in_frames(frame: Any) -> Named:
-    """Names for tensors from the variables of the user's frames: a model's own names first."""
+    """Name tensors after the variables of the user's frames; names in a model come first."""
     roots: list[tuple[str, Any]] = []
     while frame is not None:
         if frames.is_users(frame.f_code.co_filename):
@@ -44,7 +44,8 @@ def names_in_frames(frame: Any) -> Named:
 
 
 def variables(frame: FrameType) -> dict[str, Any]:
-    """A frame's variables. The snapshot that Python makes of a function's is emptied: it would hold tensors alive."""
+    """Return a frame's variables. Python's snapshot of a function's variables is cleared: it would keep tensors
+    alive."""
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         return dict(frame.f_locals)
     before = {id(held) for held in gc.get_referents(frame) if type(held) is dict}
@@ -56,7 +57,7 @@ def variables(frame: FrameType) -> dict[str, Any]:
 
 
 def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """What variables hold, breadth first, and what that holds, by dotted names."""
+    """Yield what variables hold, breadth first, and what that holds, by dotted names."""
     queue = [(name, value, 0) for name, value in roots if not name.startswith("__")]
     visited: set[int] = set()
     for name, value, depth in queue:
@@ -65,12 +66,12 @@ def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any
         visited.add(id(value))
         yield name, value
         if depth < 3 and not isinstance(value, (Tensor, nn.Module, torch.optim.Optimizer, type)):
-            with contextlib.suppress(Exception):  # an object of the script's may refuse to be looked at
+            with contextlib.suppress(Exception):  # an object of the script's may raise
                 queue += [(f"{name}.{key}", child, depth + 1) for key, child in children(value)]
 
 
 def own_names(outside: Sequence[Tensor], known: Named) -> dict[str, str]:
-    """A name for every tensor that a step took from `outside`, by its key."""
+    """Return a name for every tensor that a step took from `outside`, by its key."""
     found: dict[str, str] = {}
     names = {key: name for key, (name, _) in known.items()}
     grads = {id(t.grad): names.get(id(t)) for t in outside if t.is_leaf and t.grad is not None}

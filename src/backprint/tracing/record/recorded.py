@@ -1,7 +1,6 @@
-"""The Capture of one step of a script, and what it is proved against.
+"""The Capture of one step of a script, and the recorded values that it is proved against.
 
-The step itself cannot be run again: what it took from outside is copied before it changes, and what it gave is kept
-too.
+The step cannot be run again: its outside tensors are copied before they change, and its results are kept too.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from backprint.tracing.record.segments import StepWriter
 
 
 def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
-    """The Capture of a recorded step."""
+    """Return the Capture of a recorded step."""
     step = StepWriter(recorder, own_names(recorder.seen.outside, names))
     step.write()
     finals = step.final_values()
@@ -53,14 +52,14 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
 
 @dataclass(slots=True)
 class Known:
-    """What a recorded step gave at one Pair's ports, as far as it was kept."""
+    """The recorded values at one Pair's ports, as far as they were kept."""
 
     keys: frozenset[PortKey]
     outcome: Outcome
     partial: bool = True
 
     def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """The recorded values."""
+        """Return the recorded values."""
         keep, gave = self.keys, self.outcome
         return Outcome(
             {name: t for name, t in gave.outputs.items() if PortKey("output", name) in keep},
@@ -70,7 +69,7 @@ class Known:
 
 
 class Recorded(FixedOrigin):
-    """The live side of a recorded Capture: what the step took and gave. It cannot run on other values."""
+    """The live side of a recorded Capture: the inputs and results of the step. It cannot run on other values."""
 
     partial = True
 
@@ -78,14 +77,14 @@ class Recorded(FixedOrigin):
         self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
     ) -> None:
         taken = {port.name for pair in pairs for port in pair.forward.inputs}
-        own = {name: term for name, term in outcome.gradients.items() if name in taken}  # not what it overwrote first
+        own = {name: term for name, term in outcome.gradients.items() if name in taken}  # others are overwritten
         self.kept, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
         several = len(pairs) > 1
         self.parts = tuple(Known(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
 
     @staticmethod
     def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[PortKey]:
-        """The ports of a Pair whose values are the whole's own."""
+        """Return the ports of a Pair that no other Pair has: their values are those of the whole step."""
         ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
         others = [
             port.key
@@ -96,13 +95,13 @@ class Recorded(FixedOrigin):
         return frozenset(port.key for port in ports) - frozenset(others)
 
     def values(self) -> dict[str, Tensor]:
-        """What the step took."""
+        """Return the inputs of the step."""
         return {**self.kept, **self.constants}
 
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
     ) -> Outcome:
-        """What the step gave, if these are the values it took."""
+        """Return the results of the step, if these are its inputs."""
         other = [name for name, tensor in self.values().items() if name in values and not same(values[name], tensor)]
         other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
         if other:
@@ -111,5 +110,5 @@ class Recorded(FixedOrigin):
 
 
 def same(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors are equal, NaN to NaN."""
+    """Whether two tensors are equal, with NaN equal to NaN."""
     return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())

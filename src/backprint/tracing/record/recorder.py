@@ -1,8 +1,8 @@
-"""A recorder of a step of a script that goes on: nothing is put back, but what is overwritten is kept first.
+"""Record a step of a script that goes on: nothing is restored, but memory is copied before it is overwritten.
 
-A dispatch mode writes down every operator from the end of one optimizer step to the end of the next. `enter_backward`
-and `leave_backward` mark where a backward begins and ends. The script must not notice: an error of ours, and whatever
-cannot be followed, loses the step and nothing else.
+A dispatch mode records every operator from the end of one optimizer step to the end of the next. `enter_backward`
+and `leave_backward` mark where a backward begins and ends. The script must not notice: an error of ours, or anything
+that cannot be followed, loses the step and nothing else.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ aten = torch.ops.aten
 
 
 SETTERS = (aten.set_.source_Storage, aten.set_.source_Storage_storage_offset)
-"""What puts a tensor on memory that no operator made, as a DataLoader's does on what a worker shares."""
+"""Operators that put a tensor on memory that no operator made, as a DataLoader does for a worker's shared memory."""
 
 UNLIKE: dict[Any, str] = {
     **dict.fromkeys((aten.prod.default, aten.prod.dim_int), "prod"),
     aten.masked_fill.Tensor: "masked_fill",
 }
-"""Operators whose backward formula is another where a dispatch mode is on (`isTensorSubclassLike` in torch's
-FunctionsManual.cpp), with other rounding: of all that `op_db` has, these, on torch 2.13."""
+"""Operators whose backward formula differs under a dispatch mode (`isTensorSubclassLike` in torch's
+FunctionsManual.cpp), with other rounding: these of all in `op_db`, on torch 2.13."""
 
 UNLIKE_TWICE = {aten.cumprod.default: "cumprod", aten._linalg_det.default: "det"}
-"""Operators that so differ in a backward with `create_graph=True`."""
+"""Operators for which this is so in a backward with `create_graph=True`."""
 
 
 @dataclass(slots=True)
 class Backward:
-    """One `backward()` of a step: where in the tape it ran, from which tensors, and the gradients it gave.
+    """One `backward()` of a step: its place in the tape, its roots, and the gradients it computed.
 
-    `before` and `after` are where the leaves' gradients lay, `terms` what autograd added to those that were there.
-    `given` is what the leaves got of this backward, `tangents` whether the script gave it some.
+    `before` and `after` are the Placements of the leaves' gradients, `terms` what autograd added to existing gradients.
+    `given` is what this backward added for each leaf, `tangents` whether the script passed any.
     """
 
     begin: int
@@ -64,9 +64,9 @@ class Backward:
 
 
 class LiveRecorder(Recorder):
-    """A recorder of a step that goes on for good: nothing is put back, but what is overwritten is kept first.
+    """Records a step that goes on: nothing is restored, but memory is copied before it is overwritten.
 
-    `lost` says why it gave the step up; from then on every operator runs as if there were no recorder.
+    `lost` says why the step was dropped; from then on every operator runs as if there were no recorder.
     """
 
     @classmethod
@@ -82,7 +82,7 @@ class LiveRecorder(Recorder):
         self.known: dict[int, list[Placement]] = {}
 
     def lose(self, why: str) -> None:
-        """Give the step up, and let go of everything that was kept of it."""
+        """Drop the step, and everything that was kept for it."""
         self.lost = self.lost or why
         self.tape, self.seen = Tape(), Sighting()
         self.undo, self.callers, self.known, self.backwards, self.begun = {}, {}, {}, [], []
@@ -98,26 +98,26 @@ class LiveRecorder(Recorder):
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
         about = self.tried(self.before, func, args, kwargs)
-        result = func(*args, **kwargs)  # outside of what is ours: what it raises, and what it runs, is the script's
+        result = func(*args, **kwargs)  # outside `tried`: errors here are the script's
         if about is not None:
             self.tried(self.after, about, args, kwargs, result)
         return result
 
     def tried(self, act: Callable[..., Any], *args: Any) -> Any:
-        """What a part of ours gives; an error in it costs the step. In a forked child there is no step."""
+        """Return the result of a part of ours; an error in it loses the step. A forked child has no step."""
         if self.lost or os.getpid() != self.pid:
             return None
         try:
             with torch._C.DisableTorchFunction():
                 return act(*args)
-        except Exception as error:  # whatever it is, the script goes on
+        except Exception as error:  # the script goes on
             self.lose(f"{type(error).__name__}: {error}")
             return None
 
     def before(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
         asked = func in UNLIKE and torch.is_grad_enabled()
         if asked and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
-            self.lose(f"the backward of {UNLIKE[func]} rounds otherwise while it is watched{place_of_script()}")
+            self.lose(f"the backward of {UNLIKE[func]} rounds differently while it is recorded{place_of_script()}")
             return None
         if func in UNLIKE_TWICE:
             self.twice = UNLIKE_TWICE[func]
@@ -141,9 +141,9 @@ class LiveRecorder(Recorder):
         return super().taken(func, tensor, writes, followed)
 
     def is_known(self, tensor: Tensor) -> bool:
-        """Whether a tensor was made in the step or lies in what is known of the memory that came from outside.
+        """Whether a tensor was made in the step or is in the known part of memory from outside.
 
-        Of a batch, a part may come first: then the whole, when it comes, is another input.
+        The step may first use a part of a batch: then the whole batch is another input.
         """
         if storages(tensor)[-1]._cdata not in self.taint:
             return False
@@ -164,19 +164,19 @@ class LiveRecorder(Recorder):
             self.undo[key] = storage.clone()
 
     def meet_sparse(self, tensor: Tensor) -> None:
-        raise CaptureError(f"the step takes a {str(tensor.layout)[6:]} tensor from outside{place_of_script()}")
+        raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{place_of_script()}")
 
     def judge(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> None:
-        """What is opaque is found from the nodes behind each loss."""
+        """Do nothing: opaque edges are found from the nodes behind each loss."""
 
     def know_parameters(self, frame: FrameType) -> None:
-        """The script's parameters are known from the start, by the variables of its frames."""
+        """Enter the script's parameters from the start, by the variables of its frames."""
         for _, tensor in names_in_frames(frame).values():
             if isinstance(tensor, nn.Parameter):
                 self.found(tensor)
 
     def found(self, tensor: Tensor) -> Placement:
-        """Where a tensor lies; one of unknown memory comes from outside."""
+        """Return the Placement of a tensor; one of unknown memory comes from outside."""
         if not self.is_known(tensor):
             self.encounter(None, tensor, False)
         return self.place(tensor)
@@ -184,13 +184,13 @@ class LiveRecorder(Recorder):
     # -------------------------------------------------------------- backwards
 
     def gradients(self) -> dict[int, Placement]:
-        """Where the gradients of the tensors met so far lie."""
+        """Return the Placements of the gradients of the tensors seen so far."""
         every = list(enumerate(self.seen.outside))
         leaves = [(index, tensor) for index, tensor in every if tensor.is_leaf and tensor.requires_grad]
         return {index: self.found(leaf.grad) for index, leaf in leaves if leaf.grad is not None}
 
     def enter_backward(self, roots: Sequence[Tensor], tangents: bool) -> None:
-        """A call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
+        """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
         places = [self.found(root) for root in roots]
         mark = Backward(len(self.tape.calls), places, [root.detach().clone() for root in roots], tangents)
         self.judge_outputs({str(index): root for index, root in enumerate(roots)})
@@ -198,7 +198,7 @@ class LiveRecorder(Recorder):
         self.backwards.append(mark)
 
     def leave_backward(self) -> None:
-        """It has ended."""
+        """Note that it has ended."""
         mark = self.backwards[-1]
         mark.end, mark.after = len(self.tape.calls), self.gradients()
         for index, place in mark.after.items():
@@ -208,7 +208,7 @@ class LiveRecorder(Recorder):
                 mark.given[index] = mark.terms[place]
 
     def kept(self) -> list[Tensor]:
-        """The tensors from outside as they were when the step began."""
+        """Return the tensors from outside as they were when the step began."""
         found = []
         for tensor in self.begun:
             storage = self.undo.get(tensor.untyped_storage()._cdata)
@@ -222,7 +222,7 @@ class LiveRecorder(Recorder):
 
 
 def is_sum(call: TapedCall) -> bool:
-    """Whether autograd adds to the gradient of a leaf."""
+    """Whether a call accumulates into the gradient of a leaf."""
     plain = call.func is aten.add_.Tensor and len(call.args) == 2 and not call.kwargs
     return plain and call.sums and type(call.args[1]) is Placement
 
@@ -236,5 +236,5 @@ def holds(whole: Placement, part: Placement) -> bool:
 
 
 def place_of_script() -> str:
-    """The script's line, in a message."""
+    """Return the script's current line for a message."""
     return frames.place(frames.here({}))

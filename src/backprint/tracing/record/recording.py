@@ -1,8 +1,8 @@
-"""When the steps of a running script begin and end: hooks on torch that the script does not notice.
+"""Find where the steps of a running script begin and end, by hooks on torch that the script does not notice.
 
-A step ends where an optimizer's step does; one that an optimizer makes during a backward, in a hook, ends with that
-backward; where a script has no optimizer, a backward ends a step. Nothing of ours raises into the script, and no number
-of the script's hangs on it: whatever cannot be followed costs the step, with its cause told.
+A step ends with an optimizer's step; if an optimizer steps during a backward, in a hook, with that backward; if a
+script has no optimizer, with a backward. Nothing of ours raises into the script, and none of the script's numbers
+depends on it: anything that cannot be followed loses the step, and the cause is reported.
 
 Private torch APIs of this module, tried on torch 2.13: `torch._C._current_autograd_node`,
 `torch._C.DisableTorchFunction`, `torch.utils._python_dispatch` (the stack of modes), `nn.Module._call_impl`, and
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from backprint.tracing.record.recorder import LiveRecorder
 
 COMPILED = (
-    "it runs code compiled by torch.compile, which no recorder can see into: set TORCH_COMPILE_DISABLE=1 to have the "
+    "it runs code compiled by torch.compile, which cannot be recorded: set TORCH_COMPILE_DISABLE=1 to have the "
     "script run in eager, and its steps recorded"
 )
 
 
 class Recording:
-    """The steps of a running script, from the first asked for to before the last."""
+    """The steps of a running script, from the first requested one to before the last."""
 
     def __init__(
         self, steps: tuple[int, int], done: Callable[[int, Capture], None], tell: Callable[[str], None]
@@ -65,7 +65,7 @@ class Recording:
     # -------------------------------------------------------------- hooks
 
     def open(self) -> None:
-        """Hook on to torch."""
+        """Install the hooks on torch."""
         self.undo.append(register_optimizer_step_post_hook(self.after_optimizer).remove)
         if self.first == 0:
             self.await_module()
@@ -73,7 +73,7 @@ class Recording:
         self.replace(torch.autograd, "grad", self.watched(torch.autograd.grad, self.before_grad))
 
     def close(self) -> None:
-        """Take off everything of ours."""
+        """Remove all hooks and recorders."""
         self.closed = True
         for undo in reversed(self.undo):
             undo()
@@ -83,13 +83,13 @@ class Recording:
         self.take_off()
 
     def replace(self, module: Any, name: str, new: Any) -> None:
-        """Put a function of ours in the place of one of torch's, until the end."""
+        """Replace a function of torch's by one of ours, until the end."""
         plain = getattr(module, name)
         setattr(module, name, new)
         self.undo.append(lambda: setattr(module, name, plain) if getattr(module, name) is new else None)
 
     def watched(self, plain: Callable[..., Any], before: Callable[..., None]) -> Callable[..., Any]:
-        """A function of autograd's with what we do before and after it."""
+        """Wrap a function of autograd's to run ours before and after it."""
 
         @frames.calls_program
         @functools.wraps(plain)
@@ -116,7 +116,7 @@ class Recording:
         return self.closed or os.getpid() != self.pid
 
     def guarded(self, act: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        """Do our part; whatever goes wrong with it costs the step, and an interrupt is the script's."""
+        """Run our part; an error in it loses the step, and an interrupt is the script's."""
         try:
             act(*args, **kwargs)
         except Exception as error:
@@ -135,7 +135,7 @@ class Recording:
             self.guarded(self.end_step)
 
     def await_module(self) -> None:
-        """The first step begins where the first module runs. A global hook on modules would make `compile` warn."""
+        """Begin the first step where the first module runs. A global module hook would make `compile` warn."""
         plain = nn.Module._call_impl
 
         @functools.wraps(plain)
@@ -168,11 +168,11 @@ class Recording:
         self, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
         create_graph: bool = False, *rest: Any, **more: Any,
     ) -> None:  # fmt: skip
-        """A call of `torch.autograd.grad`, which is written down as part of what is around it, begins."""
+        """A call of `torch.autograd.grad` begins; it is recorded as part of the calls around it."""
         self.recorder_here(create_graph)
 
     def after_autograd(self, name: str, error: BaseException | None) -> None:
-        """A backward, or a call of `torch.autograd.grad`, has ended, and it was in no other."""
+        """An outermost backward, or call of `torch.autograd.grad`, has ended."""
         backward, recorder = name == "backward", self.recorder_here()
         if backward and recorder is not None:
             if error is not None:
@@ -185,17 +185,17 @@ class Recording:
             self.end_step()
 
     def recorder_here(self, create_graph: bool = False) -> LiveRecorder | None:
-        """The recorder of a step that this thread makes; one that has lost its step is taken off where that is safe."""
+        """Return the recorder of this thread's step; remove one that has lost its step where that is safe."""
         recorder = self.recorder
         if recorder is not None and create_graph and recorder.twice:
-            recorder.lose(f"a backward of the backward of {recorder.twice} rounds otherwise while it is watched")
+            recorder.lose(f"a backward of the backward of {recorder.twice} rounds differently while it is recorded")
         if recorder is not None and recorder.lost:
             self.give_up(recorder.lost)
         self.sweep()
         return self.recorder if self.recorder is not None and self.recorder.thread == threading.get_ident() else None
 
     def is_by_hand(self) -> bool:
-        """Whether the script has no optimizer, so far, and changes its parameters by hand: a backward ends a step."""
+        """Whether the script has had no optimizer so far and changes its parameters itself: a backward ends a step."""
         if self.by_hand is not False and self.count < self.last:
             self.by_hand = not any(issubclass(type(each), torch.optim.Optimizer) for each in gc.get_objects())
         return bool(self.by_hand)
@@ -203,8 +203,8 @@ class Recording:
     # -------------------------------------------------------------- steps
 
     def begin_step(self) -> None:
-        """Write down from here on, below all modes of the script's: what it enters and leaves stays on top."""
-        with out_of_sight():  # what a module of ours does where it is imported is seen by no mode either
+        """Start to record, below all modes of the script: modes that it enters and leaves stay on top."""
+        with out_of_sight():  # the imports of our modules must not be seen by a mode either
             from backprint.tracing.record.recorder import LiveRecorder
 
             recorder = LiveRecorder()
@@ -231,7 +231,7 @@ class Recording:
         self.undo_compiled = lambda: setattr(eval_frame, "_callback_from_stance", plain)
 
     def take_off(self) -> LiveRecorder | None:
-        """Write down no more."""
+        """Stop recording."""
         recorder, self.recorder = self.recorder, None
         if recorder is not None:
             self.worn.append(recorder)
@@ -244,14 +244,14 @@ class Recording:
         return recorder
 
     def sweep(self) -> None:
-        """Take recorders that are done off this thread's stack; in a backward that cannot last, so it is for later."""
+        """Remove finished recorders from this thread's mode stack; inside a backward that must wait."""
         if self.worn and self.depth[threading.get_ident()] < 2 and torch._C._current_autograd_node() is None:
             done = [mode for mode in self.worn if mode.thread == threading.get_ident()]
             with modes_lifted(done):
                 self.worn = [mode for mode in self.worn if mode not in done]
 
     def end_step(self) -> None:
-        """A step has ended, and the next begins."""
+        """End the step, and begin the next."""
         if self.recorder is not None and self.recorder.thread != threading.get_ident():
             return  # another thread's step, while one is written down here
         recorder = self.take_off()
@@ -264,9 +264,9 @@ class Recording:
             self.begin_step()
 
     def keep(self, recorder: LiveRecorder) -> None:
-        """Make a Capture of a step, prove it and hand it on: in a thread, where no mode of the script's is on."""
-        if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would wait for it forever
-            raise CaptureError("the step was made inside of a capture or a proof that the script itself asked for")
+        """Make a Capture of a step and prove it, in a thread where no mode of the script is active."""
+        if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would deadlock
+            raise CaptureError("the step ran inside a capture or a proof of the script's own")
         number = self.count
         with out_of_sight():
             from backprint.tracing.record.names import names_in_frames
@@ -280,7 +280,7 @@ class Recording:
                 with torch._C.DisableTorchFunction():
                     capture = capture_of_step(recorder, names, f"step_{number}")
                 self.done(number, capture)
-            except BaseException as error:  # all of it is ours, and none of it the script's
+            except BaseException as error:  # all errors here are ours, not the script's
                 failed.append(f"{type(error).__name__}: {error}")
 
         thread = threading.Thread(target=work, name="backprint")
@@ -291,7 +291,7 @@ class Recording:
         self.settled.add(number)
 
     def give_up(self, why: str) -> None:
-        """This step is not kept."""
+        """Do not keep this step."""
         if self.recorder is not None:
             self.recorder.lose(why)
         self.take_off()
@@ -300,10 +300,10 @@ class Recording:
             self.tell(f"step {self.count} is not kept: {why}")
 
     def missing(self, script: str) -> list[str]:
-        """Why there are fewer Captures than were asked for, as far as that was not told."""
+        """Say why there are fewer Captures than requested, unless that has been reported."""
         said = []
         if self.first == 0 < self.count and 0 not in self.settled:
-            said.append(f"{script} called no module in step 0, so nothing showed where that began: ask for later steps")
+            said.append(f"{script} called no module in step 0, so its beginning was not seen: ask for later steps")
         if self.count < self.last:
             first = max(self.first, self.count)
             steps = f"step {first} was" if first + 1 == self.last else f"steps {first} to {self.last - 1} were"
@@ -320,17 +320,17 @@ class Recording:
 
 @contextlib.contextmanager
 def out_of_sight() -> Iterator[None]:
-    """What runs here no mode sees, of the script's or ours, and autograd does not either."""
+    """Run a block without modes, the script's or ours, and without autograd."""
     with torch._C.DisableTorchFunction(), modes_lifted(), torch.no_grad():
         yield
 
 
 @contextlib.contextmanager
 def modes_lifted(without: Sequence[Any] = ()) -> Iterator[None]:
-    """Dispatch modes are off in this block and come back after it, but for those `without`.
+    """Turn dispatch modes off in this block and on after it, except those in `without`.
 
-    `TorchDispatchMode` says process-wide that one is on, which makes Dynamo and Inductor go other ways: so modes are
-    moved by the stack alone.
+    Entering a `TorchDispatchMode` sets a process-wide flag that makes Dynamo and Inductor behave differently, so modes
+    are moved on the stack only.
     """
     modes = _get_current_dispatch_mode_stack()
     for _ in modes:
@@ -344,4 +344,4 @@ def modes_lifted(without: Sequence[Any] = ()) -> Iterator[None]:
 
 
 def nothing() -> None:
-    """There is nothing to undo."""
+    """Undo nothing."""

@@ -1,6 +1,6 @@
-"""A script run as Python runs it: the same `__main__`, arguments, path and exit, and torch not before it asks for it.
+"""Run a script as Python does: the same `__main__`, arguments, path and exit, and torch only when it imports it.
 
-This module loads no torch: a script may set environment variables that torch reads when it is imported.
+This module does not import torch: a script may set environment variables that torch reads when it is imported.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from backprint.errors import UsageError
 
 
 def check_script(script: Any) -> None:
-    """Refuse what is no file."""
+    """Raise if there is no such file."""
     if not Path(script).is_file():
         raise UsageError(f"{script}: no such file")
 
 
 def check_steps(steps: tuple[int, int]) -> None:
-    """Refuse steps that are none."""
+    """Raise if there are no such steps."""
     if not 0 <= steps[0] < steps[1]:
         raise UsageError(f"steps {steps[0]}:{steps[1]}: the first must be before the last, from 0 on")
 
 
 def run_as_main(script: Any, arguments: Sequence[str], stay: bool) -> None:
-    """Run a script as `python SCRIPT ARGUMENTS` does; what it raises, its exit among that, comes out.
+    """Run a script as `python SCRIPT ARGUMENTS` does; its errors, and its exit, are raised.
 
-    With `stay` its `__main__`, arguments and path stay as they are, for the threads and exit handlers that it leaves.
+    With `stay`, `__main__`, arguments and path are left for the threads and exit handlers that the script leaves
+    behind.
     """
     path = path_of(script)
     module = main_module(path)
@@ -56,16 +57,16 @@ def run_as_main(script: Any, arguments: Sequence[str], stay: bool) -> None:
 
 
 def path_of(script: Any) -> str:
-    """What Python calls a script: `..` and links stay in its path."""
+    """Return the path of a script as Python sets it: `..` and links stay in it."""
     return str(Path.cwd() / script)
 
 
 PLACES: list[ModuleType] = []
-"""What was `__main__` before a script was."""
+"""The `__main__` module before that of each script."""
 
 
 def main_module(path: str) -> ModuleType:
-    """A `__main__` as Python makes it for a script."""
+    """Return a `__main__` as Python makes it for a script."""
     module = ModuleType("__main__")
     module.__dict__.update(
         __loader__=SourceFileLoader("__main__", path),
@@ -79,13 +80,12 @@ def main_module(path: str) -> ModuleType:
 
 
 def code_of(path: str) -> CodeType:
-    """A script's code."""
     with io.open_code(path) as file:
         return compile(file.read(), path, "exec", dont_inherit=True)
 
 
 def own_trace(error: BaseException, path: str) -> TracebackType | None:
-    """The traceback that Python would show: from the script's first line on, without what is ours."""
+    """Return the traceback that Python would show: from the script's first line on, without our frames."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
@@ -93,7 +93,7 @@ def own_trace(error: BaseException, path: str) -> TracebackType | None:
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without frames of ours, and those of torch that lead from a line to us and from us to an operator."""
+    """Remove our frames from a traceback, and torch's frames around them."""
     kept: list[TracebackType] = []
     ours = False
     while trace is not None:
@@ -117,7 +117,7 @@ FROM_US = os.path.join("torch", "_ops.py")
 
 
 def show_alone(error: BaseException, path: str) -> None:
-    """Have Python show an error that ends it without the frames that are ours."""
+    """Make Python show an error that ends it without our frames."""
     hook, trace = sys.excepthook, own_trace(error, path)
     seen, queue = {id(error)}, [error.__cause__, error.__context__]
     while queue:
@@ -140,7 +140,7 @@ def show_alone(error: BaseException, path: str) -> None:
 
 
 def harmless(act: Callable[[], None], tell: Callable[[str], None]) -> Callable[[], None]:
-    """`act`, with a warning in the place of what it raises."""
+    """Return `act` with a message instead of any error."""
 
     def acting() -> None:
         try:
@@ -153,7 +153,7 @@ def harmless(act: Callable[[], None], tell: Callable[[str], None]) -> Callable[[
 
 @contextlib.contextmanager
 def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
-    """While this runs, `act` is called once: when a module has been imported, or now where it is there."""
+    """Call `act` once in this block: after a module was imported, or now if it is loaded."""
     if name in sys.modules:
         act()
         yield
@@ -167,13 +167,13 @@ def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
 
 
 class Awaited(MetaPathFinder):
-    """Finds one module as all other finders do, and learns when it has been loaded."""
+    """Finds one module through the other finders, and calls `act` after it was loaded."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self.name, self.act = name, act
 
     def leave(self) -> None:
-        """Find nothing more."""
+        """Stop finding modules."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
@@ -188,7 +188,7 @@ class Awaited(MetaPathFinder):
 
 
 class Loading(Loader):
-    """Another loader, which says when it is done."""
+    """Wraps a loader, and calls `act` after it."""
 
     def __init__(self, loader: Loader, act: Callable[[], None]) -> None:
         self.loader, self.act = loader, act

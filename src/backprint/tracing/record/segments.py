@@ -1,4 +1,4 @@
-"""The tape of a script's step as stretches in one direction: each forward, and each backward with what it gives."""
+"""Divide the tape of a script's step into segments: forwards, and backwards with their gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 @dataclass(slots=True)
 class Segment:
-    """A stretch of the step in one direction; a backward with its roots and the gradients it gives."""
+    """A segment of the step in one direction; a backward has its roots and its gradients."""
 
     steps: list[Step]
     mark: Backward | None = None
@@ -31,14 +31,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Which calls of a backward add to a gradient that was there, and the last other call that uses each memory."""
+    """Which calls of a backward accumulate into an existing gradient, and the last other call that uses each memory."""
 
     sums: frozenset[int]
     last: dict[int, int]
 
 
 def uses_in(calls: Sequence[TapedCall], gradients: Collection[Placement]) -> Uses:
-    """The Uses: a sum belongs to what comes after the backward, if nothing in the backward reads it later."""
+    """Return the Uses: a sum belongs to the segment after the backward if nothing in the backward reads it later."""
     sums = frozenset(index for index, call in enumerate(calls) if is_sum(call) and call.args[0] in gradients)
     last: dict[int, int] = {}
     for index, call in enumerate(calls):
@@ -54,7 +54,7 @@ class StepWriter:
         self.recorder, self.names = recorder, dict(names)
         tape = recorder.tape
         self.fresh = {key: f"constant_{index}" for index, key in enumerate(tape.constants)}
-        # draws go on from where the script stood, which no seed gives: no state is one that a replay begins from
+        # draws continue from the script's state, which no seed sets: a replay cannot start from it
         self.writer = Writer(tape, self.names | self.fresh, list(self.names), start={})
         self.segments: list[Segment] = []
         self.late: list[TapedCall] = []
@@ -63,7 +63,6 @@ class StepWriter:
     # -------------------------------------------------------------- segments
 
     def write(self) -> None:
-        """Every segment in order."""
         begin = 0
         for mark in self.recorder.backwards:
             self.forward(self.recorder.tape.calls[begin : mark.begin])
@@ -72,7 +71,7 @@ class StepWriter:
         self.forward(self.recorder.tape.calls[begin:])
 
     def forward(self, calls: Sequence[TapedCall]) -> None:
-        """What runs outside of a backward; sums that a backward made into `.grad` come first."""
+        """Write calls outside a backward; sums that a backward made into `.grad` come first."""
         segment = Segment([])
         self.writer.forget_views(self.leaving)
         late, self.late = self.late, []
@@ -80,7 +79,7 @@ class StepWriter:
         self.segments.append(segment)
 
     def backward(self, mark: Backward) -> None:
-        """One backward: its roots take tangents, and each leaf's own gradient is what it gives."""
+        """Write one backward: its roots have tangents, and it returns each leaf's own gradient."""
         segment = Segment([], mark)
         for index, place in enumerate(mark.roots):
             segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
@@ -106,7 +105,7 @@ class StepWriter:
         self.segments.append(segment)
 
     def is_tangent(self, call: TapedCall, mark: Backward, segment: Segment) -> bool:
-        """The ones that autograd starts from: the tangent of a loss."""
+        """Enter the ones that autograd starts from as the tangent of a loss; return whether the call makes these."""
         if mark.tangents or call.func is not aten.ones_like.default or call.node is not None:
             return False
         if call.args[0] not in mark.roots:
@@ -118,7 +117,7 @@ class StepWriter:
     # -------------------------------------------------------------- what the step came to
 
     def final_values(self) -> dict[str, tuple[str, Tensor]]:
-        """The tensors from outside that the step changed: name -> their last value's name, and the value."""
+        """Return the tensors from outside that the step changed, by name: their last value's name, and the value."""
         found = {}
         for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
             value = self.writer.value_at(self.recorder.place(tensor)).name
@@ -127,11 +126,11 @@ class StepWriter:
         return found
 
     def outcome(self, finals: Mapping[str, tuple[str, Tensor]], losses: Sequence[str]) -> Outcome:
-        """What the step really gave: losses, gradients, and what it changed."""
+        """Return the results of the real step: losses, gradients, and changed tensors."""
         marks = self.recorder.backwards
         values = [loss for mark in marks for loss in mark.losses]
         gradients: dict[str, Tensor] = {}
-        for mark in reversed(marks):  # a replay adds them up so, the latest first
+        for mark in reversed(marks):  # in the order of a replay, the latest first
             for index, term in mark.given.items():
                 name = self.names[f"outside {index}"]
                 gradients[name] = gradients[name] + term if name in gradients else term
