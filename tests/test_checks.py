@@ -222,7 +222,7 @@ HOSTILE = {
     "scales that lie": (
         "aten._upsample_bilinear2d_aa.default",
         arguments(torch.ones(1, 1, 10, 20), [17, 18], False, 1.0, 0.9),
-        "a scale of 1.0 does not make 17 of 10",
+        "a scale of 1.0 makes no 17 of 10",
     ),
     "a step of nothing": ("aten.range.step", arguments(-1.0, 2, 0.5, dtype=torch.uint8), "is 0 in torch.uint8"),
     "numbers without an end": ("aten.random.from", arguments(IMAGE, 2**63 - 1, None), "more than 2^53"),

@@ -35,6 +35,9 @@ ELSEWHERE = {
 }
 """What an entry may come to at worst on a torch that is not the table's."""
 
+UNSTEADY = frozenset({"linalg.lstsq", "linalg.lstsq.grad_oriented"})
+"""Operators that may be close where the table has bitwise: LAPACK's `gelsy` depends on where a matrix lies in memory."""
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     whole = metafunc.config.getoption("--conformance") == "all"
@@ -65,7 +68,7 @@ def test_outcomes_are_no_worse_than_the_table(section: str, name: str, whole: bo
     order = "".join(harness.LETTERS.values())
     if table["environment"]["cpu"] != torch.backends.cpu.get_cpu_capability():
         expected = expected.replace("b", "c")  # other vector units may round other kernels otherwise
-    worst = ELSEWHERE.get((minor(torch.__version__), name), "b")
+    worst = ELSEWHERE.get((minor(torch.__version__), name), "c" if name in UNSTEADY else "b")
     expected = "".join(max(letter, worst, key=order.index) for letter in expected)
     worse = [
         (index, by_letter[now], by_letter[then])

@@ -114,13 +114,13 @@ def convolved(given: Bound) -> str:
 
 
 def resized(given: Bound) -> str:
-    """Check resizing with antialiasing: the scales match the sizes."""
+    """Check resizing with antialiasing: a scale does not lead out of the image."""
     x = given.get("self")
     before = [int(each) for each in given.get("input_size") or (x.shape if isinstance(x, Tensor) else ())][2:]
     after, scales = given["output_size"], [given.get(f"scales{side}") for side in ("_h", "_w")]
     if after is None or len(before) != len(after) or "scale_factors" in given:
         return ""
     for now, then, scale in zip(before, map(int, after), scales, strict=False):
-        if isinstance(scale, (int, float)) and not (scale > 0 and abs(now * scale - then) <= 1.000001):
-            return f"a scale of {scale} does not make {then} of {now}"
+        if isinstance(scale, (int, float)) and not (scale > 0 and then - now * scale <= 1.000001):
+            return f"a scale of {scale} makes no {then} of {now}"
     return ""

@@ -45,7 +45,7 @@ def places_to_rows(given: Bound) -> str:
 
 
 def segmented(given: Bound) -> str:
-    """Check segment_reduce and its backward: lengths add up to the data's, offsets are positions in it."""
+    """Check segment_reduce and its backward: lengths add up to no more than the data's, offsets are positions in it."""
     data, axis = given["data"], int(given["axis"])
     if not isinstance(data, Tensor) or not 0 <= axis < data.dim():
         return f"axis={axis} is not one of the data's"
@@ -59,8 +59,8 @@ def segmented(given: Bound) -> str:
         return ""
     complaint = beyond("lengths" if lengths is parts else "offsets", parts, 0, size + 1)
     with reading_values():
-        if not complaint and lengths is parts and bool((parts.sum(-1) != size).any()):
-            complaint = f"lengths do not add up to {size}"
+        if not complaint and lengths is parts and bool((parts.sum(-1) > size).any()):
+            complaint = f"lengths add up to more than {size}"
         if not complaint and offsets is parts and not rising(parts):
             complaint = "offsets go back"
     return complaint or back_segmented(given, data, axis, parts.shape[-1] - (offsets is parts))
