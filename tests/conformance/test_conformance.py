@@ -36,7 +36,7 @@ ELSEWHERE = {
 """What an entry may come to at worst on a torch that is not the table's."""
 
 UNSTEADY = frozenset({"linalg.lstsq", "linalg.lstsq.grad_oriented"})
-"""Operators that may be close where the table has bitwise: LAPACK's `gelsy` depends on where a matrix lies in memory."""
+"""Operators that may be close where the table has bitwise: LAPACK's `gelsy` depends on where in memory a matrix is."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
