@@ -132,7 +132,7 @@ def put_random_states(states: RandomStates) -> None:
 
 def cuda_in_use() -> bool:
     """Whether this process has used a GPU; asking does not begin to."""
-    return torch.cuda.is_available() and torch.cuda.is_initialized()
+    return torch.cuda.is_initialized()  # asking whether there is a GPU forbids forked processes to use it
 
 
 @contextlib.contextmanager
