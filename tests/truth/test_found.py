@@ -477,7 +477,7 @@ def rerun(x: Tensor) -> Tensor:
 FALSE_ALARMS = {
     "21 an alias of a parameter": on(aliased, lambda s: setattr(s, "alias", s.w.data)),
     "23 a default dtype inside": Found(
-        lambda: (doubles, (torch.randn(3, 4),)), options={"engine": "eager"}, refused="program gives float64"
+        lambda: (doubles, (torch.randn(3, 4),)), options={"engine": "eager"}, refused="program returns float64"
     ),
     "23 resize_": of(grown, refused="resize_"),
     "23 a write through numpy": of(written, refused="numpy"),
