@@ -31,6 +31,7 @@ GROUND = (
     "growth",
     "room",
     "results",
+    "closeness",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -47,6 +48,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "checks": ("room",),
     "growth": (),
     "room": (),
+    "closeness": (),
     "results": ("room", "tree"),
     "examples": (),
     "graph": ("errors",),
@@ -57,7 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "tracing.frames", "replaying.compare"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
-    "calls": ("errors", "graph"),
+    "calls": ("errors", "choices", "graph"),
     "api": (
         *ROOMS,
         "regions",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from backprint.api import (
     capture,
     compare_regions,
+    export,
     fake,
     forward_backward_graphs,
     inference_graph,
@@ -85,6 +86,7 @@ __all__ = [
     "capture",
     "compare_regions",
     "dedup",
+    "export",
     "fake",
     "forward_backward_graphs",
     "inference_graph",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backprint.graph.captures import Twin
 from backprint.graph.nouns import Capture, Graph
-from backprint.graph.verdicts import REFUTED
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -108,6 +107,7 @@ def capture_made(
 ) -> Capture:
     """Return the Capture of a call; `made_by` are the recipes that made its tensors, if any."""
     from backprint.replaying.at_capture import held_against_program
+    from backprint.sample.inputs import with_recipes
     from backprint.tracing.entry import capture_call
 
     return with_recipes(capture_call(target, args, kwargs, check=held_against_program, **options), made_by)
@@ -116,17 +116,6 @@ def capture_made(
 def release(capture: Capture) -> None:
     """Drop the captured program, its module and its arguments; the graphs and the recipes stay."""
     capture.origin.release()
-
-
-def with_recipes(made: Capture, made_by: Inputs | None = None) -> Capture:
-    """Return an engine's Capture with recipes for its inputs: those that made them, or fitted ones."""
-    from dataclasses import replace
-
-    from backprint.sample.inputs import fit_fake, fit_inputs
-
-    if made.fake:
-        return replace(made, recipes=fit_fake(made, made.origin.values(), made_by))
-    return replace(made, recipes=fit_inputs(made, made.origin.values(), made_by=made_by))
 
 
 def record(
@@ -157,7 +146,9 @@ def record(
     telling = tell or said.append
 
     def keep(number: int, capture: Capture) -> None:
-        whole = recorded_right(with_recipes(capture))
+        from backprint.saving import recorded_right
+
+        whole = recorded_right(capture)
         if done is None:
             made.append(whole)
         else:
@@ -183,17 +174,6 @@ def record(
         for text in said:
             warnings.warn(text, stacklevel=2)
     return made
-
-
-def recorded_right(capture: Capture) -> Capture:
-    """Return a recorded step if its replay returns what the script computed; raise if not."""
-    from backprint.errors import CaptureError
-    from backprint.replaying.verify import verify_capture as prove
-
-    for verdict in prove(capture, ("captured",)):
-        if verdict.verdict in REFUTED:
-            raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}")
-    return capture
 
 
 DEFAULTS: dict[str, Any] = {
@@ -344,16 +324,11 @@ def compare_regions(
 
 def _twin(large: Capture, twin: Twin) -> Capture:
     """Return the Capture of a twin, captured with the options of the fake one."""
-    from backprint.errors import UsageError
+    from backprint.calls import check_twin
 
-    if not large.fake:
-        raise UsageError(f"twin= stands by a fake capture; {large.name} has values of its own: verify it without")
+    check_twin(large, twin)
     if isinstance(twin, Capture):
         return twin
-    if not (isinstance(twin, tuple) and len(twin) in (2, 3) and callable(twin[0]) and isinstance(twin[1], tuple)):
-        raise UsageError("twin must be (model, args), (model, args, kwargs) or a Capture")
-    if not large.origin.traced_here:
-        raise UsageError("a sample does not keep the options it was captured with: capture the twin, and pass that")
     model, args, kwargs = (*twin, {})[:3]
     return capture(model, args=args, kwargs=kwargs, **{**large.origin.asked, "fake": False, "engine": large.engine})
 
@@ -406,6 +381,31 @@ def save(
     saving.check_custom(capture, allow)
     saving.write_layout(capture, path, capture.name, evaluation=evaluation, overwrite=overwrite)
     return Path(path)
+
+
+def export(
+    capture: Capture | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    backend: str | None = None,
+    direction: str = "both",
+    data: str | None = None,
+    allow: Sequence[str] = (),
+    overwrite: bool = False,
+) -> Path:
+    """Write a Capture, or the sample in a folder, as one Python file that runs with PyTorch alone. Gives its path.
+
+    `python repro.py` runs the graphs and prints a digest of each output; `--backend NAME` (or `backend`, its default)
+    compares each with what `torch.compile` gives, and exits with 1 where one is wrong. `direction` says which graphs:
+    `"both"`, `"forward"` or `"backward"`. `data="seed"` draws inputs that the sample keeps exact. More than 64 KiB of
+    exact data go into a `.safetensors` file beside it. Nothing of a sample is run.
+    """
+    from backprint import saving
+    from backprint.calls import check_export_call
+
+    check_export_call(capture, path, backend, direction, data, allow)
+    made = capture if isinstance(capture, Capture) else load(capture, allow)
+    return saving.write_file(made, path, backend, direction, data, allow, overwrite)
 
 
 def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> Capture:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backprint.choices import check_choice, check_sequence
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 
@@ -194,6 +195,35 @@ def check_save(capture: Any, path: Any) -> None:
     check_capture(capture, "save")
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError(f"bp.save writes to a path, not to {kind(path)}: write capture.save('samples/name')")
+
+
+def check_export_call(
+    capture: Any, path: Any, backend: Any, direction: object, data: object, allow: Sequence[str]
+) -> None:
+    """Raise if `bp.export` is not given a Capture or a sample, a path, and known options."""
+    if not isinstance(capture, (str, os.PathLike)):
+        check_capture(capture, "export")
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"bp.export writes to a path, not to {kind(path)}: write bp.export(capture, 'repro.py')")
+    if backend is not None and not (isinstance(backend, str) and backend and backend.isprintable()):
+        raise UsageError(
+            f"backend={backend!r:.60} is not a name: write one that torch.compile knows, or 'file.py:function'"
+        )
+    check_choice("direction", direction)
+    check_choice("data", data, optional=True)
+    check_sequence("allow", allow)
+
+
+def check_twin(large: Capture, twin: Any) -> None:
+    """Raise unless a fake Capture is given a twin that is a Capture or a call."""
+    if not large.fake:
+        raise UsageError(f"twin= stands by a fake capture; {large.name} has values of its own: verify it without")
+    if isinstance(twin, Capture):
+        return
+    if not (isinstance(twin, tuple) and len(twin) in (2, 3) and callable(twin[0]) and isinstance(twin[1], tuple)):
+        raise UsageError("twin must be (model, args), (model, args, kwargs) or a Capture")
+    if not large.origin.traced_here:
+        raise UsageError("a sample does not keep the options it was captured with: capture the twin, and pass that")
 
 
 def check_load(path: Any) -> None:

@@ -10,6 +10,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("auto", "aot", "dynamo", "eager"),
     "mode": ("train", "eval"),
     "data": ("seed", "exact", "none"),
+    "direction": ("both", "forward", "backward"),
     "layout": ("backprint", "graphnet"),
     "power": ("none", "quick", "own", "all"),
     "files": ("link", "copy", "none"),

@@ -1,4 +1,5 @@
-"""`bp.save`: prove a Capture on inputs from its recipes, and write it as a sample or as GraphNet's trees.
+"""`bp.save`: prove a Capture on inputs from its recipes, and write it as a sample or as GraphNet's trees. Choose
+the inputs of `bp.export`, and prove a recorded step before it is taken.
 
 This joins `replaying/`, which proves, and the rooms that write.
 """
@@ -13,11 +14,12 @@ from typing import Any
 
 from backprint import settings
 from backprint.choices import check_choice
-from backprint.errors import SampleError, UsageError
+from backprint.errors import CaptureError, SampleError, UsageError
 from backprint.graph.keys import PortKey, PortValues, is_tangent
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.recipes import InputRecipes
+from backprint.graph.verdicts import REFUTED
 from backprint.graphnet.layout import write_trees
 from backprint.graphnet.write import graphnet_writer
 from backprint.replaying.annotations import with_found_annotations
@@ -25,12 +27,13 @@ from backprint.replaying.attest import Attested, attest, port_values, verdict_js
 from backprint.replaying.draws import drawn
 from backprint.replaying.run import run_graph
 from backprint.replaying.verify import checked_run, verify_capture
-from backprint.sample.inputs import Inputs, fit_inputs, without_data
+from backprint.sample.export import check_export, without_exact, write_export
+from backprint.sample.inputs import Inputs, fit_inputs, with_recipes, without_data
 from backprint.sample.load import load
 from backprint.sample.place import check_place
 from backprint.sample.save import check_custom, check_data, write_staged
 
-__all__ = ["check_custom", "write_layout", "write_sample"]
+__all__ = ["check_custom", "recorded_right", "write_file", "write_layout", "write_sample"]
 
 
 def write_sample(
@@ -81,6 +84,34 @@ def recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> I
     return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
 
 
+def write_file(
+    capture: Capture,
+    path: str | os.PathLike[str],
+    backend: str | None,
+    direction: str,
+    data: str | None,
+    allow: Sequence[str],
+    overwrite: bool,
+) -> Path:
+    """Write a Capture as one Python file; return its path."""
+    check_export(path, overwrite)
+    check_custom(capture, allow)
+    return write_export(capture, path, inputs_to_export(capture, data), backend, direction)
+
+
+def inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
+    """Return the inputs of an exported file: those of the sample, or of the sample that `save` would write."""
+    if data == "none":
+        raise UsageError("data='none' keeps no inputs, and an exported file runs on its own: use 'seed' or 'exact'")
+    if capture.fake:
+        return recipes_of_fake(capture, data or "seed")
+    if capture.origin.alive:
+        return attested(capture, data or "seed", "none")[0]
+    if data == "seed":
+        return without_exact(capture)
+    return capture.recipes if data is None else recipes_by_data(capture, data)
+
+
 def attested(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
     """Return recipes on which the program runs, and its proof on them: inputs that break it when redrawn are kept
     exact."""
@@ -100,6 +131,15 @@ def attested(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]
     raise SampleError(
         f"the program does not run on inputs from recipes: {type(causes[-1]).__name__}: {causes[-1]}"
     ) from causes[-1]
+
+
+def recorded_right(made: Capture) -> Capture:
+    """Return a recorded step with recipes if its replay returns what the script computed; raise if not."""
+    capture = with_recipes(made)
+    for verdict in verify_capture(capture, ("captured",)):
+        if verdict.verdict in REFUTED:
+            raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}")
+    return capture
 
 
 def write_layout(

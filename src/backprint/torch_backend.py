@@ -67,7 +67,8 @@ def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, A
 
 def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
     """Capture one graph and save it in a folder of its own."""
-    from backprint.api import save, with_recipes
+    from backprint.api import save
+    from backprint.sample.inputs import with_recipes
     from backprint.tracing.dynamo.backend import capture_graph, compile_name, outside_tracing
 
     name = compile_name(module)

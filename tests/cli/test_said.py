@@ -243,6 +243,7 @@ VERBS: dict[str, list[str]] = {
     "verify": ["verify", "{}"],
     "power": ["power", "{}"],
     "show": ["show", "{}"],
+    "export": ["export", "{}", "-o", "out.py"],
     "record": ["record", "{}"],
     "region show": ["region", "show", "{}"],
     "region compare": ["region", "compare", "{}", "{}"],

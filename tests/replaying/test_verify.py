@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
+from backprint.closeness import TOLERANCE, same_bits
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Ref, Step
 from backprint.graph.origin import GONE
 from backprint.graph.recipes import UNFITTED
 from backprint.graph.verdicts import worst
-from backprint.replaying.compare import TOLERANCE, compare, same_bits
+from backprint.replaying.compare import compare
 
 
 def two_layers() -> Capture:

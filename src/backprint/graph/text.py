@@ -273,11 +273,12 @@ def _quote(text: str) -> str:
 def emit(graph: Graph, title: str = "") -> str:
     """Return the whole text: a docstring, the imports, one class."""
     title = title or graph.title
-    head = f'"""{_title(title)}"""\n\n' if title else ""
+    head = f'"""{title_text(title)}"""\n\n' if title else ""
     return head + HEADER + "\n\n" + "\n".join(emit_class(graph, "GraphModule", "")) + "\n"
 
 
-def _title(title: str) -> str:
+def title_text(title: str) -> str:
+    """Return a title without the characters that could end a docstring."""
     return "".join(c for c in title if c.isprintable() and c not in '"\\')
 
 
@@ -347,7 +348,7 @@ def _module(tree: ast.Module, lines: list[str]) -> Graph:
     body, title = tree.body, ""
     match body:
         case [ast.Expr(value=ast.Constant(value=str(docstring))), *rest]:
-            body, title = rest, _title(docstring)
+            body, title = rest, title_text(docstring)
     reader = _Reader(lines)
     for node, expected in zip(body, _HEADER, strict=False):
         if (said := reader.said(node)) != expected:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.closeness import TOLERANCE, distance, same_bits
 from backprint.graph.keys import PortValues
 from backprint.graph.links import results
 from backprint.graph.nouns import Capture, Graph, Pair, Ref, refs
@@ -21,7 +22,7 @@ from backprint.graph.verdicts import GOOD
 from backprint.parts.backwards import BorderGradients
 from backprint.parts.borders import Borders
 from backprint.parts.forwards import ForwardPart
-from backprint.replaying.compare import TOLERANCE, compare, distance, same_bits
+from backprint.replaying.compare import compare
 from backprint.replaying.draws import drawn
 from backprint.replaying.linked import Play, Played, added
 from backprint.replaying.run import perform_steps, subgraphs

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.closeness import TOLERANCE
 from backprint.regions.nouns import Flowed, Pass, Stats
 from backprint.regions.read import LATEST, check_dump, read_passes
-from backprint.replaying.compare import TOLERANCE, compare
+from backprint.replaying.compare import compare
 from backprint.tree import strided_parts
 
 GOOD = ("bitwise", "close", "same")

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.closeness import TOLERANCE
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import OUT_ROLES, Capture
 from backprint.graph.verdicts import PortVerdict
-from backprint.replaying.compare import TOLERANCE
 from backprint.replaying.results import Results
 from backprint.sample.recipes import digest
 from backprint.tree import join_sparse, strided_parts

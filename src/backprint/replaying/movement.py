@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.replaying.compare import TOLERANCE
+from backprint.closeness import TOLERANCE
 from backprint.tree import strided_parts
 
 NULL = 1e-9

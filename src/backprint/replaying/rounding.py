@@ -13,10 +13,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from backprint.closeness import NOTHING
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.verdicts import PortVerdict
-from backprint.replaying.compare import NOTHING
 from backprint.replaying.draws import Draw
 from backprint.replaying.results import Results
 

@@ -75,6 +75,12 @@ def check_room(recipes: Iterable[Recipe]) -> None:
         raise SampleError(f"the inputs are {complaint}")
 
 
+def with_recipes(made: Capture, made_by: Inputs | None = None) -> Capture:
+    """Return an engine's Capture with recipes for its inputs: those that made them, or fitted ones."""
+    fitted = fit_fake if made.fake else fit_inputs
+    return replace(made, recipes=fitted(made, made.origin.values(), made_by=made_by))
+
+
 def fit_inputs(
     capture: Capture,
     values: Mapping[str, Tensor],

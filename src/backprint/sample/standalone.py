@@ -1,11 +1,12 @@
 """FOOTER: the end of every `model.py`, so that `python model.py` makes its own inputs and prints a digest of each
 output.
 
-It needs only torch: the text of `generator`, then the code of MAIN, which reads the sample's `capture.json` and
-`tensors.safetensors`. A backward loads the forward beside it, runs that on the same recipes, and takes its saved values
-from there. A forward of linked Pairs first runs those before it, so values from links are as captured, and guards on
-them hold; a gradient from a link, and the tangent of a value between Pairs, is drawn. Results are not compared with the
-digests of the capture: that is `verify`. `load` checks only the text above MARKER, and that the footer is a known one.
+It needs only torch: the texts of `generator` and `alone`, then the code of MAIN, which reads the sample's
+`capture.json` and `tensors.safetensors`. A backward loads the forward beside it, runs that on the same recipes, and
+takes its saved values from there. A forward of linked Pairs first runs those before it, so values from links are as
+captured, and guards on them hold; a gradient from a link, and the tangent of a value between Pairs, is drawn. Results
+are not compared with the digests of the capture: that is `verify`. `load` checks only the text above MARKER, and that
+the footer is a known one.
 """
 
 from __future__ import annotations
@@ -19,12 +20,6 @@ MARKER = "# --- Below: runs this graph alone, with torch and nothing else: pytho
 
 MAIN = '''
 # What follows finds this graph's inputs in the sample's folder, runs it, and prints a digest for each output.
-
-SAFE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
-               "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "C64": "complex64", "U16": "uint16",
-               "U32": "uint32", "U64": "uint64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
-PORT = re.compile(r"(.*?) (parameter|buffer|input|constant|saved|tangent|rng|output|mutation|gradient) (.*)", re.DOTALL)
-
 
 TENSOR = re.compile(r"[a-z]\\w*\\[(?!(?:[^\\]]*, )?0[,\\]])")  # how the annotation of a tensor with elements starts
 STRIDED = re.compile(r"[a-z]\\w*\\[(\\d+(?:, \\d+)*)\\] stride=\\[(\\d+(?:, \\d+)*)\\]")
@@ -73,46 +68,9 @@ def tensors_alone(whole):
 
 
 GraphModule = tensors_alone(Whole)
-RANKS = {"view": 1, "sparse": 2}  # what is made of others is made after them
-
-
-def ports(annotations):
-    """(spec, role, name) of each annotation."""
-    return [PORT.fullmatch(text).groups() for text in annotations]
-
-
-def read_safetensors(path):
-    """Name -> tensor: 8 bytes of header size, a JSON header, then the bytes that its offsets count from."""
-    if not path.exists():
-        return {}
-    raw = bytearray(path.read_bytes())
-    start = 8 + int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8:start])
-    header.pop("__metadata__", None)
-    tensors = {}
-    for name, row in header.items():
-        (begin, end), dtype = row["data_offsets"], getattr(torch, SAFE_DTYPES[row["dtype"]])
-        count = math.prod(row["shape"])
-        if not 0 <= begin <= end <= len(raw) - start or end - begin != count * dtype.itemsize:
-            raise ValueError(f"{path.name} is damaged: {name!r} lies outside of it or has the wrong length")
-        place = dict(dtype=dtype, count=count, offset=start + begin)
-        flat = torch.frombuffer(raw, **place) if count else torch.empty(0, dtype=dtype)
-        tensors[name] = flat.reshape(row["shape"])
-    return tensors
-
-
-def make_inputs(recipes, names, exact):
-    """Name -> tensor for the names asked for; a view's base and a sparse tensor's parts are made with it."""
-    wanted, made = list(names), {}
-    for name in wanted:
-        of = recipes[name]["facts"].get("of", ())
-        wanted += [base for base in ((of,) if isinstance(of, str) else of) if base not in wanted]
-    for name in sorted(dict.fromkeys(wanted), key=lambda name: RANKS.get(recipes[name]["kind"], 0)):
-        try:
-            made[name] = make(parse(recipes[name]), exact.get(name), made)
-        except ValueError as cause:
-            raise SystemExit(f"input {name!r} cannot be made: {cause}") from None
-    return made
+ALONE = """{} is not there: model.py takes its inputs from the sample that it is part of.
+Run it in the sample's folder, SAMPLE/pair_0/forward/model.py, copied as a whole, or make one file that runs anywhere:
+    backprint export SAMPLE -o repro.py"""
 
 
 def load(path):
@@ -167,6 +125,10 @@ def results():
     """(role, name, value) of each output, on the sample's own inputs."""
     side = pathlib.Path(__file__).resolve().parent
     folder = side.parent.parent
+    needed = [folder / "capture.json", *([side.parent / "forward" / "model.py"] if side.name == "backward" else [])]
+    for path in needed:
+        if not path.exists():
+            raise SystemExit(ALONE.format(path))
     capture = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
     torch.set_num_threads(int(capture.get("environment", {}).get("threads", torch.get_num_threads())))
     if side.name == "backward":
@@ -180,10 +142,7 @@ def results():
 
 def main():
     for role, name, value in results():
-        if isinstance(value, torch.Tensor):
-            print(role, name, f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}", digest(value))
-        else:
-            print(role, name, type(value).__name__, value)
+        print(printed_line(role, name, value))
 
 
 if __name__ == "__main__":
@@ -191,18 +150,25 @@ if __name__ == "__main__":
 '''
 
 
-def core() -> str:
-    """Return the text of generator.py after its docstring."""
-    text = files("backprint.sample").joinpath("generator.py").read_text(encoding="utf-8")
-    end = ast.parse(text).body[0].end_lineno or 0
-    return "\n".join(text.splitlines()[end:]).strip() + "\n"
+def text_of(module: str) -> str:
+    """Return the text of a module of this package without its docstring and its imports of Backprint."""
+    text = files("backprint").joinpath(module).read_text(encoding="utf-8")
+    docstring, *rest = ast.parse(text).body
+    ours = [node for node in rest if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("backprint.")]
+    left_out = {line for node in (docstring, *ours) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    return "\n".join(line for number, line in enumerate(text.splitlines(), 1) if number not in left_out).strip() + "\n"
 
 
 IMPORTS = "import functools\nimport importlib.util\nimport json\nimport pathlib\nimport re\nimport sys\n"
 
-FOOTER = f"{MARKER}\n\n{IMPORTS}{core()}\n{MAIN}"
+FOOTER = f"{MARKER}\n\n{IMPORTS}{text_of('sample/generator.py')}\n\n{text_of('sample/alone.py')}\n{MAIN}"
 
-KNOWN_FOOTERS = frozenset({"990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9"})
+KNOWN_FOOTERS = frozenset(
+    {
+        "990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9",
+        "7c8596545aceb579baf4f40ccab351652040ca48f1826a8fb475ffd52f06f591",
+    }
+)
 """`ending_digest` of the endings, from MARKER on, that earlier versions wrote: these are read as well. Whoever changes
 the ending after a release adds the digest of the one before."""
 

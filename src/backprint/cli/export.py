@@ -1,0 +1,59 @@
+"""`backprint export SAMPLE -o repro.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from backprint.cli.options import ALLOW, choice
+from backprint.cli.say import echo
+from backprint.graph.isolation import needs_isolation
+from backprint.graph.nouns import Capture
+
+
+@click.command("export")
+@click.argument("sample", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The Python file to write.")
+@click.option("--backend", metavar="NAME", help="What the file compares with eager where it is not told otherwise.")
+@choice("direction", "Which graphs are shown and compared.", "both")
+@choice("data", "seed: draw the inputs that the sample keeps as bytes; else inputs are as the sample keeps them.")
+@ALLOW
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there already.")
+def command(
+    sample: Path,
+    output: Path,
+    backend: str | None,
+    direction: str,
+    data: str | None,
+    allow: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Write a sample as one Python file that runs with PyTorch alone, for a bug report.
+
+    `python repro.py` prints a digest of each output. `python repro.py --backend inductor` runs each graph through
+    torch.compile too, and says of each output whether it is bitwise, close or wrong; exit code 1 where one is wrong.
+    Nothing of the sample is run.
+    """
+    import backprint as bp
+    from backprint.corpus.find import absent
+    from backprint.errors import UsageError
+    from backprint.sample.export import data_beside
+
+    if wrong := absent((sample,)):
+        raise UsageError(wrong)
+    capture = bp.load(sample, allow=allow)
+    place = bp.export(
+        capture, output, backend=backend, direction=direction, data=data, allow=allow, overwrite=overwrite
+    )
+    beside = data_beside(place).name
+    needs = f", with its data in {beside} beside it" if f"\nDATA = {beside!r}\n" in place.read_text("utf-8") else ""
+    echo(f"{place}: {capture.name}{needs}; run it with python {place}{'' if backend else ' [--backend NAME]'}")
+    for target in unchecked(capture, allow):
+        echo(f"note: it calls {target}; nothing checks its arguments where the file runs")
+
+
+def unchecked(capture: Capture, allow: tuple[str, ...]) -> list[str]:
+    """Return the isolated operators that the graphs call."""
+    graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+    return sorted({target for graph in graphs for target in needs_isolation(graph, allow)})
