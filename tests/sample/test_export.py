@@ -23,7 +23,7 @@ from backprint.replaying.draws import drawn
 from backprint.replaying.verify import checked_run
 from backprint.sample.alone import printed_line
 from backprint.sample.judged import Eager, judged
-from backprint.sample.rerun import EagerRun, rebuilt, unguarded
+from backprint.sample.rerun import EagerRun, laid, rebuilt, unguarded
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -359,19 +359,23 @@ class Nothing(nn.Module):
         return centred.sum(), x * 2, centred > 0
 
 
-def verdicts(change: Any) -> list[str]:
-    """The verdicts on results that another order of the same sums gives, and that are changed then."""
-    values = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+def eager_runs(seed: int, compiled: Any) -> Eager:
+    values = torch.randn(1000, generator=torch.Generator().manual_seed(seed))
     module = rebuilt(Nothing, "import torch\n" + unguarded("class Nothing(torch.nn.Module):\n" + FORWARD))
     keys = [("gradient", "bias"), ("gradient", "weight"), ("output", "mask")]
     run = EagerRun(module, [values], (torch.get_rng_state(), ()), keys, Nothing()(values))
+    return Eager(run, compiled)
+
+
+def verdicts(change: Any) -> list[str]:
+    """The verdicts on results that another order of the same sums gives, and that are changed then."""
 
     def compiled(x: Tensor) -> tuple[Tensor, ...]:
         centred = x - x.flip(0).cumsum(0)[-1] / len(x)
         return tuple(change([centred.cumsum(0)[-1], x * 2, centred > 0]))
 
-    eager = Eager(run, compiled)
-    return [judged(eager, index, value)[0] for index, value in enumerate(compiled(values))]
+    eager = eager_runs(0, compiled)
+    return [judged(eager, index, value)[0] for index, value in enumerate(compiled(*eager.run.inputs))]
 
 
 FORWARD = """    def forward(self, x):
@@ -384,6 +388,27 @@ def test_rounding_of_what_would_be_nothing_is_close_and_more_is_wrong() -> None:
     assert verdicts(lambda found: found) == ["close", "bitwise", "bitwise"]
     assert verdicts(lambda found: [found[0] + 1e-2, found[1], found[2]]) == ["wrong", "bitwise", "bitwise"]
     assert verdicts(lambda found: [found[0], found[1] * (1 + 1e-2), ~found[2]]) == ["close", "wrong", "wrong"]
+
+
+def test_a_lucky_eager_run_is_no_measure_where_its_inputs_move_it_farther() -> None:
+    for seed in range(200):
+        eager = eager_runs(seed, Nothing())
+        wanted = eager.run.results[0]
+        moved = max(float((run[0] - wanted).abs()) for run in eager.nudged)
+        if moved > 3 * float((wanted - eager.wide[0]).abs()):
+            break
+    assert "move eager as far" in judged(eager, 0, wanted + 2.5 * moved)[1]
+    assert judged(eager, 0, wanted + 2.5 * moved)[0] == "close"
+    assert judged(eager, 0, wanted + 6 * moved)[0] == "wrong"
+
+
+def test_a_tangent_lies_as_the_backward_expects() -> None:
+    tangent = torch.arange(6.0).view(2, 3)
+    found = laid(tangent, (1, 2))
+    assert found.stride() == (1, 2)
+    assert torch.equal(found, tangent)
+    assert laid(tangent, (3, 1)) is tangent
+    assert laid(tangent, (0, 0)) is tangent
 
 
 def test_guards_and_what_they_read_are_left_out_of_what_is_compiled() -> None:
