@@ -53,7 +53,9 @@ def trip() -> Trip:
             return
         file = Path(code.co_filename).relative_to(SOURCE).with_suffix("").as_posix()
         name = f"{file}.{code.co_qualname}"
-        if stack and stack[-1][0] != file and "<locals>" not in name:
+        back = frame.f_back
+        direct = back is not None and back.f_code.co_filename.startswith(str(SOURCE))  # not a hook that torch calls
+        if direct and stack and stack[-1][0] != file and "<locals>" not in name:
             caller = stack[-1][1]
             if any(each == file for each, _ in stack):
                 found.again.add((caller, name))
