@@ -1,5 +1,9 @@
 """Measure how far apart two strided tensors are: bit for bit, or relative to the largest value of the second.
 
+A difference may be rounding alone, as that of a result that would be 0 in exact arithmetic. It is then SMALL beside the
+largest value of its role, and at most TIMES as large as the result's own movement in NUDGES runs on inputs that are
+moved by one unit in the last place.
+
 This file's text also ends every exported file (`sample/export`), so it imports only torch and the standard library.
 """
 
@@ -11,6 +15,15 @@ TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 
 
 NOTHING = 1e-30
 """Errors are relative to this if the largest value is 0."""
+
+NUDGES = 3
+"""How many times a program runs on inputs moved by one unit in the last place."""
+
+SMALL = 1e-4
+"""The largest difference that may be rounding, relative to the largest value of its role."""
+
+TIMES = 4.0
+"""How many times as far as these runs move a result, it may be from another."""
 
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """The integer dtypes as which floating-point numbers of a size are compared."""
@@ -48,3 +61,10 @@ def distance(left: Tensor, right: Tensor) -> float:
             return 0.0
     scale = max(float(right.abs().max()), NOTHING)
     return float((left - right).abs().max()) / scale
+
+
+def nudge(value: Tensor, source: torch.Generator) -> None:
+    """Move each number of a strided floating-point tensor, in place, by at most one unit in the last place."""
+    if value.is_floating_point() and value.layout is torch.strided and 0 not in value.stride():
+        by = torch.randint(-1, 2, value.shape, generator=source, device="cpu").to(value)
+        value.add_(value * by * torch.finfo(value.dtype).eps)

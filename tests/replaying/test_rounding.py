@@ -62,3 +62,14 @@ def stepping(x: Tensor) -> Results:
 )
 def test_what_is_forgiven(step: Callable[[Tensor], Results], off: float, verdict: str) -> None:
     assert judged(step, off).verdict == verdict
+
+
+def test_a_program_that_refuses_moved_inputs_is_not_forgiven() -> None:
+    exact = torch.linspace(1, 2, 50)
+
+    def strict(x: Tensor) -> Results:
+        if not torch.equal(x, exact):
+            raise ValueError("other inputs")
+        return cancelling(x)
+
+    assert judged(strict, 1e-6).verdict == "wrong"

@@ -207,7 +207,7 @@ def test_what_cannot_run_alone_is_refused_by_name(tmp_path: Path) -> None:
         bp.export(torch.ones(2), file)  # type: ignore[arg-type]
     assert not file.exists()
     file.write_text("mine")
-    with pytest.raises(bp.UsageError, match="is there already: pass overwrite=True"):
+    with pytest.raises(bp.UsageError, match="exists already: pass overwrite=True"):
         bp.export(capture("norm"), file)
     assert file.read_text() == "mine"
 

@@ -127,23 +127,19 @@ def outside(name: str, value: Any, low: float, high: float) -> str:
     return f"{name} holds {found}, which is not in [{low}, {high}]"
 
 
-def every(check: Check, names: str) -> dict[str, Check]:
-    """Return rows for operators that share one check."""
-    return {f"aten.{name}": check for name in names.split()}
-
-
-ASSERTING: Mapping[str, Check] = {
-    **every(along, "index_select index_add index_add_ index_copy index_copy_ index_reduce index_reduce_ gather"),
-    **every(along, "scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_"),
-    **every(along_from_either_end, "index_fill index_fill_"),
-    **every(anywhere, "take put put_"),
-    **every(indexed, "index _unsafe_index index_put index_put_ _index_put_impl_ _unsafe_index_put"),
-    **every(rows, "embedding"),
-    **every(classes, "nll_loss_forward nll_loss2d_forward multi_margin_loss multilabel_margin_loss_forward"),
-    **every(probabilities, "bernoulli.default bernoulli.Tensor bernoulli_.Tensor"),
-    **every(predicted, "binary_cross_entropy"),
-    **every(weights, "multinomial"),
-    **every(rates, "poisson binomial"),
-    **every(asserted, "_assert_async"),
-}
+FAMILIES: Sequence[tuple[Check, str]] = (
+    (along, "index_select index_add index_add_ index_copy index_copy_ index_reduce index_reduce_ gather"),
+    (along, "scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_"),
+    (along_from_either_end, "index_fill index_fill_"),
+    (anywhere, "take put put_"),
+    (indexed, "index _unsafe_index index_put index_put_ _index_put_impl_ _unsafe_index_put"),
+    (rows, "embedding"),
+    (classes, "nll_loss_forward nll_loss2d_forward multi_margin_loss multilabel_margin_loss_forward"),
+    (probabilities, "bernoulli.default bernoulli.Tensor bernoulli_.Tensor"),
+    (predicted, "binary_cross_entropy"),
+    (weights, "multinomial"),
+    (rates, "poisson binomial"),
+    (asserted, "_assert_async"),
+)
+ASSERTING: Mapping[str, Check] = {f"aten.{name}": check for check, names in FAMILIES for name in names.split()}
 """By operator: the check of its arguments."""

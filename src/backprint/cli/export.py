@@ -19,7 +19,7 @@ from backprint.graph.nouns import Capture
 @choice("direction", "Which graphs are shown and compared.", "both")
 @choice("data", "seed: draw the inputs that the sample keeps as bytes; else inputs are as the sample keeps them.")
 @ALLOW
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that exists already.")
 def command(
     sample: Path,
     output: Path,

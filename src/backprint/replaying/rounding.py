@@ -13,21 +13,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from backprint.closeness import NOTHING
-from backprint.errors import BackprintError
+from backprint.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
 from backprint.graph.keys import PortKey
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.draws import Draw
 from backprint.replaying.results import Results
-
-NUDGES = 3
-"""How many times the program runs on inputs moved by one unit in the last place."""
-
-SMALL = 1e-4
-"""The largest difference that may be rounding, relative to the largest value of its role."""
-
-TIMES = 4.0
-"""How far apart two results may be, relative to how far these runs are apart."""
 
 
 def rounding_forgiven(
@@ -88,7 +78,7 @@ def movements(
     for seed in range(NUDGES):
         try:
             gave = step(replace(draw, values=nudged(draw.values, seed)))
-        except (BackprintError, RuntimeError):  # a run that did not finish shows nothing
+        except Exception:  # the program may raise anything on other inputs: such a run shows nothing
             return {}
         for key in keys:
             left, right = gave.get(key), results.get(key)
@@ -101,12 +91,7 @@ def movements(
 def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     """Return values with each number moved by at most one unit in the last place."""
     source = torch.Generator("cpu").manual_seed(seed)
-    return {name: nudge(value, source) for name, value in values.items()}
-
-
-def nudge(value: Tensor, source: torch.Generator) -> Tensor:
-    """Return a floating-point tensor with each number moved by at most one unit in the last place."""
-    if not value.is_floating_point() or value.layout is not torch.strided or 0 in value.stride():
-        return value
-    by = torch.randint(-1, 2, value.shape, generator=source, device="cpu").to(value)
-    return torch.empty_like(value).copy_(value.detach() + value.detach() * by * torch.finfo(value.dtype).eps)
+    moved = {name: value.detach().clone() for name, value in values.items()}
+    for value in moved.values():
+        nudge(value, source)
+    return moved

@@ -86,7 +86,7 @@ def check_export(path: str | os.PathLike[str], overwrite: bool) -> None:
         raise UsageError(f"{place} is not the name of a Python file: write repro.py")
     for each in (place, data_beside(place)):
         if each.exists() and not overwrite:
-            raise UsageError(f"{each} is there already: pass overwrite=True (--overwrite), or choose another path")
+            raise UsageError(f"{each} exists already: pass overwrite=True (--overwrite), or choose another path")
 
 
 def data_beside(place: Path) -> Path:

@@ -16,14 +16,12 @@ from typing import Any
 
 import torch
 
-from backprint.closeness import TOLERANCE, distance, same_bits
+from backprint.closeness import NUDGES, SMALL, TIMES, TOLERANCE, distance, nudge, same_bits
 from backprint.sample.generator import parts
 from backprint.sample.rerun import EagerRun, copies, rebuilt
 
 FACTOR = 4.0  # how many times as far from float64 as eager is, an output may be
-TINY = 1e-4  # what is small beside the largest output of its role may be rounding alone
 SEEDS = 4  # from how many seeds a graph that draws random numbers is run again
-NUDGES = 3  # on how many inputs that are moved by a unit in the last place eager shows how far that goes
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
 
 
@@ -48,7 +46,9 @@ class Eager:
     def nudged(self) -> list[Any]:
         """The results on inputs whose numbers are moved by at most one unit in the last place; none if a run raises."""
         source = torch.Generator().manual_seed(0)
-        inputs = [[nudge(value, source) for value in copies(self.run.inputs)] for _ in range(NUDGES)]
+        inputs = [copies(self.run.inputs) for _ in range(NUDGES)]
+        for value in (each for values in inputs for each in values if isinstance(each, torch.Tensor)):
+            nudge(value, source)
         with contextlib.suppress(Exception):
             return [self.run.again(self.run.module(), values) for values in inputs]
         return []
@@ -113,9 +113,9 @@ def rounding(eager: Eager, index: int, found: Any, drawn: bool) -> bool:
         unsteady = [each != wanted for each in others if each.shape == wanted.shape]
         return bool(unsteady) and not bool(((found != wanted) & ~functools.reduce(torch.logical_or, unsteady)).any())
     by = apart(found, wanted) * largest_number(wanted)
-    if by > TINY * eager.largest(eager.run.outputs[index][0]):
+    if by > SMALL * eager.largest(eager.run.outputs[index][0]):
         return False
-    return by <= FACTOR * max((apart(each, wanted) * largest_number(wanted) for each in moved), default=0.0)
+    return by <= TIMES * max((apart(each, wanted) * largest_number(wanted) for each in moved), default=0.0)
 
 
 def one_to_the_bit(left: Any, right: Any) -> bool:
@@ -145,15 +145,6 @@ def largest_number(value: Any) -> float:
     numbers = strided(value)[-1].abs().double()
     numbers = numbers[torch.isfinite(numbers)]
     return float(numbers.max()) if numbers.numel() else 0.0
-
-
-def nudge(value: Any, source: torch.Generator) -> Any:
-    """Move each number of a floating-point tensor, in place, by at most one unit in the last place."""
-    moves = isinstance(value, torch.Tensor) and value.is_floating_point() and value.layout is torch.strided
-    if moves and 0 not in value.stride():
-        by = torch.randint(-1, 2, value.shape, generator=source).to(value)
-        value.add_(value * by * torch.finfo(value.dtype).eps)
-    return value
 
 
 def widen(value: Any) -> Any:

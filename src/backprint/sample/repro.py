@@ -37,7 +37,7 @@ def backend_named(name: str) -> Any:
         if name in known:
             return name
         near = difflib.get_close_matches(name, known, 1)
-        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
         return stop(f"torch.compile has no backend {name!r}: {meant} A function of yours is file.py:function.")
     try:
         if not place.endswith(".py"):
