@@ -85,7 +85,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "corpora": ("errors", "choices", "graph", "corpus"),
     "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
-    "bench": GROUND,
+    "bench": (*ROOMS, "corpus", "report"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "regions", "api", "corpora"),
     "cli": (*ROOMS, "regions", "parts", "api", "saving", "target", "corpora", "corpus", "report", "__init__"),

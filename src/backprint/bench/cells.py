@@ -1,0 +1,125 @@
+"""The cells of a bench run: how one compiler did on one graph of one sample, as plain values that JSON keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+ANSWERS = ("faster", "same", "slower", "unsure")
+"""Outcomes of a graph whose every output is right, by its time beside eager's."""
+
+UNTIMED = "untimed"
+"""Every output is right, and the time was not measured; the reason says why."""
+
+RIGHT = (*ANSWERS, UNTIMED)
+
+STOPPED = ("refused", "failed", "crashed", "timeout", "out of memory")
+"""The compiler raised; what it made raised; its process died; it was ended at a limit."""
+
+NOT_JUDGED = ("nondeterministic", "eager failed", "skipped")
+"""Nothing to blame a compiler for: eager does not agree with itself, or raises; the graph needs one that did not run."""
+
+OUTCOMES = (*RIGHT, "wrong", *STOPPED, *NOT_JUDGED)
+
+DIRECTIONS = ("forward", "backward", "step")
+"""A step is the forward and then the backward of one Pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOutput:
+    """One output: its port, how it was judged (`sample/judged`), and GraphNet's tolerances that it is within."""
+
+    role: str
+    name: str
+    word: str
+    detail: str
+    dtype: str
+    shape: tuple[int, ...]
+    compiled_dtype: str
+    compiled_shape: tuple[int, ...]
+    equal: bool
+    within: tuple[int, ...] = ()
+    """Places in `tolerances.TOLERANCES`."""
+    power: bool = True
+    """Whether a redraw of the inputs moves this output."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchTiming:
+    """The times of a call, in seconds: eager's and the compiler's, measured in turns, and the ratio of the second to
+    the first with its interval. `noise` is the ratio of eager to eager, measured in the same way beside it."""
+
+    answer: str
+    eager: float
+    compiled: float
+    eager_mean: float
+    compiled_mean: float
+    ratio: float
+    low: float
+    high: float
+    rounds: int
+    noise: float | None = None
+    noise_low: float | None = None
+    noise_high: float | None = None
+    instructions: float | None = None
+    """The compiler's instructions over eager's, of all threads in user mode; None where they cannot be counted."""
+    device: float | None = None
+    """The compiler's time on the GPU over eager's, by events; None on a CPU."""
+    varied: bool = True
+    """Whether every timed call had inputs that no call before had."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchCell:
+    """How a compiler did on one graph of a sample."""
+
+    sample: str
+    graph: str
+    direction: str
+    compiler: str
+    outcome: str
+    reason: str = ""
+    family: str = ""
+    steps: int = 0
+    """How many operators the graph calls."""
+    outputs: tuple[BenchOutput, ...] = ()
+    timing: BenchTiming | None = None
+    cold: float | None = None
+    """Seconds of the first compilation, with empty caches."""
+    warm: float | None = None
+    """Seconds of the second compilation, in the same process with the caches that the first has filled."""
+    peak_bytes: int | None = None
+    """The most memory of the process, with all that was compiled and compared."""
+    flops: int | None = None
+    """The least number of floating-point operations that the graph's results take."""
+    moved_bytes: int | None = None
+    """The least number of bytes: each input read once, each output written once."""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        """Whether every output is right."""
+        return self.outcome in RIGHT
+
+    @property
+    def speedup(self) -> float | None:
+        """Eager's time over the compiler's."""
+        return None if self.timing is None else 1 / self.timing.ratio
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cell as plain values."""
+        return asdict(self)
+
+
+def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
+    """Return the cell of plain values."""
+    outputs = tuple(output_from_json(output) for output in row["outputs"])
+    timing = None if row["timing"] is None else BenchTiming(**row["timing"])
+    return BenchCell(**{**row, "outputs": outputs, "timing": timing, "notes": tuple(row["notes"])})
+
+
+def output_from_json(row: Mapping[str, Any]) -> BenchOutput:
+    lists = ("shape", "compiled_shape", "within")
+    return BenchOutput(**{**row, **{name: tuple(row[name]) for name in lists}})
