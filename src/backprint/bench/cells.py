@@ -18,7 +18,7 @@ STOPPED = ("refused", "failed", "crashed", "timeout", "out of memory")
 """The compiler raised; what it made raised; its process died; it was ended at a limit."""
 
 NOT_JUDGED = ("nondeterministic", "eager failed", "skipped")
-"""Nothing to blame a compiler for: eager does not agree with itself, or raises; the graph needs one that did not run."""
+"""No fault of a compiler: eager does not agree with itself or raises; the graph needs one that did not run."""
 
 OUTCOMES = (*RIGHT, "wrong", *STOPPED, *NOT_JUDGED)
 

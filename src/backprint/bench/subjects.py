@@ -71,12 +71,12 @@ class BenchStep:
         tangents = itertools.count(len(given))
         plan = [self.source(port, saved, given, tangents) for port in self.backward.graph.inputs]
 
-        def step(*values: Any) -> tuple[Any, ...]:
+        def both(*values: Any) -> tuple[Any, ...]:
             results = forward(*values[: len(given)])
             gradients = backward(*(results[place] if from_forward else values[place] for from_forward, place in plan))
             return (*(results[place] for place in shown), *gradients)
 
-        return step
+        return both
 
     @staticmethod
     def source(port: Any, saved: Mapping[str, int], given: Mapping[str, int], tangents: Any) -> tuple[bool, int]:
@@ -97,10 +97,10 @@ class BenchStep:
         ]
         inputs = [*self.forward.run.inputs, *tangents]
         outputs = [port for port in self.forward.run.outputs if port[0] != "saved"] + list(self.backward.run.outputs)
-        made = EagerRun(self.module_of(lambda graph: graph.run.module), inputs, self.forward.run.random, outputs, ())
+        made = EagerRun(self.class_by(lambda graph: graph.run.module), inputs, self.forward.run.random, outputs, ())
         return replace(made, results=made.again(made.module()))
 
-    def module_of(self, form: Callable[[BenchGraph], Any]) -> Any:
+    def class_by(self, form: Callable[[BenchGraph], Any]) -> Any:
         """Return what makes the step from one form of both graphs, and of them in float64."""
         return JoinedClass(self, form(self.forward), form(self.backward))
 
@@ -133,7 +133,7 @@ def bench_graphs(capture: Capture) -> list[BenchGraph]:
     torch.manual_seed(capture.seed)
     with torch.no_grad():
         runs = Program(content, classes, made, copies=True).play()
-    return [BenchGraph(title, graph, module_of(graph), runs[title]) for title, (_, graph) in graphs.items()]
+    return [BenchGraph(title, graph, compilable(graph), runs[title]) for title, (_, graph) in graphs.items()]
 
 
 def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
@@ -147,7 +147,7 @@ def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
     ]
 
 
-def module_of(graph: Graph) -> fx.GraphModule:
+def compilable(graph: Graph) -> fx.GraphModule:
     """Return the module that compilers are given: sizes as they were captured, and no guards."""
     fixed = at_hints(graph)
     return to_fx(live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard))))
