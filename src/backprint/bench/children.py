@@ -14,17 +14,23 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from backprint.corpus import processes
+from backprint.corpus.limits import GIB
+
 PIECE = 1 << 16
+
+POLL = 100
+"""Milliseconds between two looks at a child."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
     """How a call in a process of its own ended: with a value, or with a cause and its detail.
 
-    The cause is `timeout`, `crashed` (by a signal, or without an answer) or `raised`.
+    The cause is `timeout`, `out of memory`, `crashed` (by a signal, or without an answer) or `raised`.
     """
 
     value: Any = None
@@ -37,8 +43,11 @@ class ChildEnd:
         return not self.cause
 
 
-def in_child(function: Callable[[], Any], timeout: float) -> ChildEnd:
-    """Call a function in a forked process; end it and all that it started after `timeout` seconds."""
+def in_child(
+    function: Callable[[], Any], timeout: float, memory: int = 0, waited: Callable[[], float] = float
+) -> ChildEnd:
+    """Call a function in a forked process; end it and all that it started after `timeout` seconds, without those that
+    it `waited`, or when they use more `memory` (0: as much as there is)."""
     answers, tell = os.pipe()
     pid = os.fork()
     if not pid:
@@ -48,35 +57,52 @@ def in_child(function: Callable[[], Any], timeout: float) -> ChildEnd:
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
     try:
-        text, in_time = everything_told(answers, time.monotonic() + timeout)
+        text, blame = everything_told(answers, ChildLimits(pid, timeout, memory, waited))
     finally:
         os.close(answers)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-    return ended_child(text, in_time, status, timeout)
+    return blame or ended_child(text, status)
 
 
-def everything_told(answers: int, until: float) -> tuple[bytes, bool]:
-    """Return what a child wrote until it closed the pipe, and whether that was in time."""
+@dataclass(frozen=True, slots=True)
+class ChildLimits:
+    """What a child may use, and since when."""
+
+    pid: int
+    timeout: float
+    memory: int
+    waited: Callable[[], float]
+    began: float = field(default_factory=time.monotonic)
+
+    def overstepped(self) -> ChildEnd | None:
+        """Return the end of a child that used too much."""
+        if time.monotonic() - self.began - self.waited() > self.timeout:
+            return ChildEnd(cause="timeout", detail=f"still at work after {self.timeout:g} s (--timeout)")
+        if self.memory and (held := processes.held_by([self.pid, *processes.descendants(self.pid)], self.memory)):
+            if held > self.memory:
+                both = f"{held / GIB:.2f} GiB in use, {self.memory / GIB:.2f} are allowed (--memory)"
+                return ChildEnd(cause="out of memory", detail=both)
+        return None
+
+
+def everything_told(answers: int, limits: ChildLimits) -> tuple[bytes, ChildEnd | None]:
+    """Return what a child wrote until it closed the pipe, or how it has to end."""
     text = bytearray()
     poller = select.poll()
     poller.register(answers, select.POLLIN)
-    while (left := until - time.monotonic()) > 0:
-        if poller.poll(left * 1000):
+    while (blame := limits.overstepped()) is None:
+        if poller.poll(POLL):
             piece = os.read(answers, PIECE)
-            if not piece:
-                return bytes(text), True
             text += piece
-            if text.endswith(b"\n"):
-                return bytes(text), True
-    return bytes(text), False
+            if not piece or text.endswith(b"\n"):
+                return bytes(text), None
+    return bytes(text), blame
 
 
-def ended_child(text: bytes, in_time: bool, status: int, timeout: float) -> ChildEnd:
+def ended_child(text: bytes, status: int) -> ChildEnd:
     """Say how a child ended that has told this."""
-    if not in_time:
-        return ChildEnd(cause="timeout", detail=f"still at work after {timeout:g} s")
     if text.endswith(b"\n"):
         return ChildEnd(**json.loads(text))
     if os.WIFSIGNALED(status):

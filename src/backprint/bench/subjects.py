@@ -62,6 +62,21 @@ class BenchStep:
     forward: BenchGraph
     backward: BenchGraph
 
+    @property
+    def direction(self) -> str:
+        """`step`."""
+        return DIRECTIONS[2]
+
+    @property
+    def steps(self) -> int:
+        """How many operators both call."""
+        return self.forward.steps + self.backward.steps
+
+    @property
+    def module(self) -> Callable[..., Any]:
+        """Both modules as one function, in eager."""
+        return self.joined(self.forward.module, self.backward.module)
+
     def joined(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of the forward's inputs and the tangents, with the outputs and then the gradients."""
         roles = [role for role, _ in self.forward.run.outputs]

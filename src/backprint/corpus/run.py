@@ -44,7 +44,10 @@ ITS_OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run does: a verb with its options, on the samples below a folder."""
+    """What a run does: a verb with its options, on the samples below a folder.
+
+    With `keeps`, the folder of a failed sample is kept, as the table of verbs says for its own.
+    """
 
     verb: str
     source: Path
@@ -53,6 +56,7 @@ class RunPlan:
     names: Path | None = None
     only: str | tuple[str, ...] | None = None
     limit: int | None = None
+    keeps: bool = False
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
@@ -208,7 +212,7 @@ class RunAtWork:
         self.executor, self.watcher = executor, watcher
         verb = VERBS.get(plan.verb)
         self.instead = verb.instead if verb else {}
-        self.keeps = verb.keeps if verb else False
+        self.keeps = verb.keeps if verb else plan.keeps
         self.todo = self.tasks()
         self.upcoming: Task | None = None
         self.active: dict[str, Mapping[str, Any]] = {}

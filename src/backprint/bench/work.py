@@ -1,0 +1,178 @@
+"""The verb of a bench run: one compiler on one sample, for the workers of `corpus/`.
+
+The process of a sample reads it and runs nothing of it. It forks another, which tries the compiler on each graph and
+writes a cell as soon as it is known; if that one crashes, hangs or uses too much memory, the graph at work gets the
+outcome, and one more process goes on with the next graph.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from backprint.bench.cells import RIGHT, STOPPED, BenchCell, cell_from_json
+from backprint.bench.children import ChildEnd, in_child
+from backprint.bench.turns import Turns, Waited, turns_folder
+from backprint.corpus.clock import stage
+from backprint.corpus.task import Task, failure, one_line
+from backprint.errors import SampleError
+
+CELLS = "cells.jsonl"
+"""The file of a sample's folder: a cell a line; a line with `begun` names the graph that was at work then."""
+
+BEGUN = "begun"
+
+
+def warmed(options: Mapping[str, Any]) -> dict[str, str]:
+    """Load PyTorch and Backprint, and nothing of a compiler; return their versions."""
+    import torch
+
+    import backprint.bench.trial
+    import backprint.target  # loaded, for the processes that are forked from this one
+    from backprint.corpus.verbs import versions, without_device_threads
+
+    torch.set_num_threads(1)
+    without_device_threads()
+    global _turns
+    _turns = turns_folder(Path(tempfile.gettempdir()))
+    return versions(options)
+
+
+_turns = Path()
+
+
+def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Try a compiler on every graph of a sample; return the sample's row."""
+    from backprint.bench.trial import titles
+
+    staging.mkdir()
+    with stage("read"):
+        capture = read_capture(task, options, staging)
+    wanted = titles(capture, options["directions"])
+    file = staging / CELLS
+    while left := [title for title in wanted if title not in outcomes(file)]:
+        waited = Waited()
+        end = in_child(
+            lambda waited=waited: try_rest(capture, options, file, waited),
+            options["timeout"],
+            task.memory,
+            waited.seconds,
+        )
+        if not end.ended_well:
+            write_ended(file, end, left, options["compiler"])
+        elif [title for title in wanted if title not in outcomes(file)] == left:
+            return failure("no cells", f"nothing was tried of {left[0]}", "bench")
+    return row_of(list(read_cells(file)))
+
+
+bench_sample.warm = warmed  # type: ignore[attr-defined]
+
+
+def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:
+    """Return the Capture of a sample. A GraphNet sample is captured first, in another process."""
+    import backprint as bp
+
+    if task.kind == "backprint":
+        return bp.load(task.path, allow=tuple(options["allow"]))
+    place = staging / "sample"
+    with stage("capture"):
+        end = in_child(lambda: capture_sample(task.path, place), options["timeout"], task.memory)
+    if not end.ended_well:
+        raise SampleError(f"could not be captured: {end.cause}: {end.detail}")
+    return bp.load(place)
+
+
+def capture_sample(source: Path, place: Path) -> None:
+    """Capture a GraphNet sample, and save it."""
+    import backprint as bp
+    from backprint.target import capture_target, read_target
+
+    bp.save(capture_target(read_target(source)), place)
+
+
+def try_rest(capture: Any, options: Mapping[str, Any], file: Path, waited: Waited) -> None:
+    """Try the compiler on the graphs without a cell, and write each cell; in a process of its own."""
+    import torch
+
+    from backprint.bench.compilers import compiler_named
+    from backprint.bench.trial import TrialPlan, tried
+
+    torch.set_num_threads(options["threads"])
+    plan = TrialPlan(
+        compiler_named(options["compiler"]),
+        tuple(options["directions"]),
+        options["timed"],
+        options["seconds"],
+        Path(options["caches"]),
+    )
+    turns = Turns(_turns, waited)
+
+    def begun(title: str) -> None:
+        append(file, {BEGUN: title})
+
+    with turns.working():
+        for cell in tried(capture, plan, outcomes(file), turns, begun):
+            append(file, cell.to_json())
+
+
+# ------------------------------------------------------------------ the file of cells
+
+
+def append(file: Path, row: Mapping[str, Any]) -> None:
+    """Add a line to the file."""
+    with open(file, "a", encoding="utf-8") as lines:
+        lines.write(json.dumps(row) + "\n")
+
+
+def rows_of_file(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the whole lines of the file."""
+    text = file.read_text("utf-8") if file.exists() else ""
+    yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+
+
+def read_cells(file: Path) -> Iterator[BenchCell]:
+    """Yield the cells of the file."""
+    yield from (cell_from_json(row) for row in rows_of_file(file) if BEGUN not in row)
+
+
+def outcomes(file: Path) -> dict[str, str]:
+    """Return title -> outcome of the graphs that have a cell."""
+    return {cell.graph: cell.outcome for cell in read_cells(file)}
+
+
+def write_ended(file: Path, end: ChildEnd, left: list[str], compiler: str) -> None:
+    """Give the graph at work the outcome of its process; all graphs, if none was at work: eager itself ended it."""
+    known = outcomes(file)
+    at_work = [row[BEGUN] for row in rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
+    blamed = at_work[-1:] or left
+    outcome = {"raised": "failed"}.get(end.cause, end.cause) if at_work else "eager failed"
+    for title in blamed:
+        direction = title.partition(" ")[2]
+        append(file, BenchCell("", title, direction, compiler, outcome, one_line(f"{end.detail}")).to_json())
+
+
+# ------------------------------------------------------------------ the sample's row
+
+
+def row_of(cells: list[BenchCell]) -> dict[str, Any]:
+    """Return the row of a sample in the ledger of its run."""
+    verdict, cause = verdict_of(cells)
+    counts = {outcome: sum(cell.outcome == outcome for cell in cells) for outcome in {cell.outcome for cell in cells}}
+    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    bad = next((f"; {cell.graph}: {cell.reason}" for cell in cells if cell.outcome not in RIGHT), "")
+    return {"verdict": verdict, "cause": cause, "detail": one_line(f"{said}{bad}"), "notes": []}
+
+
+def verdict_of(cells: list[BenchCell]) -> tuple[str, str]:
+    """Return the verdict of a sample, the worst of its graphs, and the cause of a failure."""
+    stopped = [cell.outcome for cell in cells if cell.outcome in STOPPED]
+    if any(cell.outcome == "wrong" for cell in cells):
+        return "wrong", ""
+    if stopped:
+        return "failed", stopped[0]
+    if not cells or not all(cell.right for cell in cells):
+        return "unproven", ""
+    return ("bitwise" if all(output.equal for cell in cells for output in cell.outputs) else "close"), ""

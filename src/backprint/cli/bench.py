@@ -1,0 +1,145 @@
+"""`backprint bench SAMPLE... --compiler NAME -o RUN`, `bench report` and `bench compare`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backprint.cli.options import ALLOW, choice
+from backprint.cli.say import echo
+
+if TYPE_CHECKING:
+    from backprint.bench.runs import BenchRun
+
+OTHERS = ("report", "compare")
+"""Verbs with a file of their own, `bench_NAME.py`."""
+
+RUN = "run"
+"""What `backprint bench` is short for."""
+
+
+class Bench(click.Group):
+    """The group of the bench verbs; without one of them it benches."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [RUN, *OTHERS]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in OTHERS:
+            found: click.Command = importlib.import_module(f"backprint.cli.bench_{name}").command
+            return found
+        return super().get_command(ctx, name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args[:1] in [[name] for name in self.list_commands(ctx)]
+        helped = args[:1] in [[name] for name in ctx.help_option_names]
+        return super().parse_args(ctx, args if named or helped else [RUN, *args])
+
+
+@click.group("bench", cls=Bench)
+def command() -> None:
+    """Run compilers on the forward and backward graphs of samples: are they right, and how fast?
+
+    `backprint bench SAMPLE... --compiler NAME -o RUN` is short for `backprint bench run`, which has the options.
+    """
+
+
+@command.command(RUN)
+@click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--compiler", "compilers", multiple=True, required=True, metavar="NAME[,NAME…]",
+    help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function. --list-compilers shows all.",
+)
+@click.option("-o", "--output", "out", required=True, metavar="RUN", type=click.Path(path_type=Path))
+@choice("direction", "Which graphs; both means the two of a Pair as one step, too.", "both")
+@click.option("--no-timing", is_flag=True, help="Only compile and judge the results.")
+@click.option("--seconds", type=float, default=3.0, show_default=True, help="About how long each graph is timed.")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="For eager and compilers alike.")
+@click.option("--device", help="Where the samples' graphs run; those captured elsewhere are captured again there.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Workers; timed parts take turns.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds that one graph may take.")
+@click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free.")
+@click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16.")
+@choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool")
+@click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here.")
+@click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples.")
+@click.option("--restart", is_flag=True, help="Begin anew; old ledgers stay as ledger.1.sqlite.")
+@click.option("--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause.")
+@ALLOW
+@click.option("--allow-refused", is_flag=True, help="A graph that a compiler refuses is no reason to exit with 1.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a cell, at the end.")
+def run_command(
+    samples: tuple[Path, ...],
+    compilers: tuple[str, ...],
+    direction: str,
+    no_timing: bool,
+    allow_refused: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Run compilers on the graphs of samples, each sample in a process of its own, judge the results, and time them.
+
+    Each output is compared with eager's and with a float64 run's. Eager and the compiler are timed in turns. RUN keeps
+    a cell for each graph and compiler, and report.html; if the command is ended at any moment, the same command
+    continues. Exit code 1 if a compiler gives wrong results, raises, crashes or hangs.
+    """
+    from backprint.bench.cells import DIRECTIONS, STOPPED
+    from backprint.benches import bench
+    from backprint.cli.bench_report import write_page
+    from backprint.corpus.progress import shown
+    from backprint.corpus.stopping import Stopped
+
+    names = [name for text in compilers for name in split_names(text)]
+    directions = DIRECTIONS if direction == "both" else (direction,)
+    try:
+        with shown(False) as watcher:
+            done = bench(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
+    except Stopped as stopped:
+        echo(f"stopped by {stopped}; the same command goes on from here", err=True)
+        raise SystemExit(128 + stopped.number) from None
+    for line in (json.dumps(cell.to_json()) for cell in done.cells) if as_json else closing_lines(done):
+        echo(line)
+    page = write_page(done)
+    echo(f"report: {page}; compare two runs with: backprint bench compare OLD NEW", err=True)
+    bad = {"wrong", *STOPPED} - ({"refused"} if allow_refused else set())
+    if any(cell.outcome in bad for cell in done.cells):
+        raise SystemExit(1)
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names in `NAME[,NAME…]`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def closing_lines(run: BenchRun) -> Iterator[str]:
+    """Yield the outcomes of each compiler as a table, and how far eager's time is from its own."""
+    from backprint.bench.cells import OUTCOMES
+    from backprint.bench.means import geometric_mean
+
+    counts = {each.name: Counter(cell.outcome for cell in run.of(each.name)) for each in run.compilers}
+    shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]
+    rows = []
+    for name, count in counts.items():
+        speedups = [cell.speedup for cell in run.of(name) if cell.right and cell.speedup]
+        mean = f"{geometric_mean(speedups):.2f}x" if speedups else ""
+        rows.append([name, str(count.total()), *(str(count[outcome] or "") for outcome in shown), mean])
+    yield from aligned([["compiler", "graphs", *shown, "speedup"], *rows])
+    noise = [cell.timing for cell in run.cells if cell.timing is not None and cell.timing.noise is not None]
+    changed = sum(timing.noise_low > 1.05 or timing.noise_high < 1 / 1.05 for timing in noise)
+    if noise:
+        yield f"eager against eager: {changed} of {len(noise)} more than 5% apart"
+
+
+def aligned(rows: list[list[str]]) -> Iterator[str]:
+    """Yield rows as lines: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *rest in rows:
+        cells = (f"{text:>{width}}" for text, width in zip(rest, widths[1:], strict=True))
+        yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()
