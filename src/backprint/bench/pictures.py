@@ -25,7 +25,7 @@ from backprint.bench.svg import (
     rule,
     series_class,
 )
-from backprint.report.nouns import Picture
+from backprint.report.nouns import Figure
 
 Scored = Mapping[str, Sequence[ScoredSample]]
 """By name of a compiler, or of a log: its samples."""
@@ -38,7 +38,7 @@ LEFT, RIGHT, TOP, BOTTOM = 62.0, 186.0, 16.0, 46.0
 EDGE = WIDTH - RIGHT
 
 
-def pictures(scored: Scored) -> tuple[Picture, ...]:
+def pictures(scored: Scored) -> tuple[Figure, ...]:
     """Return the pictures for which there are samples."""
     measured = {name: tuple(each for each in samples if each.measured) for name, samples in scored.items()}
     known = {name: samples for name, samples in measured.items() if samples}
@@ -48,22 +48,22 @@ def pictures(scored: Scored) -> tuple[Picture, ...]:
     found = [*curve_pictures(known)]
     if any(speeds.values()):
         found.append(violin_picture(speeds))
-    if any(size_of(sample) for samples in known.values() for sample in samples if counts(sample)):
+    if any(operators_of(sample) for samples in known.values() for sample in samples if right_and_timed(sample)):
         found.append(size_picture(known))
     return tuple(found)
 
 
-def counts(sample: ScoredSample) -> bool:
+def right_and_timed(sample: ScoredSample) -> bool:
     """Whether a sample's speedup is one of a right result: within level 0, and above 0."""
     return sample.measured and sample.right_at(0) and bool(sample.speedup)
 
 
 def right_speedups(samples: Sequence[ScoredSample]) -> tuple[float, ...]:
     """Return the speedups of what is right at level 0, in order."""
-    return tuple(sorted(sample.speedup for sample in samples if counts(sample) and sample.speedup))
+    return tuple(sorted(sample.speedup for sample in samples if right_and_timed(sample) and sample.speedup))
 
 
-def size_of(sample: ScoredSample) -> int:
+def operators_of(sample: ScoredSample) -> int:
     """Return a sample's number of operators; 0 where it is unknown."""
     known = sample.setting("operators")
     return int(known) if known.isdecimal() else 0
@@ -78,7 +78,7 @@ CURVE_NOTES = {
 }
 
 
-def curve_pictures(scored: Scored) -> Iterator[Picture]:
+def curve_pictures(scored: Scored) -> Iterator[Figure]:
     """Yield the curves of S(t), and of ES(t) in both interpretations."""
     default = {name: score_curve(samples) for name, samples in scored.items()}
     extended = {name: score_curve(samples, ScoreTerms(interpretation="extended")) for name, samples in scored.items()}
@@ -88,7 +88,7 @@ def curve_pictures(scored: Scored) -> Iterator[Picture]:
         "ES(t), extended": {name: es_points(curve) for name, curve in extended.items()},
     }
     for title, series in lines.items():
-        yield Picture(title, CURVE_NOTES[title], curves_svg(title, series))
+        yield Figure(title, CURVE_NOTES[title], curves_svg(title, series))
 
 
 def es_points(curve: Sequence[ScorePoint]) -> list[tuple[int, float]]:
@@ -153,7 +153,7 @@ VIOLIN_NOTE = (
 )
 
 
-def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Picture:
+def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
     """Draw the distribution of each compiler's speedups."""
     width = max(WIDTH, LEFT + 20 + COLUMN * len(speeds))
     scale = LogScale(*range_around((value for values in speeds.values() for value in values), 2.0), HEIGHT - 60, TOP)
@@ -166,7 +166,7 @@ def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Picture:
         parts.append(label(middle, HEIGHT - 38, name, letters=int(column / 7.2)))
         parts.append(label(middle, HEIGHT - 21, told.partition(",")[0], kind="label soft"))
         parts.append(label(middle, HEIGHT - 6, told.partition(", ")[2], kind="label soft"))
-    return Picture("Speedups", VIOLIN_NOTE, drawing(width, HEIGHT, "Speedups by compiler", parts))
+    return Figure("Speedups", VIOLIN_NOTE, drawing(width, HEIGHT, "Speedups by compiler", parts))
 
 
 def violin(values: Sequence[float], middle: float, half: float, scale: LogScale, index: int) -> Iterator[str]:
@@ -200,7 +200,7 @@ def density(logs: Sequence[float]) -> list[tuple[float, float]]:
 # --- speedup by size --------------------------------------------------------------------------------------------------
 
 
-def size_picture(scored: Scored) -> Picture:
+def size_picture(scored: Scored) -> Figure:
     """Draw the speedups of what is right at level 0, by the number of operators."""
     series = {name: size_points(samples) for name, samples in scored.items()}
     every = [point for points in series.values() for point in points]
@@ -217,8 +217,12 @@ def size_picture(scored: Scored) -> Picture:
         parts += [marker(across.place(size), up.place(speed), index, "mark dot") for size, speed in points]
     parts += legend(EDGE + 14, TOP + 8, tuple(series))
     note = "Speedups of what is right at level 0."
-    return Picture("Speedup by size", note, drawing(WIDTH, height, "Speedup by size", parts))
+    return Figure("Speedup by size", note, drawing(WIDTH, height, "Speedup by size", parts))
 
 
 def size_points(samples: Sequence[ScoredSample]) -> list[tuple[int, float]]:
-    return [(size_of(each), each.speedup) for each in samples if counts(each) and size_of(each) and each.speedup]
+    return [
+        (operators_of(each), each.speedup)
+        for each in samples
+        if right_and_timed(each) and operators_of(each) and each.speedup
+    ]

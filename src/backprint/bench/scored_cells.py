@@ -79,14 +79,14 @@ def write_run_log(run: BenchRun, compiler: str, path: Path | str) -> None:
     write_log(scored_samples(run, compiler), path)
 
 
-def powerless(cell: BenchCell) -> bool:
+def has_no_power(cell: BenchCell) -> bool:
     """Whether no output of a cell can tell a right compiler from one that ignores its inputs."""
     return bool(cell.outputs) and not any(output.power for output in cell.outputs)
 
 
 def powerless_graphs(cells: Iterable[BenchCell]) -> frozenset[tuple[str, str]]:
     """Return sample and graph of what has no power, whichever compiler showed it."""
-    return frozenset((cell.sample, cell.graph) for cell in cells if powerless(cell))
+    return frozenset((cell.sample, cell.graph) for cell in cells if has_no_power(cell))
 
 
 def size_class(cell: BenchCell) -> str:

@@ -12,7 +12,7 @@ import html
 from collections.abc import Iterator
 
 from backprint.graph.verdicts import WORDS
-from backprint.report.nouns import Cell, Column, Picture, Report, Table, spell
+from backprint.report.nouns import Cell, Column, Figure, Report, Table, spell
 from backprint.report.rows import one_line
 
 FILTERED = 12
@@ -112,17 +112,17 @@ def render(report: Report) -> Iterator[str]:
     )
     yield from (f"<dt>{text(name)}</dt><dd>{text(value)}</dd>\n" for name, value in report.facts)
     tables = (*report.tables, report.samples)
-    links = [f'<a href="#p{index}">{text(picture.title)}</a>' for index, picture in enumerate(report.pictures)]
+    links = [f'<a href="#p{index}">{text(each.title)}</a>' for index, each in enumerate(report.figures)]
     links += [f'<a href="#t{index}">{text(table.title)}</a>' for index, table in enumerate(tables)]
     yield f"</dl>\n<nav>{' '.join(links)}</nav>\n"
-    if report.pictures:
-        yield f'<div class="pictures">\n{"".join(map(figure, range(len(report.pictures)), report.pictures))}</div>\n'
+    if report.figures:
+        yield f'<div class="pictures">\n{"".join(map(figure, range(len(report.figures)), report.figures))}</div>\n'
     for index, table in enumerate(tables):
         yield from section(table, index)
     yield f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
 
 
-def figure(index: int, picture: Picture) -> str:
+def figure(index: int, picture: Figure) -> str:
     """Return a picture under its title."""
     said = f"<figcaption>{text(picture.title)}</figcaption>\n<p>{text(picture.note)}</p>"
     return f'<figure id="p{index}">{said}\n{picture.svg}\n</figure>\n'

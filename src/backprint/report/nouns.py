@@ -1,4 +1,4 @@
-"""The nouns of a report: a Table of plain values, a Picture, and a Report of both; how each kind of value is printed."""
+"""The nouns of a report: Tables of plain values, Figures, and a Report of both; how each kind of value is printed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Figure:
     """A title, a sentence, and a picture in SVG, whose texts are escaped already. Only HTML shows it."""
 
     title: str
@@ -52,7 +52,7 @@ class Report:
     samples: Table
     fields: tuple[tuple[str, str], ...]
     rows: Callable[[], Iterator[dict[str, Any]]]
-    pictures: tuple[Picture, ...] = ()
+    figures: tuple[Figure, ...] = ()
 
 
 WORDS = ("text", "name", "verdict")
