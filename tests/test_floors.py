@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bench": (*ROOMS, "corpus", "report"),
     "torch_backend": (*ROOMS, "api"),
     "__init__": (*ROOMS, "regions", "api", "corpora"),
-    "cli": (*ROOMS, "regions", "parts", "api", "saving", "target", "corpora", "corpus", "report", "__init__"),
+    "cli": (*ROOMS, "regions", "parts", "api", "saving", "target", "corpora", "corpus", "report", "bench", "__init__"),
     "__main__": ("cli",),
 }
 

@@ -12,7 +12,7 @@ import html
 from collections.abc import Iterator
 
 from backprint.graph.verdicts import WORDS
-from backprint.report.nouns import Cell, Column, Report, Table, spell
+from backprint.report.nouns import Cell, Column, Figure, Report, Table, spell
 from backprint.report.rows import one_line
 
 FILTERED = 12
@@ -21,10 +21,14 @@ FILTERED = 12
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6470; --line: #d9dee5; --page: #ffffff; --band: #f5f7fa;
   --bar: #2f6fde; --track: #e4e9f0; --good: #18794e; --close: #0b7285; --flat: #5b6470; --warn: #9a5b00;
-  --bad: #b42318; }
+  --bad: #b42318;
+  --s0: #2f6fde; --s1: #c2410c; --s2: #18794e; --s3: #a21caf;
+  --s4: #b42318; --s5: #0b7285; --s6: #8a6100; --s7: #4b5563; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --soft: #9aa5b3; --line: #2d343e; --page: #14181d;
   --band: #1b2027; --bar: #6ea0ff; --track: #2a313b; --good: #5fd39a; --close: #5cc8de; --flat: #9aa5b3;
-  --warn: #f0b35a; --bad: #ff8a7d; } }
+  --warn: #f0b35a; --bad: #ff8a7d;
+  --s0: #6ea0ff; --s1: #ff9a5c; --s2: #5fd39a; --s3: #e58cf0;
+  --s4: #ff8a7d; --s5: #5cc8de; --s6: #e3b94d; --s7: #b6c0cd; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1.5rem 4rem; max-width: 84rem; background: var(--page); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
@@ -48,6 +52,18 @@ th.n { font: inherit; font-weight: 600; }
 .bitwise { color: var(--good); } .close { color: var(--close); } .undifferentiable { color: var(--flat); }
 .unproven, .vacuous { color: var(--warn); } .wrong, .failed { color: var(--bad); }
 svg { vertical-align: middle; margin-left: .5rem; } svg .t { fill: var(--track); } svg .b { fill: var(--bar); }
+.pictures { display: flex; flex-wrap: wrap; gap: 1rem 2rem; }
+figure { margin: 1.4rem 0 0; max-width: 100%; overflow-x: auto; } figcaption { font-weight: 600; }
+figure p { max-width: 38rem; } .picture { margin: 0; display: block; }
+.picture .label { fill: var(--ink); font: 12px system-ui, sans-serif; } .picture .soft { fill: var(--soft); }
+.picture .grid { stroke: var(--line); } .picture .axis { stroke: var(--soft); }
+.picture .one { stroke: var(--soft); stroke-dasharray: 5 4; }
+.picture .curve { fill: none; stroke: currentColor; stroke-width: 1.8; } .picture .dashed { stroke-dasharray: 6 3; }
+.picture .mark { fill: currentColor; stroke: var(--page); stroke-width: .7; } .picture .dot { fill-opacity: .7; }
+.picture .violin { fill: currentColor; fill-opacity: .35; stroke: currentColor; stroke-width: 1.2; }
+.picture .box { fill: var(--soft); } .picture .median { stroke: var(--ink); stroke-width: 2.2; }
+.s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); } .s3 { color: var(--s3); }
+.s4 { color: var(--s4); } .s5 { color: var(--s5); } .s6 { color: var(--s6); } .s7 { color: var(--s7); }
 input { font: inherit; width: 22rem; max-width: 100%; padding: .3rem .6rem; margin: .2rem 0 .5rem; color: inherit;
   background: var(--page); border: 1px solid var(--line); border-radius: 6px; }
 output { color: var(--soft); margin-left: .6rem; }
@@ -96,11 +112,20 @@ def render(report: Report) -> Iterator[str]:
     )
     yield from (f"<dt>{text(name)}</dt><dd>{text(value)}</dd>\n" for name, value in report.facts)
     tables = (*report.tables, report.samples)
-    links = (f'<a href="#t{index}">{text(table.title)}</a>' for index, table in enumerate(tables))
+    links = [f'<a href="#p{index}">{text(each.title)}</a>' for index, each in enumerate(report.figures)]
+    links += [f'<a href="#t{index}">{text(table.title)}</a>' for index, table in enumerate(tables)]
     yield f"</dl>\n<nav>{' '.join(links)}</nav>\n"
+    if report.figures:
+        yield f'<div class="pictures">\n{"".join(map(figure, range(len(report.figures)), report.figures))}</div>\n'
     for index, table in enumerate(tables):
         yield from section(table, index)
     yield f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
+
+
+def figure(index: int, picture: Figure) -> str:
+    """Return a picture under its title."""
+    said = f"<figcaption>{text(picture.title)}</figcaption>\n<p>{text(picture.note)}</p>"
+    return f'<figure id="p{index}">{said}\n{picture.svg}\n</figure>\n'
 
 
 def section(table: Table, index: int) -> Iterator[str]:
@@ -137,10 +162,21 @@ def cell(value: Cell, column: Column) -> str:
     return f'<td class="r" data-v="{text(str(known)).replace("inf", "Infinity")}">{said}{drawn}</td>'
 
 
+TONES = {
+    **{verdict: verdict for verdict in WORDS},
+    **dict.fromkeys(("same", "unsure", "untimed"), "close"),
+    "faster": "bitwise",
+    "slower": "unproven",
+    **dict.fromkeys(("refused", "crashed", "timeout", "out of memory", "regression"), "failed"),
+    **dict.fromkeys(("nondeterministic", "eager failed", "skipped"), "undifferentiable"),
+}
+"""Classes by word: verdicts, and outcomes of a bench."""
+
+
 def tone(standing: str) -> str:
-    """Return the class of a verdict, or of none."""
+    """Return the class of a verdict or an outcome, or of none."""
     verdict, _, vacuous = standing.partition(", ")
-    return "vacuous" if vacuous else verdict if verdict in WORDS else ""
+    return "vacuous" if vacuous else TONES.get(verdict, "")
 
 
 def bar(share: float) -> str:

@@ -1,4 +1,4 @@
-"""The nouns of a report: a Table of plain values, and a Report of Tables; and how each kind of value is printed."""
+"""The nouns of a report: Tables of plain values, Figures, and a Report of both; how each kind of value is printed."""
 
 from __future__ import annotations
 
@@ -34,6 +34,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A title, a sentence, and a picture in SVG, whose texts are escaped already. Only HTML shows it."""
+
+    title: str
+    note: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The report of a run: facts, tables, the table of all samples, and `rows`, each with every column, for files."""
 
@@ -43,6 +52,7 @@ class Report:
     samples: Table
     fields: tuple[tuple[str, str], ...]
     rows: Callable[[], Iterator[dict[str, Any]]]
+    figures: tuple[Figure, ...] = ()
 
 
 WORDS = ("text", "name", "verdict")

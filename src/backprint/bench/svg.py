@@ -1,0 +1,129 @@
+"""The parts of a picture in SVG: text, lines, shapes, scales and legends.
+
+Colours come from the classes of the page (`report/html`), so that a picture follows light and dark, and no attribute is
+a style, which the page's policy forbids. Every text is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from backprint.report.rows import one_line
+
+SERIES = 8
+"""So many colours are told apart; the next series have them again with dashed lines."""
+
+MARKS = (
+    "M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0 -6.4 0z",
+    "M-3 -3h6v6h-6z",
+    "M0 -4l4 6.6h-8z",
+    "M0 -4.2l4.2 4.2l-4.2 4.2l-4.2 -4.2z",
+    "M0 4l4 -6.6h-8z",
+    "M-4 -1.3h2.7v-2.7h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7z",
+    "M-4 0l2 -3.5h4l2 3.5l-2 3.5h-4z",
+    "M-3.4 -3.4h6.8l-6.8 6.8h6.8z",
+)
+"""A shape for each colour, around the origin."""
+
+
+def shorter(text: str, letters: int) -> str:
+    """Return a stranger's text in at most so many letters."""
+    line = one_line(text)
+    return line if len(line) <= letters else f"{line[: letters - 1]}…"
+
+
+def label(
+    x: float, y: float, text: str, *, anchor: str = "middle", letters: int = 60, kind: str = "label", turn: int = 0
+) -> str:
+    """Return a text at a place; what is cut off is in its title."""
+    shown = shorter(text, letters)
+    title = f"<title>{html.escape(one_line(text))}</title>" if shown != one_line(text) else ""
+    turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{turned}'
+    return f'<text class="{kind}" {place}>{html.escape(shown)}{title}</text>'
+
+
+def rule(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def series_class(index: int) -> str:
+    """Return the classes of a series: its colour, and dashes from the second round of colours on."""
+    return f"s{index % SERIES}" + (" dashed" if index >= SERIES else "")
+
+
+def polyline(points: Iterable[tuple[float, float]], index: int) -> str:
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline class="curve {series_class(index)}" points="{places}"/>'
+
+
+def marker(x: float, y: float, index: int, kind: str = "mark") -> str:
+    """Return the shape of a series at a place."""
+    shape = MARKS[index % SERIES]
+    return f'<path class="{kind} {series_class(index)}" transform="translate({x:.1f} {y:.1f})" d="{shape}"/>'
+
+
+def drawing(width: float, height: float, title: str, parts: Iterable[str]) -> str:
+    """Return a whole SVG of these parts."""
+    inside = "".join(parts)
+    said = html.escape(one_line(title), quote=True)
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return f'<svg class="picture" role="img" aria-label="{said}" {size}>{inside}</svg>'
+
+
+LEGEND_LETTERS = 22
+
+LEGEND_LINE = 18
+
+
+def legend(x: float, y: float, names: Sequence[str]) -> Iterable[str]:
+    """Yield mark and name of each series, one below the other."""
+    for index, name in enumerate(names):
+        middle = y + index * LEGEND_LINE
+        yield polyline([(x, middle), (x + 18, middle)], index)
+        yield marker(x + 9, middle, index)
+        yield label(x + 24, middle + 4, name, anchor="start", letters=LEGEND_LETTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """A logarithmic axis: values between `low` and `high` lie between `start` and `end`, others at the nearest end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def place(self, value: float) -> float:
+        """Return where a value lies."""
+        within = min(max(value, self.low), self.high)
+        share = math.log(within / self.low) / math.log(self.high / self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, most: int = 7) -> tuple[float, ...]:
+        """Return round values on the axis, at most so many."""
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        for steps in ((1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+            values = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+            inside = tuple(value for value in values if self.low * 0.999 <= value <= self.high * 1.001)
+            if len(inside) <= most:
+                break
+        return inside[:: -(-len(inside) // most) or 1]
+
+
+def range_around(values: Iterable[float], least: float = 1.5) -> tuple[float, float]:
+    """Return a range that has all positive values and 1, a bit wider, and at least this factor each way in sum."""
+    known = [value for value in values if 0 < value < math.inf] + [1.0]
+    low, high = min(known) / 1.08, max(known) * 1.08
+    return (low / math.sqrt(least), high * math.sqrt(least)) if high / low < least else (low, high)
+
+
+def powers_of_two(scale: LogScale, most: int = 9) -> tuple[float, ...]:
+    """Return the powers of two on an axis; halves of them where it is short."""
+    first, last = math.log2(scale.low), math.log2(scale.high)
+    space = next((each for each in (0.25, 0.5, 1, 2, 4, 8) if (last - first) / each <= most), 16)
+    count = range(math.ceil(first / space), math.floor(last / space) + 1)
+    return tuple(2.0 ** (place * space) for place in count)
