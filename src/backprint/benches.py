@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,8 @@ from backprint.choices import check_choice, check_sequence
 from backprint.corpora import ignore, workplace
 from backprint.corpus.find import absent, escape
 from backprint.corpus.limits import cores
-from backprint.corpus.run import RunPlan, run_plan
+from backprint.corpus.pool import Stage
+from backprint.corpus.run import Begun, RunPlan, Written, run_plan
 from backprint.errors import BackprintError, UsageError
 from backprint.version import __version__
 
@@ -91,15 +92,37 @@ def bench(
     names = place / "samples.txt" if ids else None
     if names is not None:
         names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
+    tell = across(watch or ignore, len(chosen))
     for compiler in chosen:
         own = {**options, "compiler": compiler.name, "caches": os.fspath((place / CACHES).resolve())}
         plan = RunPlan(VERB, source, place / folder_of(compiler.name), own, names, tuple(only), limit, keeps=True)
         count, limits, elsewhere = workplace(plan, executor, ray_address, jobs, (timeout * GRAPHS, memory, disk))
         limits = replace(limits, processes=PROCESSES)
-        given: Any = dict(restart=restart, retry=retry, watcher=watch or ignore, executor=elsewhere)
+        given: Any = dict(restart=restart, retry=retry, watcher=tell(compiler.name), executor=elsewhere)
         run_plan(plan, limits, count, **given)
     note_meta(place, {"finished": time.time()})
     return read_run(place)
+
+
+def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
+    """Return, for each compiler, who tells `watch` of its run, as of a part of one run over all compilers."""
+    begun = []
+
+    def tell(compiler: str) -> Watcher:
+        def take(event: Begun | Written | Stage) -> None:
+            match event:
+                case Begun(total, done):
+                    begun.append(done)
+                    if done or len(begun) == 1:
+                        watch(Begun(total * runs, sum(begun)))
+                case Written(row):
+                    watch(Written({**row, "id": f"{row['id']} by {compiler}"}))
+                case Stage(id, worker, stage):
+                    watch(Stage(f"{id} by {compiler}", worker, stage))
+
+        return take
+
+    return tell
 
 
 def check_bench(
@@ -162,7 +185,7 @@ def begin_meta(place: Path, compilers: Sequence[Compiler], facts: Mapping[str, A
         for name in ("sources", "options"):
             if known[name] != facts[name]:
                 both = f"{known[name]} there, {facts[name]} now"
-                raise UsageError(f"{place} is a run with other {name}: {both}; choose another folder, or pass --restart")
+                raise UsageError(f"{place} has other {name}: {both}; choose another folder, or pass --restart")
         rows = [*(row for row in known["compilers"] if row["name"] not in {new["name"] for new in rows}), *rows]
         note_meta(place, {"compilers": rows, "finished": None})
         return

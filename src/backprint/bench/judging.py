@@ -47,7 +47,15 @@ def output_of_port(role: str, name: str, word: str, detail: str, wanted: Any, va
     """Return one output as plain values."""
     dtype, shape = kind_of_value(wanted)
     return BenchOutput(
-        role, name, word, detail, dtype, shape, *kind_of_value(value), one_to_the_bit(value, wanted), within(value, wanted)
+        role,
+        name,
+        word,
+        detail,
+        dtype,
+        shape,
+        *kind_of_value(value),
+        one_to_the_bit(value, wanted),
+        within(value, wanted),
     )
 
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from backprint.bench.cells import NOT_JUDGED, STOPPED, UNTIMED, BenchCell, BenchOutput, BenchTiming
+from backprint.bench.cells import NOT_JUDGED, STOPPED, UNTIMED, BenchCell
 from backprint.bench.compilers import Compiler, compile_timed
-from backprint.bench.honest import CheatFound, EagerBaseline, check_honest, time_graph
+from backprint.bench.honest import check_honest, time_graph
 from backprint.bench.judging import eager_of, judged_outputs, outcome_of_outputs
 from backprint.bench.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
 from backprint.bench.turns import Turns
@@ -27,6 +26,7 @@ from backprint.corpus.clock import stage
 from backprint.corpus.task import one_line
 from backprint.graph.nouns import Capture
 from backprint.sample.judged import Eager, first_line
+from backprint.sample.rerun import copies
 
 AnyGraph = BenchGraph | BenchStep
 
@@ -59,7 +59,8 @@ def tried(
     with stage("eager"):
         graphs = bench_graphs(capture)
     trial = Trial(plan, turns, dict(known))
-    for graph in (*graphs, *bench_steps(graphs)):
+    subjects: list[AnyGraph] = [*graphs, *bench_steps(graphs)]
+    for graph in subjects:
         if graph.title not in known and graph.direction in plan.directions:
             begun(graph.title)
             yield trial.cell(graph)
@@ -101,16 +102,19 @@ class Trial:
         """Compile with empty caches; a step is made of its forward and its backward."""
         if isinstance(graph, BenchStep):
             return self.join(graph, cell)
-        try:
-            self.compiled[graph.title], cold = self.compiled_now(graph, cold=True)
-        except Exception as error:
-            return replace(cell, outcome="refused", reason=reason_of(error))
-        return replace(cell, cold=cold)
+        cold, refused = self.compile_as(graph, cold=True)
+        return replace(cell, outcome="refused", reason=refused) if refused else replace(cell, cold=cold)
 
-    def compiled_now(self, graph: BenchGraph, cold: bool) -> tuple[Callable[..., Any], float]:
-        """Compile a graph for its inputs; return the function, and how many seconds that took."""
+    def compile_as(self, graph: BenchGraph, cold: bool) -> tuple[float | None, str]:
+        """Compile a graph for its inputs, unless that was done; return how many seconds that took, and why the compiler
+        refused it."""
         inputs = copies(graph.run.inputs)
-        return compile_timed(self.plan.compiler, graph.module, inputs, self.plan.caches, cold)
+        try:
+            made, seconds = compile_timed(self.plan.compiler, graph.module, inputs, self.plan.caches, cold)
+        except Exception as error:
+            return None, reason_of(error)
+        self.compiled.setdefault(graph.title, made)  # what is timed is what was judged
+        return seconds, ""
 
     def join(self, graph: BenchStep, cell: BenchCell) -> BenchCell:
         """Join the compiled forward and backward of a step."""
@@ -119,11 +123,11 @@ class Trial:
             if ended in (*STOPPED, *NOT_JUDGED):
                 return replace(cell, outcome="skipped", reason=f"{part.title}: {ended}")
             if part.title not in self.compiled:
-                try:
-                    self.compiled[part.title], _ = self.compiled_now(part, cold=False)
-                except Exception as error:
-                    return replace(cell, outcome="skipped", reason=f"{part.title}: {reason_of(error)}")
-        self.compiled[graph.title] = graph.joined(self.compiled[graph.forward.title], self.compiled[graph.backward.title])
+                _, refused = self.compile_as(part, cold=False)
+                if refused:
+                    return replace(cell, outcome="skipped", reason=f"{part.title}: {refused}")
+        forward, backward = (self.compiled[part.title] for part in (graph.forward, graph.backward))
+        self.compiled[graph.title] = graph.joined(forward, backward)
         return cell
 
     def judge(self, graph: AnyGraph, eager: Eager, cell: BenchCell) -> BenchCell:
@@ -147,11 +151,9 @@ class Trial:
         """Compile with the caches that the first time has filled."""
         if isinstance(graph, BenchStep) or not self.plan.timed:
             return cell
-        try:
-            _, warm = self.compiled_now(graph, cold=False)
-        except Exception as error:
-            return replace(cell, notes=(*cell.notes, f"refused when compiled again: {reason_of(error)}"))
-        return replace(cell, warm=warm)
+        warm, refused = self.compile_as(graph, cold=False)
+        note = (f"refused when compiled again: {refused}",) if refused else ()
+        return replace(cell, warm=warm, notes=(*cell.notes, *note))
 
     def time(self, graph: AnyGraph, eager: Eager, cell: BenchCell) -> BenchCell:
         """Time it beside eager, alone on the machine."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,11 @@ def warmed(options: Mapping[str, Any]) -> dict[str, str]:
     """Load PyTorch and Backprint, and nothing of a compiler; return their versions."""
     import torch
 
-    import backprint.bench.trial
-    import backprint.target  # loaded, for the processes that are forked from this one
+    from backprint import target
+    from backprint.bench import trial
     from backprint.corpus.verbs import versions, without_device_threads
 
+    _ = target, trial  # loaded, for the processes that are forked from this one
     torch.set_num_threads(1)
     without_device_threads()
     global _turns
@@ -56,13 +59,13 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
     while left := [title for title in wanted if title not in outcomes(file)]:
         waited = Waited()
         end = in_child(
-            lambda waited=waited: try_rest(capture, options, file, waited),
+            partial(try_rest, task, capture, options, file, waited),
             options["timeout"],
             task.memory,
             waited.seconds,
         )
         if not end.ended_well:
-            write_ended(file, end, left, options["compiler"])
+            write_ended(file, end, left, BenchCell(task.id, "", "", options["compiler"], "", family=task.family))
         elif [title for title in wanted if title not in outcomes(file)] == left:
             return failure("no cells", f"nothing was tried of {left[0]}", "bench")
     return row_of(list(read_cells(file)))
@@ -93,7 +96,7 @@ def capture_sample(source: Path, place: Path) -> None:
     bp.save(capture_target(read_target(source)), place)
 
 
-def try_rest(capture: Any, options: Mapping[str, Any], file: Path, waited: Waited) -> None:
+def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, waited: Waited) -> None:
     """Try the compiler on the graphs without a cell, and write each cell; in a process of its own."""
     import torch
 
@@ -115,7 +118,7 @@ def try_rest(capture: Any, options: Mapping[str, Any], file: Path, waited: Waite
 
     with turns.working():
         for cell in tried(capture, plan, outcomes(file), turns, begun):
-            append(file, cell.to_json())
+            append(file, replace(cell, sample=task.id, family=task.family).to_json())
 
 
 # ------------------------------------------------------------------ the file of cells
@@ -143,15 +146,15 @@ def outcomes(file: Path) -> dict[str, str]:
     return {cell.graph: cell.outcome for cell in read_cells(file)}
 
 
-def write_ended(file: Path, end: ChildEnd, left: list[str], compiler: str) -> None:
+def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) -> None:
     """Give the graph at work the outcome of its process; all graphs, if none was at work: eager itself ended it."""
     known = outcomes(file)
     at_work = [row[BEGUN] for row in rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
-    blamed = at_work[-1:] or left
     outcome = {"raised": "failed"}.get(end.cause, end.cause) if at_work else "eager failed"
-    for title in blamed:
+    for title in at_work[-1:] or left:
         direction = title.partition(" ")[2]
-        append(file, BenchCell("", title, direction, compiler, outcome, one_line(f"{end.detail}")).to_json())
+        cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=one_line(end.detail))
+        append(file, cell.to_json())
 
 
 # ------------------------------------------------------------------ the sample's row

@@ -53,7 +53,11 @@ def command() -> None:
 @command.command(RUN)
 @click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--compiler", "compilers", multiple=True, required=True, metavar="NAME[,NAME…]",
+    "--compiler",
+    "compilers",
+    multiple=True,
+    required=True,
+    metavar="NAME[,NAME…]",
     help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function. --list-compilers shows all.",
 )
 @click.option("-o", "--output", "out", required=True, metavar="RUN", type=click.Path(path_type=Path))
