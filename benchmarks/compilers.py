@@ -1,0 +1,119 @@
+"""A hundred forward/backward pairs for `backprint bench`, each saved as a sample.
+
+    python benchmarks/compilers.py OUT [--graphnet GRAPHNET/samples]
+    backprint bench OUT --compiler eager,aot_eager,inductor,xla,onnxruntime,openvino -o RUN
+
+A third are PyTorch's own modules, from its module database, in training; a third are `transformers` models made from
+configurations (those of `architectures.py`), in training; a third are samples of GraphNet, the smallest of each kind
+first, by `backprint corpus backward`. Without `--graphnet` the first two thirds are made. What cannot be captured is
+named and left out. A folder that exists is kept, so the command goes on where it was ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import subprocess
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import backprint as bp
+
+EACH = 34, 33, 33
+
+Made = tuple[str, Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]]
+
+
+def module_programs() -> Iterator[Made]:
+    """Modules of PyTorch's database: the first input of each, in training, evenly spaced over the database."""
+    from torch.testing._internal.common_modules import module_db
+
+    def make(info: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        torch.manual_seed(0)
+        given: dict[str, Any] = dict(device="cpu", dtype=torch.float32, requires_grad=True, training=True)
+        sample = next(each for each in info.module_inputs_func(info, **given) if each.forward_input is not None)
+        module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).train()
+        return module, tuple(sample.forward_input.args), dict(sample.forward_input.kwargs)
+
+    for info in spread(list(module_db)):
+        yield f"modules/{info.name.replace('.', '_')}", lambda info=info: make(info)
+
+
+def transformer_programs() -> Iterator[Made]:
+    """The architectures of `architectures.py`, evenly spaced."""
+    import architectures
+
+    def make(row: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        model, inputs = architectures.make(row)
+        return model, (), inputs
+
+    for row in spread(list(architectures.ARCHITECTURES)):
+        yield f"transformers/{row.name.replace('/', '_').replace(' ', '_')}", lambda row=row: make(row)
+
+
+def spread(rows: list[Any]) -> list[Any]:
+    """Every other row first, then those between: so that any number of the first is spread over all."""
+    return [row for start in (0, 1) for row in rows[start::2]]
+
+
+def collect(programs: Iterator[Made], count: int, out: Path, loss: Any) -> None:
+    """Capture and save the first `count` that give a backward."""
+    for name, make in programs:
+        if count == 0:
+            return
+        if not (out / name / "capture.json").exists():
+            try:
+                torch.manual_seed(0)
+                program, args, kwargs = make()
+                capture = bp.capture(program, args=args, kwargs=kwargs, loss=loss)
+                if not any(pair.backward is not None for pair in capture.pairs):
+                    raise ValueError("no output requires grad")
+                bp.save(capture, out / name, overwrite=True)
+            except Exception as error:  # the world is sampled: what cannot be captured is another measurement
+                print(f"{name}: {type(error).__name__}: {str(error)[:150]}", file=sys.stderr)
+                continue
+        print(name, flush=True)
+        count -= 1
+
+
+def graphnet_list(root: Path, count: int) -> list[str]:
+    """The smallest sample of each kind of model, kinds with the smallest first, families in turn."""
+    from graphnet import kind_of
+
+    smallest: dict[tuple[str, str], tuple[int, str]] = {}
+    for model in sorted(root.glob("**/model.py")):
+        place = str(model.parent.relative_to(root))
+        key = place.split("/")[0], kind_of(model.parent)
+        smallest[key] = min(smallest.get(key, (1 << 60, "")), (model.stat().st_size, place))
+    families = defaultdict(list)
+    for (family, _), row in sorted(smallest.items(), key=lambda item: item[1]):
+        families[family].append(row[1])
+    turns = [[rows[turn] for rows in families.values() if turn < len(rows)] for turn in range(count)]
+    return [place for row in turns for place in row][:count]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--graphnet", type=Path, help="the samples of a checkout of github.com/PaddlePaddle/GraphNet")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    torch.set_num_threads(1)
+    collect(module_programs(), EACH[0], given.out, None)
+    collect(transformer_programs(), EACH[1], given.out, lambda output: output.loss)
+    if given.graphnet is not None:
+        listed = given.out / "graphnet.txt"
+        listed.write_text("".join(f"{place}\n" for place in graphnet_list(given.graphnet, EACH[2])))
+        verb = ["corpus", "backward", str(given.graphnet), "-o", str(given.out / "graphnet"), "--list", str(listed)]
+        subprocess.run([sys.executable, "-m", "backprint", *verb, "--timeout", "300"])
+
+
+if __name__ == "__main__":
+    main()
