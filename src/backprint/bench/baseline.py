@@ -6,9 +6,10 @@ are restored, a replaced clock or comparison is a CheatFound, and a slower eager
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +109,17 @@ def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
             else:
                 SETTINGS[name][1](before[name])
     return tuple(found)
+
+
+@contextlib.contextmanager
+def settings_held() -> Iterator[None]:
+    """Restore torch's settings afterwards; raise if calls of a compiled graph changed them."""
+    before = read_all_settings()
+    try:
+        yield
+    finally:
+        if changed := restore_settings(before):
+            raise CheatFound(f"its calls change torch's settings: {'; '.join(changed)}")
 
 
 # ------------------------------------------------------------------ eager's time

@@ -3,8 +3,8 @@
 A round runs three programs in a drawn order: eager, the compiled graph, and eager once more, whose ratio to the first
 is the noise. Each runs a block of calls of 0.4 ms or more. A call is timed on its own, by a clock that was bound before
 any compiler was loaded, and has inputs that no call of its program had before (`varied`); results are kept until the
-clock has stopped. `statistics` compares the blocks. Calls that are drawn by os.urandom get contents on which eager is
-run beside them: their results must agree, their inputs must be unchanged, and their results must not change afterwards.
+clock has stopped. `statistics` compares the blocks. Calls that are drawn by os.urandom, and some after the last round,
+get other contents, and eager too: their results must agree, and their inputs and results must not change.
 
 A pair takes 0.2 to 3 s for calls of up to 20 ms. From then on there are fewer rounds, but 20 at least; calls so slow
 that 20 rounds would take more than `most_seconds` are not timed.
@@ -23,14 +23,7 @@ from typing import Any
 
 import torch
 
-from backprint.bench.baseline import (
-    SHORTEST,
-    EagerBaseline,
-    check_replaced,
-    read_all_settings,
-    restore_settings,
-    two_clocks,
-)
+from backprint.bench.baseline import SHORTEST, EagerBaseline, check_replaced, settings_held, two_clocks
 from backprint.bench.cells import BenchTiming
 from backprint.bench.findings import CheatFound, TimingWithheld
 from backprint.bench.honest import (
@@ -131,39 +124,37 @@ class Rounds:
     ) -> None:
         self.chance = random.Random(os.urandom(16))
         self.inputs = VariedInputs(runs[0].inputs, self.chance)
-        self.runs = [run for run in runs if fits_inputs(self.inputs.values, run.inputs)]
+        self.kinds = runs[0].results
+        others = [other for other in runs[1:] if fits_inputs(self.inputs.values, other.inputs)]
+        self.contents = others or [runs[0]]
         self.programs, self.agree, self.rewritten, self.reuses = programs, agree, rewritten, reuses
-        self.settings = read_all_settings()
-        self.seconds = 0.0
 
     def more(self, rounds: int) -> tuple[list[float], list[float]]:
         """Run further rounds; return the seconds of eager's calls and of the compiled graph's."""
         for _ in range(rounds):
-            self.play(checked=self.chance.random() < CHECKED)
-        if changed := restore_settings(self.settings):
-            raise CheatFound(f"its calls change torch's settings: {'; '.join(changed)}")
+            self.play(self.chance.choice(self.contents) if self.chance.random() < CHECKED else None)
         eager, compiled = (program.seconds()[-rounds:] for program in self.programs[:AGAIN])
         return eager, compiled
 
-    def play(self, checked: bool) -> None:
-        """Run one round."""
+    def play(self, contents: EagerRun | None) -> None:
+        """Run one round; with contents, a call of eager and one of the compiled graph on them are compared."""
         seed, found = self.chance.getrandbits(64), {}
         for which in self.chance.choice(ORDERS):
-            call = self.block(self.programs[which], seed, checked and which != AGAIN)
+            call = self.block(self.programs[which], seed, None if which == AGAIN else contents)
             if call is not None:
                 found[which] = call
-        if checked:
+        if contents is not None:
             self.compare(found[EAGER], found[COMPILED])
 
-    def block(self, program: TimedProgram, seed: int, checked: bool) -> CheckedCall | None:
-        """Time a block of calls; one of them is checked."""
+    def block(self, program: TimedProgram, seed: int, contents: EagerRun | None) -> CheckedCall | None:
+        """Time a block of calls; one of them has these contents."""
         draw = random.Random(seed)
-        place, found = int(draw.random() * program.calls) if checked else -1, None
+        place, found = int(draw.random() * program.calls), None
         total, device = 0, 0.0
         self.inputs.vary_all(draw)
         for index in range(program.calls):
-            if index == place:
-                spent, busy, found = self.checked_call(program, random.Random(seed + 1))
+            if index == place and contents is not None:
+                spent, busy, found = self.checked_call(program, contents, random.Random(seed + 1))
             else:
                 self.prepare(draw)
                 spent, busy, results = program.timed_call(self.inputs.values)
@@ -181,12 +172,11 @@ class Rounds:
 
     def consume(self, results: Any) -> None:
         """See that every result is a plain tensor."""
-        for place, pair in enumerate(zip(results, self.runs[0].results, strict=True)):
+        for place, pair in enumerate(zip(results, self.kinds, strict=True)):
             check_plain(place, *pair)
 
-    def checked_call(self, program: TimedProgram, draw: random.Random) -> tuple[int, float, CheckedCall]:
-        """Time a call on the contents of one of the runs, and copy its results at once."""
-        run = self.runs[draw.randrange(len(self.runs))]
+    def checked_call(self, program: TimedProgram, run: EagerRun, draw: random.Random) -> tuple[int, float, CheckedCall]:
+        """Time a call on the contents of a run, and copy its results at once."""
         self.inputs.put(run.inputs)
         self.inputs.nudge(draw)
         before = copies(self.inputs.values)
@@ -228,7 +218,7 @@ def honest_and_timed(
     agree = agree or agreement(compiled)
     notes = baseline.restored()
     check_replaced()
-    with torch.no_grad():
+    with torch.no_grad(), settings_held():
         honest = check_honest(baseline.run, others, compiled, agree, reuses_memory)
         timing = time_pair(
             baseline,
@@ -262,7 +252,8 @@ def time_pair(
     rounds = Rounds([run, *others], programs, agree, rewritten, reuses_memory)
     change = compare_in_stages(rounds.more, stages)
     timing = timing_of(change, programs)
-    rounds.play(checked=True)
+    for contents in rounds.contents:
+        rounds.play(contents)
     clocks.check()
     check_replaced()
     baseline.check(pair[EAGER].seconds())
