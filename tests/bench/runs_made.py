@@ -72,7 +72,11 @@ def timing(ratio: float = 0.5, width: float = 0.02, noise: float | None = 1.0, *
 
 
 def cell(
-    sample: str = "vision/a", graph: str = "pair_0 forward", compiler: str = "inductor", ratio: float = 0.5, **given: Any
+    sample: str = "vision/a",
+    graph: str = "pair_0 forward",
+    compiler: str = "inductor",
+    ratio: float = 0.5,
+    **given: Any,
 ) -> BenchCell:
     """A right cell; `outcome` and others change it."""
     timed = timing(ratio)
