@@ -30,7 +30,7 @@ def ended(place: Path, lines: list[str], cells: tuple[BenchCell, ...] = (), **ro
 
 
 def test_a_run_has_the_cells_that_were_written(tmp_path: Path) -> None:
-    cells = [cell(), cell(graph="pair_0 backward"), cell(compiler="eager"), cell("text/ü \n x")]
+    cells = [cell(), cell(graph="pair_0 backward"), cell(compiler="eager"), cell("text/ü x")]
     run = read_run(write_run(tmp_path / "run", cells))
     assert set(map(repr, run.cells)) == set(map(repr, cells))
     assert (run.torch, run.machine["cores"], run.peaks["bytes"], run.unfinished) == ("2.13.0", 2, 1e10, 0)
@@ -73,6 +73,21 @@ def test_a_process_that_ended_before_any_graph_is_no_failure_in_scores(tmp_path:
     assert (only.graph, only.outcome) == ("", "crashed")
     assert only.reason == "no graph had begun: killed by SIGSEGV"
     assert not scored_cell(only).measured
+
+
+def test_a_sample_whose_graph_stopped_has_that_cell_alone(tmp_path: Path) -> None:
+    slow = stopped("timeout", "still at work after 600 s")
+    assert ended(tmp_path / "run", [], (slow, cell(graph="pair_0 backward")), cause="timeout") == (
+        slow,
+        cell(graph="pair_0 backward"),
+    )
+
+
+def test_the_ledger_names_the_sample_and_other_compilers_the_size(tmp_path: Path) -> None:
+    unnamed = stopped("crashed", "killed by SIGSEGV", sample="", family="", steps=0)
+    lines = {("xla", "vision/a"): [json.dumps(unnamed.to_json())]}
+    run = read_run(write_run(tmp_path / "run", [cell()], {}, lines))
+    assert [(each.sample, each.family, each.steps) for each in run.cells] == [("vision/a", "vision", 20)] * 2
 
 
 def test_a_cut_off_last_line_is_left_out_and_a_damaged_one_named(tmp_path: Path) -> None:
@@ -131,6 +146,7 @@ def test_what_is_no_run_or_of_another_format_says_what_to_do(tmp_path: Path) -> 
             cell(outcome="wrong", outputs=(output(word="wrong", level=9, detail="relative error inf"),)),
             "value_mismatch",
         ),
+        (stopped("wrong", "2 results where eager gives 3"), "shape_mismatch"),
         (stopped("refused", "no such operator"), "compile_fail"),
         (stopped("failed", "RuntimeError: no"), "runtime_fail"),
         (stopped("crashed", "killed by SIGSEGV"), "compile_fail"),
@@ -193,6 +209,7 @@ def test_a_log_of_a_run_has_the_scores_of_the_run(tmp_path: Path, interpretation
         cell("text/shape", outcome="wrong", outputs=(output(word="wrong", level=9, compiled_shape=(2,)),)),
         cell("text/int", outputs=(output(dtype="int64", level=-11), output(dtype="NoneType", level=-11, shape=()))),
         cell("text/untimed", outcome="wrong", timing=None, outputs=(output(level=0, word="wrong"),)),
+        stopped("wrong", "2 results where eager gives 3", sample="text/count"),
         stopped("eager failed", "Error: [Speedup][e2e]: 9", sample="text/eager"),
     ]
     run = read_run(write_run(tmp_path / "run", [*varied_cells(["inductor"], 30), *odd]))

@@ -4,6 +4,7 @@ GraphNet knows fewer outcomes than a cell has:
 - What was compared is judged by the tolerances that each output is within, as GraphNet does. A cell that is right by
   Backprint's rule may be wrong at a strict level, and the reverse. Where a cell is wrong, another dtype, another shape,
   and NaN or Inf in other places are mismatches.
+- Another number of outputs is a mismatch of shapes.
 - What is wrong and was not timed has no speedup that a loose level could count: it is within no tolerance.
 - `refused` failed to compile; `failed` failed to run.
 - A process that crashed or was ended at a limit failed in the stage that the reason begins with: to run, if that is
@@ -148,7 +149,7 @@ def scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[Sc
     if cell.outcome not in (*RIGHT, "wrong"):
         return UNMEASURED, f"{cell.outcome}: {cell.reason}".rstrip(": ")
     if not outputs:
-        return UNMEASURED, "no output was compared"
+        return ("shape_mismatch", cell.reason) if cell.outcome == "wrong" else (UNMEASURED, "no output was compared")
     if cell.outcome == "wrong" and (mismatch := mismatch_of(steady)):
         return mismatch, cell.reason
     if finite_speedup(cell) is None and cell.outcome != "wrong":
