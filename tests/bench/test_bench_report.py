@@ -23,7 +23,7 @@ from backprint.bench.runs import read_run
 from backprint.bench.score_tables import report_of_logs
 from backprint.bench.scored_cells import scored_samples, write_run_log
 from backprint.bench.scores import ScoreTerms, score_curve
-from backprint.cli.bench_report import command
+from backprint.cli.bench_report import command, write_page
 from backprint.report import html, markdown
 from backprint.report.nouns import Report
 
@@ -295,6 +295,15 @@ def test_parquet_has_every_column(tmp_path: Path) -> None:
     found = parquet.read_table(tmp_path / "r.parquet")
     assert found.column_names == [name for name, _ in FIELDS]
     assert found.num_rows == 120
+
+
+def test_the_command_writes_logs_and_the_page(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", varied_cells(["eager", EVIL]))
+    assert invoked(folder, "--logs", tmp_path / "logs") == ""
+    assert [each.name for each in sorted((tmp_path / "logs").iterdir())] == ["c0.log", "c1.log"]
+    assert len(read_log(tmp_path / "logs" / "c1.log")) == 60
+    assert "<figure" in write_page(read_run(folder)).read_text()
+    assert (folder / "report.html").exists()
 
 
 def test_the_command_refuses_what_is_no_run(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from backprint.bench.cells import RIGHT, BenchCell, BenchOutput
@@ -78,6 +78,15 @@ def scored_cells(cells: Iterable[BenchCell]) -> tuple[ScoredSample, ...]:
 def write_run_log(run: BenchRun, compiler: str, path: Path | str) -> None:
     """Write GraphNet's log of a compiler's cells, whose scores are those of `scored_samples`."""
     write_log(scored_samples(run, compiler), path)
+
+
+def write_run_logs(run: BenchRun, folder: Path) -> Iterator[Path]:
+    """Write the log of each compiler into a folder; yield the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for compiler in run.compilers:
+        place = folder / f"{compiler.folder}.log"
+        write_run_log(run, compiler.name, place)
+        yield place
 
 
 def has_no_power(cell: BenchCell) -> bool:
