@@ -7,6 +7,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,13 @@ def test_few_or_equal_speedups_are_drawn(tmp_path: Path) -> None:
     assert pictures({}) == ()
 
 
+def test_a_speedup_of_nothing_in_a_log_is_drawn_at_the_edge(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", [cell(), cell("b")]))
+    first, second = scored_samples(run, "inductor")
+    for figure in pictures({"log": (replace(first, speedup=0.0), second)}):
+        assert ElementTree.fromstring(figure.svg) is not None
+
+
 # ------------------------------------------------------------------ whatever the run holds
 
 
@@ -254,6 +262,7 @@ def test_strangers_words_stay_text(tmp_path: Path) -> None:
         stopped("refused", EVIL, sample="x\u202e\x1b[31m", graph=EVIL, compiler=EVIL),
     ]
     made = report_on(tmp_path, cells, machine={"cpu": EVIL}, sources=[EVIL])
+    made = replace(made, figures=(*made.figures[:-1], replace(made.figures[-1], title=EVIL, note=EVIL)))
     text = "".join(html.render(made))
     page = Page()
     page.feed(text)

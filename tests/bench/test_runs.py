@@ -220,7 +220,9 @@ def test_a_log_of_a_run_has_the_scores_of_the_run(tmp_path: Path, interpretation
     assert len({round(point.s, 6) for point in direct}) > 5
     for point, other in zip(direct, logged, strict=True):
         assert (other.s, other.es) == pytest.approx((point.s, point.es), rel=1e-12)
-    assert sum(each.measured for each in read_log(tmp_path / "run.log")) == sum(each.measured for each in samples)
+    known = {each.name: each.outcome for each in samples}
+    assert {each.name: each.outcome for each in read_log(tmp_path / "run.log")} == known
+    assert {"value_mismatch", "type_mismatch", "shape_mismatch", "unmeasured"} < set(known.values())
 
 
 def test_reading_and_reporting_load_no_torch(tmp_path: Path) -> None:

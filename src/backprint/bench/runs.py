@@ -154,7 +154,6 @@ def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[Bench
         else:
             cell = cell_from_json(line)
             cells[cell.graph] = replace(cell, sample=row["id"], family=cell.family or str(row["family"] or ""))
-            begun = {} if begun.get("begun") == cell.graph else begun
     yield from cells.values()
     if not cells or (failed and begun and begun["begun"] not in cells):
         yield ended_cell(row, compiler, str(begun.get("begun") or ""), str(begun.get("stage") or ""))

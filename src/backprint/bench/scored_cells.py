@@ -133,18 +133,13 @@ def finite_speedup(cell: BenchCell) -> float | None:
 
 
 def scored_output(output: BenchOutput) -> ScoredOutput:
-    form = OutputForm(plain_dtype(output.dtype), output.shape)
+    form = OutputForm(output.dtype, output.shape)
     return ScoredOutput(form, output.equal, frozenset(TOLERANCES[place] for place in output.within))
 
 
 def compiled_form(output: BenchOutput) -> OutputForm:
     odd = NOT_FINITE.search(output.detail) if output.word == "wrong" else None
-    return OutputForm(plain_dtype(output.compiled_dtype), output.compiled_shape, odd[1] if odd else "")
-
-
-def plain_dtype(dtype: str) -> str:
-    """Return a dtype as GraphNet's log has it, in one word."""
-    return "_".join(dtype.removeprefix("torch.").split()) or "none"
+    return OutputForm(output.compiled_dtype, output.compiled_shape, odd[1] if odd else "")
 
 
 def scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[ScoredOutput, ...]) -> tuple[str, str]:
