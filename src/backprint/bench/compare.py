@@ -160,17 +160,17 @@ def time_change(before: BenchTiming, after: BenchTiming, threshold: float) -> tu
     middle = math.log(after.ratio / before.ratio)
     low = middle - math.hypot(math.log(after.ratio / after.low), math.log(before.high / before.ratio))
     high = middle + math.hypot(math.log(after.high / after.ratio), math.log(before.ratio / before.low))
-    least = math.log1p(threshold) + max(noise_of(before), noise_of(after))
-    return time_kind(low, high, least), math.exp(middle), math.exp(low), math.exp(high)
+    noise = max(noise_of(before), noise_of(after))
+    return time_kind(low, high, math.log1p(threshold), noise), math.exp(middle), math.exp(low), math.exp(high)
 
 
-def time_kind(low: float, high: float, least: float) -> str:
-    """Return the kind of a change of times, by the interval of its logarithm."""
-    if low > least:
+def time_kind(low: float, high: float, threshold: float, noise: float) -> str:
+    """Return the kind of a change of times, by the interval of its logarithm. Noise makes no two times the same."""
+    if low > threshold + noise:
         return "slower"
-    if high < -least:
+    if high < -(threshold + noise):
         return "faster"
-    return "same" if -least < low and high < least else "unsure"
+    return "same" if -threshold < low and high < threshold else "unsure"
 
 
 def noise_of(timing: BenchTiming) -> float:

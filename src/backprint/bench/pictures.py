@@ -32,7 +32,7 @@ Scored = Mapping[str, Sequence[ScoredSample]]
 
 WIDTH, HEIGHT = 620.0, 340.0
 
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 186.0, 16.0, 46.0
+LEFT, RIGHT, TOP, BOTTOM = 68.0, 186.0, 16.0, 46.0
 """Room around the axes; on the right for the legend."""
 
 EDGE = WIDTH - RIGHT
@@ -147,6 +147,8 @@ FEWEST_SHAPED = 5
 
 LEVELS_OF_SHAPE = 60
 
+FEWEST_TICKS = 4
+
 VIOLIN_NOTE = (
     "Speedups of what is right at level 0; the bar is from the first to the third quartile, the line in it the median. "
     "Fewer than 5 are dots."
@@ -156,43 +158,57 @@ VIOLIN_NOTE = (
 def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
     """Draw the distribution of each compiler's speedups."""
     width = max(WIDTH, LEFT + 20 + COLUMN * len(speeds))
-    scale = LogScale(*range_around((value for values in speeds.values() for value in values), 2.0), HEIGHT - 60, TOP)
+    shapes = {name: density(values) for name, values in speeds.items() if len(values) >= FEWEST_SHAPED}
+    ends = [2.0 ** shape[end][0] for shape in shapes.values() for end in (0, -1)]
+    everything = (*ends, *(value for values in speeds.values() for value in values))
+    scale = LogScale(*range_around(everything, 2.0), HEIGHT - 60, TOP)
     column = (width - LEFT - 20) / len(speeds)
-    parts = [*value_axis(scale, powers_of_two(scale), width - 20, "speedup")]
+    parts = [*value_axis(scale, speedup_ticks(scale), width - 20, "speedup")]
     for index, (name, values) in enumerate(speeds.items()):
         middle = LEFT + (index + 0.5) * column
-        parts += violin(values, middle, min(column, 150.0) * 0.42, scale, index)
-        told = f"n = {len(values):,}" + (f", median {statistics.median(values):.2f}×" if values else "")
+        if name in shapes:
+            parts += violin(shapes[name], values, middle, min(column, 150.0) * 0.42, scale, index)
+        else:
+            parts += [marker(middle, scale.place(value), index) for value in values]
+        median = f"median {statistics.median(values):.2f}×" if values else ""
         parts.append(label(middle, HEIGHT - 38, name, letters=int(column / 7.2)))
-        parts.append(label(middle, HEIGHT - 21, told.partition(",")[0], kind="label soft"))
-        parts.append(label(middle, HEIGHT - 6, told.partition(", ")[2], kind="label soft"))
+        parts.append(label(middle, HEIGHT - 21, f"n = {len(values):,}", kind="label soft"))
+        parts.append(label(middle, HEIGHT - 6, median, kind="label soft"))
     return Figure("Speedups", VIOLIN_NOTE, drawing(width, HEIGHT, "Speedups by compiler", parts))
 
 
-def violin(values: Sequence[float], middle: float, half: float, scale: LogScale, index: int) -> Iterator[str]:
-    """Yield one violin around its middle: the density of logarithms, quartiles and the median."""
-    if len(values) < FEWEST_SHAPED:
-        yield from (marker(middle, scale.place(value), index) for value in values)
-        return
-    logs = [math.log2(value) for value in values]
-    shape = density(logs)
+Shape = Sequence[tuple[float, float]]
+"""The density at each base-two logarithm of a speedup."""
+
+
+def violin(
+    shape: Shape, values: Sequence[float], middle: float, half: float, scale: LogScale, index: int
+) -> Iterator[str]:
+    """Yield one violin around its middle: the density, the quartiles and the median."""
     highest = max(thick for _, thick in shape)
     sides = [(half * thick / highest, scale.place(2.0**level)) for level, thick in shape]
     outline = [(middle + wide, y) for wide, y in sides] + [(middle - wide, y) for wide, y in reversed(sides)]
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in outline)
     yield f'<polygon class="violin {series_class(index)}" points="{places}"/>'
-    first, median, third = (scale.place(2.0 ** quantile(sorted(logs), share)) for share in (0.25, 0.5, 0.75))
+    first, third = (scale.place(quantile(values, share)) for share in (0.25, 0.75))
     tall = max(first - third, 1.0)
     yield f'<rect class="box" x="{middle - 3:.1f}" y="{third:.1f}" width="6" height="{tall:.1f}"/>'
+    median = scale.place(statistics.median(values))
     yield rule(middle - 12, median, middle + 12, median, "median")
 
 
-def density(logs: Sequence[float]) -> list[tuple[float, float]]:
-    """Return a Gaussian kernel density at levels from the least to the largest value, by Silverman's width."""
-    ordered = sorted(logs)
+def speedup_ticks(scale: LogScale) -> Sequence[float]:
+    """Return powers of two where the axis has several of them, else round values."""
+    twos = powers_of_two(scale)
+    return twos if len(twos) >= FEWEST_TICKS else scale.ticks()
+
+
+def density(values: Sequence[float]) -> Shape:
+    """Return a Gaussian kernel density of speedups' logarithms, by Silverman's width."""
+    ordered = sorted(map(math.log2, values))
     spread = min(statistics.stdev(ordered), (quantile(ordered, 0.75) - quantile(ordered, 0.25)) / 1.34)
     width = max(0.9 * (spread or statistics.stdev(ordered)) * len(ordered) ** -0.2, 0.02)
-    low, high = ordered[0] - width, ordered[-1] + width
+    low, high = ordered[0] - 2 * width, ordered[-1] + 2 * width
     levels = [low + (high - low) * place / LEVELS_OF_SHAPE for place in range(LEVELS_OF_SHAPE + 1)]
     return [(level, math.fsum(math.exp(-(((level - each) / width) ** 2) / 2) for each in ordered)) for level in levels]
 
@@ -208,7 +224,7 @@ def size_picture(scored: Scored) -> Figure:
     largest = max(size for size, _ in every)
     across = LogScale(min(size for size, _ in every) / 1.3, largest * 1.3, LEFT + 4, EDGE - 4)
     up = LogScale(*range_around((speedup for _, speedup in every), 2.0), height - BOTTOM, TOP)
-    parts = [*value_axis(up, powers_of_two(up), EDGE, "speedup")]
+    parts = [*value_axis(up, speedup_ticks(up), EDGE, "speedup")]
     for tick in across.ticks():
         parts.append(rule(across.place(tick), height - BOTTOM, across.place(tick), height - BOTTOM + 4, "axis"))
         parts.append(label(across.place(tick), height - BOTTOM + 17, f"{tick:,.0f}"))

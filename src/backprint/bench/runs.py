@@ -1,7 +1,8 @@
 """Read the folder of a bench run: `bench.json`, and for each compiler a corpus run whose samples have `cells.jsonl`.
 
-Each line of `cells.jsonl` is a BenchCell. Before a graph is compiled, a line `{"begun": TITLE}` names it, with the
-`stage` that it has reached. Where a process was ended, that graph's cell is made from the ledger's row.
+Each line of `cells.jsonl` is a BenchCell; its sample is named by the ledger's row. Before a graph is compiled, a line
+`{"begun": TITLE}` names it, with the `stage` that it has reached. Where a process was ended, that graph's cell is made
+from the ledger's row.
 """
 
 from __future__ import annotations
@@ -86,13 +87,19 @@ def read_run(path: Path | str) -> BenchRun:
             dict(meta.get("machine") or {}),
             {name: float(value) for name, value in (meta.get("peaks") or {}).items() if usable(value)},
             compilers,
-            tuple(cell for cells, _ in parts for cell in cells),
+            with_sizes([cell for cells, _ in parts for cell in cells]),
             sum(left for _, left in parts),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
         raise SampleError(f"{place / META}: is damaged: {type(error).__name__}: {error}; bench again") from error
+
+
+def with_sizes(cells: Sequence[BenchCell]) -> tuple[BenchCell, ...]:
+    """Return cells with the number of operators that another compiler's cell of the graph has, where it is unknown."""
+    known = {(cell.sample, cell.graph): cell.steps for cell in cells if cell.steps}
+    return tuple(cell if cell.steps else replace(cell, steps=known.get((cell.sample, cell.graph), 0)) for cell in cells)
 
 
 def read_meta(place: Path) -> dict[str, Any]:
@@ -146,12 +153,11 @@ def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[Bench
             begun = line
         else:
             cell = cell_from_json(line)
-            cells[cell.graph] = cell
-            begun = {} if begun.get("begun") == cell.graph else begun
+            cells[cell.graph] = replace(cell, sample=row["id"], family=cell.family or str(row["family"] or ""))
     yield from cells.values()
     if not cells or (failed and begun and begun["begun"] not in cells):
         yield ended_cell(row, compiler, str(begun.get("begun") or ""), str(begun.get("stage") or ""))
-    elif failed and outcome_of_row(row["cause"]) in STOPPED:
+    elif failed and outcome_of_row(row["cause"]) in {*STOPPED} - {cell.outcome for cell in cells.values()}:
         yield replace(ended_cell(row, compiler, "", "after the last cell"), outcome="skipped")
 
 

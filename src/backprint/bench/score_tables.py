@@ -24,9 +24,9 @@ def score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> t
     extended = {name: score_curve(samples, ScoreTerms(interpretation="extended")) for name, samples in known.items()}
     return (
         counted_in_scores(scored, left_out or {}),
-        level_table("S(t)", default, "s"),
-        level_table("ES(t), default", default, "es"),
-        level_table("ES(t), extended", extended, "es"),
+        level_table("S(t) by level", default, "s"),
+        level_table("ES(t), default by level", default, "es"),
+        level_table("ES(t), extended by level", extended, "es"),
     )
 
 

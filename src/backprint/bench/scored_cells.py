@@ -4,6 +4,7 @@ GraphNet knows fewer outcomes than a cell has:
 - What was compared is judged by the tolerances that each output is within, as GraphNet does. A cell that is right by
   Backprint's rule may be wrong at a strict level, and the reverse. Where a cell is wrong, another dtype, another shape,
   and NaN or Inf in other places are mismatches.
+- Another number of outputs is a mismatch of shapes.
 - What is wrong and was not timed has no speedup that a loose level could count: it is within no tolerance.
 - `refused` failed to compile; `failed` failed to run.
 - A process that crashed or was ended at a limit failed in the stage that the reason begins with: to run, if that is
@@ -21,7 +22,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from backprint.bench.cells import RIGHT, BenchCell, BenchOutput
@@ -79,6 +80,15 @@ def write_run_log(run: BenchRun, compiler: str, path: Path | str) -> None:
     write_log(scored_samples(run, compiler), path)
 
 
+def write_run_logs(run: BenchRun, folder: Path) -> Iterator[Path]:
+    """Write the log of each compiler into a folder; yield the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for compiler in run.compilers:
+        place = folder / f"{compiler.folder}.log"
+        write_run_log(run, compiler.name, place)
+        yield place
+
+
 def has_no_power(cell: BenchCell) -> bool:
     """Whether no output of a cell can tell a right compiler from one that ignores its inputs."""
     return bool(cell.outputs) and not any(output.power for output in cell.outputs)
@@ -123,18 +133,13 @@ def finite_speedup(cell: BenchCell) -> float | None:
 
 
 def scored_output(output: BenchOutput) -> ScoredOutput:
-    form = OutputForm(plain_dtype(output.dtype), output.shape)
+    form = OutputForm(output.dtype, output.shape)
     return ScoredOutput(form, output.equal, frozenset(TOLERANCES[place] for place in output.within))
 
 
 def compiled_form(output: BenchOutput) -> OutputForm:
     odd = NOT_FINITE.search(output.detail) if output.word == "wrong" else None
-    return OutputForm(plain_dtype(output.compiled_dtype), output.compiled_shape, odd[1] if odd else "")
-
-
-def plain_dtype(dtype: str) -> str:
-    """Return a dtype as GraphNet's log has it, in one word."""
-    return "_".join(dtype.removeprefix("torch.").split()) or "none"
+    return OutputForm(output.compiled_dtype, output.compiled_shape, odd[1] if odd else "")
 
 
 def scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[ScoredOutput, ...]) -> tuple[str, str]:
@@ -148,7 +153,7 @@ def scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[Sc
     if cell.outcome not in (*RIGHT, "wrong"):
         return UNMEASURED, f"{cell.outcome}: {cell.reason}".rstrip(": ")
     if not outputs:
-        return UNMEASURED, "no output was compared"
+        return ("shape_mismatch", cell.reason) if cell.outcome == "wrong" else (UNMEASURED, "no output was compared")
     if cell.outcome == "wrong" and (mismatch := mismatch_of(steady)):
         return mismatch, cell.reason
     if finite_speedup(cell) is None and cell.outcome != "wrong":

@@ -122,8 +122,8 @@ def range_around(values: Iterable[float], least: float = 1.5) -> tuple[float, fl
 
 
 def powers_of_two(scale: LogScale, most: int = 9) -> tuple[float, ...]:
-    """Return the powers of two on an axis; halves of them where it is short."""
+    """Return the powers of two on an axis, or of four, 16 and 256 where it is long."""
     first, last = math.log2(scale.low), math.log2(scale.high)
-    space = next((each for each in (0.25, 0.5, 1, 2, 4, 8) if (last - first) / each <= most), 16)
+    space = next((each for each in (1, 2, 4, 8) if (last - first) / each <= most), 16)
     count = range(math.ceil(first / space), math.floor(last / space) + 1)
     return tuple(2.0 ** (place * space) for place in count)

@@ -11,6 +11,7 @@ import click
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
+    from backprint.bench.runs import BenchRun
     from backprint.report.nouns import Report
 
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to; else to the terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a cell, every column.")
-def command(run: Path, format: str | None, output: Path | None, as_json: bool) -> None:
+@click.option(
+    "--logs", type=click.Path(path_type=Path), metavar="FOLDER", help="Write GraphNet's log of each compiler."
+)
+def command(run: Path, format: str | None, output: Path | None, as_json: bool, logs: Path | None) -> None:
     """Report the results of a bench run: outcomes and speedups of each compiler, scores S(t) and ES(t) with their
     curves, failures by reason, wrong answers, compile times, memory, roofline.
 
@@ -32,8 +36,24 @@ def command(run: Path, format: str | None, output: Path | None, as_json: bool) -
     several. Nothing in it is changed.
     """
     from backprint.bench.reports import report_of
+    from backprint.bench.runs import read_run
+    from backprint.bench.scored_cells import write_run_logs
 
-    write_or_print(report_of(run), format, output, as_json, f"report of {run}")
+    if logs is not None:
+        for place in write_run_logs(read_run(run), logs):
+            echo(f"GraphNet log in {place}", err=True)
+    if logs is None or format or output or as_json:
+        write_or_print(report_of(run), format, output, as_json, f"report of {run}")
+
+
+def write_page(run: BenchRun) -> Path:
+    """Write the report of a run into its folder; return the page's path."""
+    from backprint.bench.reports import bench_report
+    from backprint.report.write import write_report
+
+    page = run.place / "report.html"
+    write_report(bench_report(run), "html", page)
+    return page
 
 
 def write_or_print(report: Report, format: str | None, output: Path | None, as_json: bool, title: str) -> None:

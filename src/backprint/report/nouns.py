@@ -70,7 +70,7 @@ def share(value: float) -> str:
 
 def seconds(value: float) -> str:
     """Return a time, with three digits or as hours, minutes and seconds."""
-    if abs(value) < 100:
+    if not 100 <= abs(value) < math.inf:
         return f"{value:.3g} s"
     minutes, rest = divmod(round(value), 60)
     hours, minutes = divmod(minutes, 60)
