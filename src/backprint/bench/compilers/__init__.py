@@ -1,0 +1,1 @@
+"""One module per family of compilers, and the table that names them (`table`)."""
