@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.bench.cells import DIRECTIONS
-from backprint.bench.compilers import Compiler, check_installed, compiler_named, versions_of
+from backprint.bench.compilers.table import Compiler, check_installed, compiler_named, versions_of
 from backprint.bench.runs import FORMAT, META, BenchRun, read_meta, read_run
 from backprint.choices import check_choice, check_sequence
 from backprint.corpora import ignore, workplace
@@ -54,7 +54,6 @@ def bench(
     *,
     directions: Sequence[str] = DIRECTIONS,
     timed: bool = True,
-    seconds: float = 3.0,
     threads: int = 1,
     device: str | None = None,
     jobs: int = 1,
@@ -77,15 +76,15 @@ def bench(
     inputs and return a function. Each graph of each sample gets a BenchCell in the run's folder `out`. If the run is
     ended at any moment, the same call continues.
 
-    `directions` are `"forward"`, `"backward"` and `"step"`, the two of a Pair as one. `seconds` is about how long each
-    graph is timed; `threads` are for eager and compilers alike. With several `jobs`, timed parts take turns.
+    `directions` are `"forward"`, `"backward"` and `"step"`, the two of a Pair as one. `threads` are for eager and
+    compilers alike. With several `jobs`, timed parts take turns.
     """
     chosen = [compiler_named(name) for name in dict.fromkeys([compilers] if isinstance(compilers, str) else compilers)]
-    check_bench(chosen, directions, executor, threads, seconds, (only, retry, allow))
+    check_bench(chosen, directions, executor, threads, (only, retry, allow))
     place = Path(out)
     options = {
         "directions": [direction for direction in DIRECTIONS if direction in directions], "timed": timed,
-        "seconds": seconds, "threads": threads, "device": device or "cpu", "timeout": timeout, "allow": list(allow),
+        "threads": threads, "device": device or "cpu", "timeout": timeout, "allow": list(allow),
     }  # fmt: skip
     source, ids = common_source(sources)
     begin_meta(place, chosen, {"sources": [os.fspath(source), *ids], "options": options}, restart)
@@ -130,7 +129,6 @@ def check_bench(
     directions: Sequence[str],
     executor: str,
     threads: int,
-    seconds: float,
     sequences: Sequence[Sequence[str]],
 ) -> None:
     """Raise for a call that cannot be right, or a compiler that is not installed."""
@@ -142,8 +140,8 @@ def check_bench(
         raise UsageError(f"directions={unknown[0]!r} is not one of {', '.join(map(repr, DIRECTIONS))}")
     if not compilers or not directions:
         raise UsageError("bench needs a compiler and a direction: write compilers=['inductor']")
-    if threads < 1 or not 0 < seconds < 3600:
-        raise UsageError(f"threads={threads!r} must be 1 or more, and seconds={seconds!r} above 0 and below 3600")
+    if threads < 1:
+        raise UsageError(f"threads={threads!r} must be 1 or more")
     for compiler in compilers:
         check_installed(compiler)
 

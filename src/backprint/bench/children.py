@@ -80,11 +80,11 @@ class ChildLimits:
         """Return the end of a child that used too much."""
         if time.monotonic() - self.began - self.waited() > self.timeout:
             return ChildEnd(cause="timeout", detail=f"still at work after {self.timeout:g} s (--timeout)")
-        if self.memory and (held := processes.held_by([self.pid, *processes.descendants(self.pid)], self.memory)):
-            if held > self.memory:
-                both = f"{held / GIB:.2f} GiB in use, {self.memory / GIB:.2f} are allowed (--memory)"
-                return ChildEnd(cause="out of memory", detail=both)
-        return None
+        if not self.memory:
+            return None
+        held = processes.held_by([self.pid, *processes.descendants(self.pid)], self.memory)
+        both = f"{held / GIB:.2f} GiB in use, {self.memory / GIB:.2f} are allowed (--memory)"
+        return ChildEnd(cause="out of memory", detail=both) if held > self.memory else None
 
 
 def everything_told(answers: int, limits: ChildLimits) -> tuple[bytes, ChildEnd | None]:

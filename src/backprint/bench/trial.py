@@ -10,23 +10,29 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from backprint.bench.baseline import EagerBaseline, eager_baseline
 from backprint.bench.cells import NOT_JUDGED, STOPPED, UNTIMED, BenchCell
-from backprint.bench.compilers import Compiler, compile_timed
-from backprint.bench.honest import check_honest, time_graph
+from backprint.bench.compilers.table import Compiler
+from backprint.bench.compilers.timed import compile_timed
+from backprint.bench.findings import CheatFound, TimingWithheld
+from backprint.bench.honest import agreement, check_honest
 from backprint.bench.judging import eager_of, judged_outputs, outcome_of_outputs
+from backprint.bench.moved import moved_graphs
 from backprint.bench.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
+from backprint.bench.timing import honest_and_timed
 from backprint.bench.turns import Turns
 from backprint.corpus import processes
 from backprint.corpus.clock import stage
 from backprint.corpus.task import one_line
 from backprint.graph.nouns import Capture
 from backprint.sample.judged import Eager, first_line
-from backprint.sample.rerun import copies
+from backprint.sample.rerun import EagerRun, copies
 
 AnyGraph = BenchGraph | BenchStep
 
@@ -38,8 +44,8 @@ class TrialPlan:
     compiler: Compiler
     directions: tuple[str, ...]
     timed: bool
-    seconds: float
     caches: Path
+    """Where compilers keep what they made, below a name of each graph's own."""
 
 
 def titles(capture: Capture, directions: Sequence[str]) -> list[str]:
@@ -58,12 +64,34 @@ def tried(
     title of each before the compiler is."""
     with stage("eager"):
         graphs = bench_graphs(capture)
+        moved = [with_steps(each) for each in moved_graphs(capture, graphs)]
     trial = Trial(plan, turns, dict(known))
-    subjects: list[AnyGraph] = [*graphs, *bench_steps(graphs)]
-    for graph in subjects:
-        if graph.title not in known and graph.direction in plan.directions:
-            begun(graph.title)
-            yield trial.cell(graph)
+    left = {
+        title: graph
+        for title, graph in with_steps(graphs).items()
+        if title not in known and graph.direction in plan.directions
+    }
+    at_work = [trial.run_eager(graph, [each[title].run for each in moved]) for title, graph in left.items()]
+    for work in at_work:
+        begun(work.graph.title)
+        yield trial.cell(work)
+
+
+def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
+    """Return title -> graph, the steps last."""
+    found: list[AnyGraph] = [*graphs, *bench_steps(graphs)]
+    return {graph.title: graph for graph in found}
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAtWork:
+    """A graph, its runs on other inputs, the eager runs that judge it, and eager's time before any compiler was
+    loaded."""
+
+    graph: AnyGraph
+    others: Sequence[EagerRun]
+    eager: Eager
+    baseline: EagerBaseline | None
 
 
 @dataclass(slots=True)
@@ -75,42 +103,43 @@ class Trial:
     outcomes: dict[str, str]
     compiled: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
-    def cell(self, graph: AnyGraph) -> BenchCell:
-        """Return the cell of one graph: what is known when a stage ends it, or when all have passed."""
-        began = time.monotonic()
+    def run_eager(self, graph: AnyGraph, others: Sequence[EagerRun]) -> GraphAtWork:
+        """Run eager a second time, and time it, before the compiler is loaded."""
         eager = eager_of(graph, lambda *values: self.compiled[graph.title](*values))
+        with stage(f"{graph.title}: eager"):
+            _ = eager.again
+            if not self.plan.timed:
+                return GraphAtWork(graph, others, eager, None)
+            with self.turns.alone():
+                return GraphAtWork(graph, others, eager, eager_baseline(graph.run))
+
+    def cell(self, work: GraphAtWork) -> BenchCell:
+        """Return the cell of one graph: what is known when a part ends it, or when all have passed."""
+        began, graph = time.monotonic(), work.graph
         cell = BenchCell("", graph.title, graph.direction, self.plan.compiler.name, "", steps=graph.steps)
-        for part in (self.before, self.compile, self.judge, self.compile_again, self.time):
-            with self.named(graph, part.__name__):
-                cell = part(graph, eager, cell)
+        for name, part in PARTS.items():
+            with stage(f"{graph.title}: {name}"):
+                cell = part(self, work, cell)
             if cell.outcome:
                 break
         self.outcomes[graph.title] = cell.outcome
         gc.collect()
         return replace(cell, seconds=time.monotonic() - began, peak_bytes=processes.status("VmHWM"))
 
-    def named(self, graph: AnyGraph, part: str) -> AbstractContextManager[None]:
-        """Show which part of which graph is at work."""
-        return stage(f"{graph.title}: {part.replace('_', ' ')}")
-
-    def before(self, graph: AnyGraph, eager: Eager, cell: BenchCell) -> BenchCell:
-        """Run eager a second time, and time it, before the compiler is loaded."""
-        _ = eager.again
-        return cell
-
-    def compile(self, graph: AnyGraph, eager: Eager, cell: BenchCell) -> BenchCell:
+    def compile(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with empty caches; a step is made of its forward and its backward."""
-        if isinstance(graph, BenchStep):
-            return self.join(graph, cell)
-        cold, refused = self.compile_as(graph, cold=True)
+        if isinstance(work.graph, BenchStep):
+            return self.join(work.graph, cell)
+        cold, refused = self.compile_as(work.graph, cold=True)
         return replace(cell, outcome="refused", reason=refused) if refused else replace(cell, cold=cold)
 
     def compile_as(self, graph: BenchGraph, cold: bool) -> tuple[float | None, str]:
         """Compile a graph for its inputs, unless that was done; return how many seconds that took, and why the compiler
         refused it."""
         inputs = copies(graph.run.inputs)
+        caches = self.plan.caches.with_name(f"{self.plan.caches.name}_{graph.title.replace(' ', '_')}")
         try:
-            made, seconds = compile_timed(self.plan.compiler, graph.module, inputs, self.plan.caches, cold)
+            made, seconds = compile_timed(self.plan.compiler, graph.module, inputs, caches, cold)
         except Exception as error:
             return None, reason_of(error)
         self.compiled.setdefault(graph.title, made)  # what is timed is what was judged
@@ -130,40 +159,58 @@ class Trial:
         self.compiled[graph.title] = graph.joined(forward, backward)
         return cell
 
-    def judge(self, graph: AnyGraph, eager: Eager, cell: BenchCell) -> BenchCell:
-        """Compare each output with eager's and float64's, on these inputs and on moved ones."""
+    def judge(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Compare each output with eager's and float64's."""
+        run, compiled = work.graph.run, self.compiled[work.graph.title]
         try:
-            results = graph.run.again(self.compiled[graph.title])
+            with torch.no_grad():
+                results = run.again(compiled)
         except Exception as error:
             return replace(cell, outcome="failed", reason=reason_of(error))
-        if not isinstance(results, (tuple, list)) or len(results) != len(graph.run.outputs):
+        if not isinstance(results, (tuple, list)) or len(results) != len(run.outputs):
             count = len(results) if isinstance(results, (tuple, list)) else type(results).__name__
-            return replace(cell, outcome="wrong", reason=f"{count} results where eager gives {len(graph.run.outputs)}")
-        outputs = judged_outputs(eager, results)
+            return replace(cell, outcome="wrong", reason=f"{count} results where eager gives {len(run.outputs)}")
+        outputs = judged_outputs(work.eager, results)
         outcome, reason = outcome_of_outputs(outputs)
-        if not outcome:
-            moves, fault = check_honest(graph, self.compiled[graph.title], eager)
-            outputs = tuple(replace(output, power=power) for output, power in zip(outputs, moves, strict=True))
-            outcome, reason = ("wrong", fault) if fault else ("", "")
         return replace(cell, outputs=outputs, outcome=outcome, reason=one_line(reason))
 
-    def compile_again(self, graph: AnyGraph, eager: Eager, cell: BenchCell) -> BenchCell:
+    def compile_again(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with the caches that the first time has filled."""
-        if isinstance(graph, BenchStep) or not self.plan.timed:
+        if isinstance(work.graph, BenchStep) or not self.plan.timed:
             return cell
-        warm, refused = self.compile_as(graph, cold=False)
+        warm, refused = self.compile_as(work.graph, cold=False)
         note = (f"refused when compiled again: {refused}",) if refused else ()
         return replace(cell, warm=warm, notes=(*cell.notes, *note))
 
-    def time(self, graph: AnyGraph, eager: Eager, cell: BenchCell) -> BenchCell:
-        """Time it beside eager, alone on the machine."""
-        if not self.plan.timed:
+    def time(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Call it on other inputs, and time it beside eager, alone on the machine."""
+        compiled = self.compiled[work.graph.title]
+        try:
+            if work.baseline is None:
+                honest, timing = check_honest(work.graph.run, work.others, compiled, agreement(compiled)), None
+            else:
+                with self.turns.alone():
+                    honest, timing = honest_and_timed(work.others, compiled, work.baseline)
+        except CheatFound as error:
+            return replace(cell, outcome="wrong", reason=one_line(str(error)))
+        except TimingWithheld as error:
+            return replace(cell, outcome=UNTIMED, reason=one_line(str(error)))
+        except Exception as error:
+            return replace(cell, outcome="failed", reason=f"on other inputs: {reason_of(error)}")
+        outputs = tuple(replace(each, power=moved) for each, moved in zip(cell.outputs, honest.moved, strict=True))
+        cell = replace(cell, outputs=outputs, notes=(*cell.notes, *honest.notes), timing=timing)
+        if timing is None:
             return replace(cell, outcome=UNTIMED, reason="times were not asked for")
-        with self.turns.alone():
-            timing, fault = time_graph(graph, self.compiled[graph.title], eager, self.plan.seconds)
-        if fault:
-            return replace(cell, outcome="wrong", reason=fault)
-        return replace(cell, outcome=timing.answer, timing=timing)
+        return replace(cell, outcome=timing.answer)
+
+
+PARTS: Mapping[str, Callable[[Trial, GraphAtWork, BenchCell], BenchCell]] = {
+    "compile": Trial.compile,
+    "judge": Trial.judge,
+    "compile again": Trial.compile_again,
+    "time": Trial.time,
+}
+"""The parts of a trial, in order: each adds to the cell, and one that sets the outcome is the last."""
 
 
 def reason_of(error: BaseException) -> str:

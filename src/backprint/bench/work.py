@@ -7,7 +7,9 @@ outcome, and one more process goes on with the next graph.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -100,17 +102,13 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, w
     """Try the compiler on the graphs without a cell, and write each cell; in a process of its own."""
     import torch
 
-    from backprint.bench.compilers import compiler_named
+    from backprint.bench.compilers.table import compiler_named
     from backprint.bench.trial import TrialPlan, tried
 
     torch.set_num_threads(options["threads"])
-    plan = TrialPlan(
-        compiler_named(options["compiler"]),
-        tuple(options["directions"]),
-        options["timed"],
-        options["seconds"],
-        Path(options["caches"]),
-    )
+    name = options["compiler"]
+    caches = Path(options["caches"]) / hashlib.sha256(f"{name} {task.id}".encode()).hexdigest()[:16]
+    plan = TrialPlan(compiler_named(name), tuple(options["directions"]), options["timed"], caches)
     turns = Turns(_turns, waited)
 
     def begun(title: str) -> None:
@@ -119,6 +117,8 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, w
     with turns.working():
         for cell in tried(capture, plan, outcomes(file), turns, begun):
             append(file, replace(cell, sample=task.id, family=task.family).to_json())
+    for place in caches.parent.glob(f"{caches.name}_*"):
+        shutil.rmtree(place, ignore_errors=True)
 
 
 # ------------------------------------------------------------------ the file of cells

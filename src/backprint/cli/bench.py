@@ -58,12 +58,11 @@ def command() -> None:
     multiple=True,
     required=True,
     metavar="NAME[,NAME…]",
-    help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function. --list-compilers shows all.",
+    help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function.",
 )
 @click.option("-o", "--output", "out", required=True, metavar="RUN", type=click.Path(path_type=Path))
 @choice("direction", "Which graphs; both means the two of a Pair as one step, too.", "both")
 @click.option("--no-timing", is_flag=True, help="Only compile and judge the results.")
-@click.option("--seconds", type=float, default=3.0, show_default=True, help="About how long each graph is timed.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="For eager and compilers alike.")
 @click.option("--device", help="Where the samples' graphs run; those captured elsewhere are captured again there.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Workers; timed parts take turns.")

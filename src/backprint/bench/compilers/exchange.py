@@ -57,7 +57,9 @@ def refuse_layouts(inputs: Sequence[Any]) -> None:
     """Raise for an input that is not strided."""
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor) and (value.layout is not torch.strided or value.is_quantized):
-            raise RefusedError(f"input {place} has layout {value.layout}, dtype {value.dtype}: no exchange format has it")
+            raise RefusedError(
+                f"input {place} has layout {value.layout}, dtype {value.dtype}: no exchange format has it"
+            )
 
 
 def exported(core: fx.GraphModule, given: Sequence[Tensor]) -> torch.export.ExportedProgram:

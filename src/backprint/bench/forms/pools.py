@@ -90,9 +90,7 @@ def avg_pool_backward(sides: int) -> Callable[..., Tensor]:
                 scaled = scaled / along(counts, side, sides, gradient)
         scaled = scaled / divisor_override if divisor_override is not None else scaled
         ones = torch.ones([1, 1, *kernel], dtype=gradient.dtype, device=gradient.device)
-        spread = aten.convolution.default(
-            scaled, ones, None, steps, [0] * sides, [1] * sides, True, [0] * sides, 1
-        )
+        spread = aten.convolution.default(scaled, ones, None, steps, [0] * sides, [1] * sides, True, [0] * sides, 1)
         for side in range(sides):
             spread = cut(spread, 2 + side, padding[side], size[side])
         return spread.reshape(list(value.shape))
