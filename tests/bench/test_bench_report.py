@@ -154,6 +154,8 @@ def test_noise_is_said(tmp_path: Path) -> None:
     said = dict(report_on(tmp_path, cells).facts)["noise"]
     assert said == "eager against eager: 1 of 4 called a change (25.0%), median width of the interval 2.0%"
     assert dict(report_on(tmp_path / "b", [cell(timing=timing(noise=None))]).facts)["noise"].startswith("not measured")
+    control = [cell("a", compiler="eager", timing=timing(0.5, noise=None)), cell("b", timing=timing(noise=None))]
+    assert "1 of 1 called a change" in dict(report_on(tmp_path / "c", control).facts)["noise"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,10 @@ CHANGED = 0.05
 """From so much on eager against eager counts as called a change, as a compiler's time does."""
 
 
+EAGER = "eager"
+"""The control that gives each graph back as it is."""
+
+
 def report_of(path: Path) -> Report:
     """Return the report of a run's folder, of a GraphNet log, or of a folder of such logs."""
     if path.is_dir() and not (path / META).exists() and (logs := sorted(path.glob("*.log"))):
@@ -107,7 +111,7 @@ def peaks_text(peaks: Mapping[str, float]) -> str:
 
 def noise_text(cells: Iterable[BenchCell]) -> str:
     """Say how far eager against eager came out: the share called a change, and how wide the intervals are."""
-    known = [found for cell in cells if cell.timing and (found := noise_interval(cell.timing))]
+    known = [found for cell in cells if cell.timing and (found := noise_interval(cell, cell.timing))]
     if not known:
         return "not measured (eager against eager)"
     changed = sum(low > 1 + CHANGED or high < 1 / (1 + CHANGED) for low, high in known)
@@ -118,8 +122,11 @@ def noise_text(cells: Iterable[BenchCell]) -> str:
     )
 
 
-def noise_interval(timing: BenchTiming) -> tuple[float, float] | None:
+def noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float] | None:
+    """Return the interval of eager against eager beside a cell; the cells of `eager` are themselves that."""
     low, high = timing.noise_low, timing.noise_high
+    if cell.compiler == EAGER:
+        low, high = timing.low, timing.high
     return None if low is None or high is None or not 0 < low <= high < math.inf else (low, high)
 
 
