@@ -1,18 +1,21 @@
-"""What a machine reaches with a matmul and with copies, and the share of it that a call reached.
+"""What a machine reaches with matmuls, convolutions and copies, and the share of it that a call reached.
 
-A copy is measured at several sizes, because caches are faster than memory. A work of so many bytes is held against the
-fastest copy of its size or more, so a call whose inputs lie in a cache has a share of that cache. A share is
-the least time over the time of a call; launches and intermediate values that leave the caches make it small. Nothing
-caps it: a load on the machine while the peaks are measured raises all shares, and reading alone can be faster than a
-copy. Matmuls and copies take turns, and the best of each counts.
+Arithmetic is the best of matmuls and a convolution, because they may come from different libraries. Memory is the best
+of a copy and a sum of two tensors, at several sizes, because caches are faster than memory. A work of so many bytes is
+held against the fastest of its size or more, so a call whose inputs lie in a cache has a share of that cache.
+
+A share is the least time over the time of a call; launches, and intermediate values that leave the caches, make it
+small. Nothing caps it: a load on the machine while the peaks are measured raises all shares. All take turns, and the
+best of each counts.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -20,7 +23,7 @@ from backprint.bench.roofline import Work
 from backprint.errors import UsageError
 
 SIZES = (2**15, 2**18, 2**20, 2**22, 2**25, 2**28)
-"""Bytes that the copies move, half of them read and half written."""
+"""The bytes that are moved."""
 
 WIDTHS = {"cpu": (512, 1024)}
 """The sizes of square matrices; the best counts. On other devices, `WIDE`."""
@@ -32,12 +35,12 @@ FEWEST_TURNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The most floating-point operations (float32) and bytes a second. `bytes` is a copy far beyond all caches;
-    `copies` has pairs of bytes and bytes a second; `flops_by_dtype` the matmuls of further dtypes."""
+    """The most floating-point operations (float32) and bytes a second. `bytes` is memory far beyond all caches; `moves`
+    has pairs of bytes and bytes a second; `flops_by_dtype` has the operations of each dtype."""
 
     flops: float
     bytes: float
-    copies: tuple[tuple[int, float], ...] = ()
+    moves: tuple[tuple[int, float], ...] = ()
     flops_by_dtype: tuple[tuple[str, float], ...] = ()
 
     def flops_of(self, dtype: str) -> float:
@@ -45,9 +48,9 @@ class Peaks:
         return dict(self.flops_by_dtype).get(dtype, self.flops)
 
     def bytes_at(self, moved: int) -> float:
-        """Return the fastest copy of so many bytes or more; between two sizes, of the smaller one or more."""
-        below = max((size for size, _ in self.copies if size <= moved), default=0)
-        return max((rate for size, rate in self.copies if size >= below), default=self.bytes)
+        """Return the most bytes a second of those measured sizes that are at least so many, and of the next smaller."""
+        below = max((size for size, _ in self.moves if size <= moved), default=0)
+        return max((rate for size, rate in self.moves if size >= below), default=self.bytes)
 
 
 def share_reached(work: Work, seconds: float, peaks: Peaks) -> float:
@@ -69,8 +72,8 @@ def least_seconds(work: Work, peaks: Peaks) -> float:
 def measure_peaks(
     threads: int, device: str = "cpu", seconds: float = 1.0, dtypes: Sequence[str] = ("float32",)
 ) -> Peaks:
-    """Measure a matmul of each dtype (float32 always) and copies of all sizes, in turns for about so many seconds, and
-    at least three turns."""
+    """Measure arithmetic of each dtype (float32 always) and memory of all sizes, in turns for about so many seconds,
+    and at least three turns."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -81,47 +84,62 @@ def measure_peaks(
 
 
 def measured_peaks(device: str, seconds: float, dtypes: Sequence[str]) -> Peaks:
-    widths = WIDTHS.get(torch.device(device).type, WIDE)
-    matmuls = {(dtype, width): matmul_of(dtype, width, device) for dtype in dtypes for width in widths}
-    copies = {size: copy_of(size, device) for size in SIZES}
-    best = best_of([*matmuls.values(), *copies.values()], waiter(device), seconds)
-    took = dict(zip(matmuls, best, strict=False))
-    rates = tuple((size, size / seconds) for size, seconds in zip(copies, best[len(took) :], strict=True))
-    flops = {dtype: max(2 * width**3 / took[dtype, width] for width in widths) for dtype in dtypes}
-    return Peaks(flops["float32"], rates[-1][1], rates, tuple(flops.items()))
+    computing = [(dtype, call) for dtype in dtypes for call in computing_calls(dtype, device)]
+    moving = [(size, call) for size in SIZES for call in moving_calls(size, device)]
+    took = best_of([call for _, call in (*computing, *moving)], waiter(device), seconds)
+    rates: dict[str | int, float] = {}
+    for (key, call), best in zip((*computing, *moving), took, strict=True):
+        rates[key] = max(rates.get(key, 0), call.amount / best)
+    moves = tuple((size, rates[size]) for size in SIZES)
+    return Peaks(rates["float32"], moves[-1][1], moves, tuple((dtype, rates[dtype]) for dtype in dtypes))
 
 
-def best_of(
-    calls: Sequence[tuple[Callable[[], object], int]], wait: Callable[[], object], seconds: float
-) -> list[float]:
-    """Return the shortest time of one call of each. They take turns, each in blocks of its number of calls."""
+@dataclass(frozen=True, slots=True)
+class PeakCall:
+    """A call, how many operations or bytes it takes, and how often it is called in a block."""
+
+    call: Callable[[], object]
+    amount: int
+    times: int = 1
+
+
+def best_of(calls: Sequence[PeakCall], wait: Callable[[], object], seconds: float) -> list[float]:
+    """Return the shortest time of one call of each. They take turns, in blocks."""
     best = [math.inf] * len(calls)
     start, turns = time.perf_counter(), 0
     while turns <= FEWEST_TURNS or time.perf_counter() - start < seconds:
-        for place, (call, times) in enumerate(calls):
+        for place, each in enumerate(calls):
             wait()
             began = time.perf_counter()
-            for _ in range(times):
-                call()
+            for _ in range(each.times):
+                each.call()
             wait()
             if turns:  # the first turn touches memory and starts threads
-                best[place] = min(best[place], (time.perf_counter() - began) / times)
+                best[place] = min(best[place], (time.perf_counter() - began) / each.times)
         turns += 1
     return best
 
 
-def matmul_of(dtype: str, width: int, device: str) -> tuple[Callable[[], object], int]:
-    """Return a matmul of square matrices, to be called once a block."""
-    left, right = (torch.rand(width, width, device=device).to(getattr(torch, dtype)) for _ in range(2))
-    result = torch.empty_like(left)
-    return lambda: torch.mm(left, right, out=result), 1
+def computing_calls(dtype: str, device: str) -> Iterator[PeakCall]:
+    """Yield matmuls of square matrices, and a convolution."""
+
+    def made(*shape: int) -> torch.Tensor:
+        return torch.rand(shape, device=device).to(getattr(torch, dtype))
+
+    for width in WIDTHS.get(torch.device(device).type, WIDE):
+        left, right = made(width, width), made(width, width)
+        yield PeakCall(partial(torch.mm, left, right, out=torch.empty_like(left)), 2 * width**3)
+    images, kernels = made(2, 64, 34, 34), made(64, 64, 3, 3)
+    yield PeakCall(partial(torch.conv2d, images, kernels), 2 * 2 * 64 * 32 * 32 * 64 * 9)
 
 
-def copy_of(size: int, device: str) -> tuple[Callable[[], object], int]:
-    """Return a copy that moves so many bytes, and how often it is called in a block."""
-    source = torch.rand(size // 8, device=device)
-    target = torch.empty_like(source)
-    return lambda: target.copy_(source), max(1, 2**20 // size)
+def moving_calls(size: int, device: str) -> Iterator[PeakCall]:
+    """Yield a copy that moves so many bytes, and a sum of two tensors that does, with a third of them written."""
+    times = max(1, 2**20 // size)
+    source, target = torch.rand(2, size // 8, device=device)
+    yield PeakCall(partial(target.copy_, source), 2 * source.nbytes, times)
+    left, right, result = torch.rand(3, size // 12, device=device)
+    yield PeakCall(partial(torch.add, left, right, out=result), 3 * left.nbytes, times)
 
 
 def waiter(device: str) -> Callable[[], object]:
