@@ -138,7 +138,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     ),
     "nll_loss2d": (lambda x: F.nll_loss(x.log_softmax(1), LABELS, ignore_index=2), (drawn(2, 4, 3, 3),)),
     "binary losses": (
-        lambda x: F.binary_cross_entropy(x.sigmoid(), x.detach().abs().clamp(0, 1)) + F.soft_margin_loss(x, x.detach().sign()),
+        lambda x: (
+            F.binary_cross_entropy(x.sigmoid(), x.detach().abs().clamp(0, 1)) + F.soft_margin_loss(x, x.detach().sign())
+        ),
         (drawn(3, 4),),
     ),
     **{
@@ -154,7 +156,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "views of strides": (lambda x: (x.t() * 2).view(20) + x.t().reshape(20), (flipped(4, 5),)),
     "std, var, norm": (lambda x: x.std(0).sum() + x.var() + x.norm() + x.norm(1.5, 1).sum(), (drawn(4, 5),)),
     "complex": (lambda x: torch.view_as_real(torch.view_as_complex(x) * 2j), (drawn(4, 5, 2),)),
-    "double": (lambda x, w: F.conv2d(x, w), (drawn(1, 2, 5, 5, dtype=torch.float64), drawn(3, 2, 2, 2, dtype=torch.float64))),
+    "double": (
+        lambda x, w: F.conv2d(x, w),
+        (drawn(1, 2, 5, 5, dtype=torch.float64), drawn(3, 2, 2, 2, dtype=torch.float64)),
+    ),
     "bfloat16": (lambda x: F.gelu(F.layer_norm(x, (6,))), (drawn(5, 6, dtype=torch.bfloat16),)),
     "bfloat16 attention": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
@@ -187,7 +192,9 @@ def test_a_lowered_graph_computes_the_same(case: str, thorough: bool) -> None:
         moved = [value + 0.5 for value in inputs]
         for given in (inputs, moved):
             for found, wanted in zip(lowered(*given), graph(*given), strict=True):
-                rounding = {"atol": 3e-2, "rtol": 3e-2} if wanted.dtype == torch.bfloat16 else {"atol": 3e-5, "rtol": 1e-4}
+                rounding = (
+                    {"atol": 3e-2, "rtol": 3e-2} if wanted.dtype == torch.bfloat16 else {"atol": 3e-5, "rtol": 1e-4}
+                )
                 torch.testing.assert_close(found, wanted, **rounding)
 
 

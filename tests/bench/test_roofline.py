@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from itertools import combinations
@@ -23,8 +24,9 @@ import backprint as bp
 from backprint.bench.flops import specs_of, step_arithmetic
 from backprint.bench.formulas import operator_name
 from backprint.bench.operations import ELEMENTWISE, MOVES, OTHERS, PRODUCTS
-from backprint.bench.peaks import SIZES, Peaks, measure_peaks, share_reached
-from backprint.bench.roofline import PICKED, UNREAD, Work, least_step_work, least_work
+from backprint.bench.peaks import SIZES, measure_peaks
+from backprint.bench.roofline import PICKED, UNREAD, Peaks, Work, least_step_work, least_work, share_reached
+from backprint.bench.runs import peaks_of
 from backprint.errors import UsageError
 from backprint.graph.legal import PLAIN_TARGETS
 from backprint.graph.nouns import Graph, Ref, Step, Sub, TensorSpec
@@ -396,3 +398,14 @@ def test_peaks_are_measured_and_threads_are_put_back() -> None:
     assert peaks.flops > 1e7
     assert peaks.flops == peaks.flops_of("float32")
     assert peaks.bytes == peaks.moves[-1][1] > 1e6
+
+
+def test_a_process_of_its_own_prints_its_peaks() -> None:
+    command = [sys.executable, "-m", "backprint.bench.peaks", "1", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    printed = json.loads(done.stdout)
+    assert printed["torch"] == torch.__version__
+    peaks = peaks_of(printed)
+    assert peaks is not None
+    assert [size for size, _ in peaks.moves] == list(SIZES)
+    assert [dtype for dtype, _ in peaks.flops_by_dtype] == ["float32", "float64", "bfloat16"]

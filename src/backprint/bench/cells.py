@@ -95,6 +95,7 @@ class BenchCell:
     """The least number of floating-point operations that the graph's results take."""
     moved_bytes: int | None = None
     """The least number of bytes: each input read once, each output written once."""
+    flops_by_dtype: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -117,7 +118,9 @@ def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
     """Return the cell of plain values."""
     outputs = tuple(output_from_json(output) for output in row["outputs"])
     timing = None if row["timing"] is None else BenchTiming(**row["timing"])
-    return BenchCell(**{**row, "outputs": outputs, "timing": timing, "notes": tuple(row["notes"])})
+    dtypes = tuple((str(dtype), int(count)) for dtype, count in row.get("flops_by_dtype", ()))
+    kept = {"outputs": outputs, "timing": timing, "notes": tuple(row["notes"]), "flops_by_dtype": dtypes}
+    return BenchCell(**{**row, **kept})
 
 
 def output_from_json(row: Mapping[str, Any]) -> BenchOutput:

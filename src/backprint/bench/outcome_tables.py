@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from backprint.bench.cells import DIRECTIONS, NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput
 from backprint.bench.means import mean_speedup
+from backprint.bench.roofline import Peaks, Work, share_reached
 from backprint.bench.scored_cells import LARGEST_SIZE, SIZES, finite_speedup, powerless_graphs, size_class
 from backprint.report.nouns import Cell, Table
 from backprint.report.rows import one_line
@@ -112,7 +113,7 @@ def speedup_mean(cells: Iterable[BenchCell]) -> tuple[float | None, float | None
 # --- costs ------------------------------------------------------------------------------------------------------------
 
 
-def cost_tables(cells: Sequence[BenchCell], peaks: Mapping[str, float]) -> tuple[Table, ...]:
+def cost_tables(cells: Sequence[BenchCell], peaks: Peaks | None) -> tuple[Table, ...]:
     """Return the tables of compile times, memory, and the share of what the machine can do."""
     return compile_times(cells), peak_memory(cells), reached_table(cells, peaks)
 
@@ -142,7 +143,7 @@ def peak_memory(cells: Sequence[BenchCell]) -> Table:
     return Table("Peak memory", note, columns(heads), tuple(rows))
 
 
-def reached_table(cells: Sequence[BenchCell], peaks: Mapping[str, float]) -> Table:
+def reached_table(cells: Sequence[BenchCell], peaks: Peaks | None) -> Table:
     """Return the share of the roofline that right cells reached, by compiler and direction."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for cell in cells:
@@ -150,19 +151,18 @@ def reached_table(cells: Sequence[BenchCell], peaks: Mapping[str, float]) -> Tab
             groups[cell.compiler, cell.direction].append(reached)
     rows = [(*key, len(found), statistics.median(found), max(found)) for key, found in groups.items()]
     note = (
-        "The least time of a graph's operations or bytes, at the peaks above, over the time it took. Above 100%, the "
-        "data lay in caches that are faster than memory."
+        "The least time of a graph's operations or bytes, at the peaks above, over the time it took. The least bytes "
+        "are each input read once and each output written once; they are held against the cache or memory of their size."
     )
     return Table("Roofline", note, columns("compiler:name direction count:count median:share most:share"), tuple(rows))
 
 
-def reached_share(cell: BenchCell, peaks: Mapping[str, float]) -> float | None:
+def reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
     """Return the share of the roofline that a cell reached; None where it cannot be known."""
-    if cell.timing is None or not 0 < cell.timing.compiled < math.inf:
+    if peaks is None or cell.timing is None or not 0 < cell.timing.compiled < math.inf:
         return None
-    needs = (("flops", cell.flops), ("bytes", cell.moved_bytes))
-    least = [amount / peaks[name] for name, amount in needs if amount is not None and name in peaks]
-    return max(least) / cell.timing.compiled if least else None
+    work = Work(cell.flops or 0, cell.moved_bytes or 0, (), cell.flops_by_dtype)
+    return share_reached(work, cell.timing.compiled, peaks) or None
 
 
 def by_compiler(cells: Iterable[BenchCell]) -> dict[str, list[BenchCell]]:

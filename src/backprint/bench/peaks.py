@@ -11,16 +11,17 @@ best of each counts.
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import torch
 
-from backprint.bench.roofline import Work
-from backprint.errors import UsageError
+from backprint.bench.roofline import Peaks
 
 SIZES = (2**15, 2**18, 2**20, 2**22, 2**25, 2**28)
 """The bytes that are moved."""
@@ -33,42 +34,6 @@ WIDE = (4096, 8192)
 FEWEST_TURNS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """The most floating-point operations (float32) and bytes a second. `bytes` is memory far beyond all caches; `moves`
-    has pairs of bytes and bytes a second; `flops_by_dtype` has the operations of each dtype."""
-
-    flops: float
-    bytes: float
-    moves: tuple[tuple[int, float], ...] = ()
-    flops_by_dtype: tuple[tuple[str, float], ...] = ()
-
-    def flops_of(self, dtype: str) -> float:
-        """Return the peak of a dtype; where it was not measured, that of float32."""
-        return dict(self.flops_by_dtype).get(dtype, self.flops)
-
-    def bytes_at(self, moved: int) -> float:
-        """Return the most bytes a second of those measured sizes that are at least so many, and of the next smaller."""
-        below = max((size for size, _ in self.moves if size <= moved), default=0)
-        return max((rate for size, rate in self.moves if size >= below), default=self.bytes)
-
-
-def share_reached(work: Work, seconds: float, peaks: Peaks) -> float:
-    """Return the least time that the work takes at these peaks, as a share of the time that it took."""
-    if not seconds > 0:
-        raise UsageError(f"a share of {seconds!r} seconds: the time of a call is above 0")
-    return least_seconds(work, peaks) / seconds
-
-
-def least_seconds(work: Work, peaks: Peaks) -> float:
-    """Return the time of the work's arithmetic or of its bytes, whichever is longer."""
-    by_dtype = work.flops_by_dtype or (("float32", work.flops),)
-    return max(
-        sum(count / peaks.flops_of(dtype) for dtype, count in by_dtype),
-        work.bytes / peaks.bytes_at(work.bytes),
-    )
-
-
 def measure_peaks(
     threads: int, device: str = "cpu", seconds: float = 1.0, dtypes: Sequence[str] = ("float32",)
 ) -> Peaks:
@@ -78,16 +43,16 @@ def measure_peaks(
     torch.set_num_threads(threads)
     try:
         with torch.no_grad():
-            return measured_peaks(device, seconds, ("float32", *(name for name in dtypes if name != "float32")))
+            return peaks_in_turns(device, seconds, ("float32", *(name for name in dtypes if name != "float32")))
     finally:
         torch.set_num_threads(before)
 
 
-def measured_peaks(device: str, seconds: float, dtypes: Sequence[str]) -> Peaks:
+def peaks_in_turns(device: str, seconds: float, dtypes: Sequence[str]) -> Peaks:
     computing = [(dtype, call) for dtype in dtypes for call in computing_calls(dtype, device)]
     moving = [(size, call) for size in SIZES for call in moving_calls(size, device)]
     took = best_of([call for _, call in (*computing, *moving)], waiter(device), seconds)
-    rates: dict[str | int, float] = {}
+    rates: dict[object, float] = {}
     for (key, call), best in zip((*computing, *moving), took, strict=True):
         rates[key] = max(rates.get(key, 0), call.amount / best)
     moves = tuple((size, rates[size]) for size in SIZES)
@@ -146,3 +111,15 @@ def waiter(device: str) -> Callable[[], object]:
     """Return what waits for a device."""
     kind = torch.device(device).type
     return (lambda: None) if kind == "cpu" else torch.get_device_module(device).synchronize
+
+
+if __name__ == "__main__":  # for a process that does not load torch
+    count, place = sys.argv[1:]
+    print(
+        json.dumps(
+            {
+                "torch": str(torch.__version__),
+                **asdict(measure_peaks(int(count), place, dtypes=("float64", "bfloat16"))),
+            }
+        )
+    )

@@ -13,6 +13,7 @@ from backprint.bench.cells import BenchCell, BenchTiming
 from backprint.bench.graphnet_log import read_log
 from backprint.bench.outcome_tables import cost_tables, fault_tables, outcome_tables, reached_share, wrong_outputs
 from backprint.bench.pictures import pictures
+from backprint.bench.roofline import Peaks
 from backprint.bench.runs import META, BenchRun, read_run
 from backprint.bench.score_tables import report_of_logs, score_tables, strictest_level
 from backprint.bench.scored_cells import (
@@ -102,11 +103,13 @@ def date_text(time: object) -> str:
     return datetime.fromtimestamp(time, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-PEAKS = (("flops", 1e9, "GFLOP/s (matmul)"), ("bytes", 1e9, "GB/s (copy)"))
-
-
-def peaks_text(peaks: Mapping[str, float]) -> str:
-    return ", ".join(f"{peaks[name] / unit:.3g} {word}" for name, unit, word in PEAKS if name in peaks)
+def peaks_text(peaks: Peaks | None) -> str:
+    """Say what the machine reached: arithmetic, and memory beside the fastest cache."""
+    if peaks is None:
+        return ""
+    rates = {"GFLOP/s": peaks.flops, "GB/s from memory": peaks.bytes}
+    rates |= {"GB/s from the fastest cache": max(rate for _, rate in peaks.moves)} if peaks.moves else {}
+    return ", ".join(f"{rate / 1e9:.3g} {word}" for word, rate in rates.items() if rate < math.inf)
 
 
 def noise_text(cells: Iterable[BenchCell]) -> str:

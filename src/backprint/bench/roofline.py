@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from backprint.bench.flops import Arithmetic, graph_arithmetic, specs_of, sum_of
 from backprint.bench.formulas import int_of, numel_of, operator_name, tensors_in
+from backprint.errors import UsageError
 from backprint.graph.nouns import Graph, List, Ref, Spec, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import at_hints
 from backprint.graph.specs import ITEMSIZE
@@ -270,3 +271,42 @@ PICKED: Mapping[str, int | None] = {
 }
 """Operators that read elements of their first argument: as many as their result has, or as the argument at this
 position has."""
+
+
+# ------------------------------------------------------------------ what a machine reaches
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """The most floating-point operations (float32) and bytes a second. `bytes` is memory far beyond all caches; `moves`
+    has pairs of bytes and bytes a second; `flops_by_dtype` has the operations of each dtype."""
+
+    flops: float
+    bytes: float
+    moves: tuple[tuple[int, float], ...] = ()
+    flops_by_dtype: tuple[tuple[str, float], ...] = ()
+
+    def flops_of(self, dtype: str) -> float:
+        """Return the peak of a dtype; where it was not measured, that of float32."""
+        return dict(self.flops_by_dtype).get(dtype, self.flops)
+
+    def bytes_at(self, moved: int) -> float:
+        """Return the most bytes a second of those measured sizes that are at least so many, and of the next smaller."""
+        below = max((size for size, _ in self.moves if size <= moved), default=0)
+        return max((rate for size, rate in self.moves if size >= below), default=self.bytes)
+
+
+def share_reached(work: Work, seconds: float, peaks: Peaks) -> float:
+    """Return the least time that the work takes at these peaks, as a share of the time that it took."""
+    if not seconds > 0:
+        raise UsageError(f"a share of {seconds!r} seconds: the time of a call is above 0")
+    return least_seconds(work, peaks) / seconds
+
+
+def least_seconds(work: Work, peaks: Peaks) -> float:
+    """Return the time of the work's arithmetic or of its bytes, whichever is longer."""
+    by_dtype = work.flops_by_dtype or (("float32", work.flops),)
+    return max(
+        sum(count / peaks.flops_of(dtype) for dtype, count in by_dtype),
+        work.bytes / peaks.bytes_at(work.bytes),
+    )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.bench.cells import DIRECTIONS, STOPPED, BenchCell, cell_from_json
+from backprint.bench.roofline import Peaks
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS
@@ -55,8 +56,8 @@ class BenchRun:
     sources: tuple[str, ...]
     options: Mapping[str, Any]
     machine: Mapping[str, Any]
-    peaks: Mapping[str, float]
-    """`flops` and `bytes` a second, of a matmul and a copy that this run measured."""
+    peaks: Peaks | None
+    """What this run measured of the machine; None if it did not."""
     compilers: tuple[BenchCompiler, ...]
     cells: tuple[BenchCell, ...]
     unfinished: int = 0
@@ -85,7 +86,7 @@ def read_run(path: Path | str) -> BenchRun:
             tuple(map(str, meta.get("sources", ()))),
             dict(meta.get("options") or {}),
             dict(meta.get("machine") or {}),
-            {name: float(value) for name, value in (meta.get("peaks") or {}).items() if usable(value)},
+            peaks_of(meta.get("peaks") or {}),
             compilers,
             with_sizes([cell for cells, _ in parts for cell in cells]),
             sum(left for _, left in parts),
@@ -119,9 +120,13 @@ def read_meta(place: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def usable(value: Any) -> bool:
-    """Whether a peak is a number that times can be divided by."""
-    return isinstance(value, (int, float)) and 0 < value < math.inf
+def peaks_of(row: Mapping[str, Any]) -> Peaks | None:
+    """Return the peaks of a run; a rate that is missing limits nothing."""
+    rates = [float(row.get(name) or math.inf) for name in ("flops", "bytes")]
+    moves = tuple((int(size), float(rate)) for size, rate in row.get("moves", ()))
+    dtypes = tuple((str(name), float(rate)) for name, rate in row.get("flops_by_dtype", ()))
+    known = [rate for rate in (*rates, *(rate for _, rate in (*moves, *dtypes))) if rate < math.inf]
+    return Peaks(rates[0], rates[1], moves, dtypes) if known and min(known) > 0 else None
 
 
 def compiler_of(row: Mapping[str, Any]) -> BenchCompiler:

@@ -24,6 +24,7 @@ from backprint.bench.findings import CheatFound, TimingWithheld
 from backprint.bench.honest import agreement, check_honest
 from backprint.bench.judging import eager_of, judged_outputs, outcome_of_outputs
 from backprint.bench.moved import moved_graphs
+from backprint.bench.roofline import least_step_work, least_work
 from backprint.bench.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
 from backprint.bench.timing import honest_and_timed
 from backprint.bench.turns import Turns
@@ -35,6 +36,8 @@ from backprint.sample.judged import Eager, first_line
 from backprint.sample.rerun import EagerRun, copies
 
 AnyGraph = BenchGraph | BenchStep
+
+Begun = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +61,21 @@ def titles(capture: Capture, directions: Sequence[str]) -> list[str]:
 
 
 def tried(
-    capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, begun: Callable[[str], None]
+    capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, begun: Begun
 ) -> Iterator[BenchCell]:
     """Yield a cell for each graph that has no outcome in `known` (title -> outcome) yet; `begun` is called with the
-    title of each before the compiler is."""
+    title of each and the part of the trial that begins."""
     with stage("eager"):
         graphs = bench_graphs(capture)
         moved = [with_steps(each) for each in moved_graphs(capture, graphs)]
-    trial = Trial(plan, turns, dict(known))
+    trial = Trial(plan, turns, begun, dict(known))
     left = {
         title: graph
         for title, graph in with_steps(graphs).items()
         if title not in known and graph.direction in plan.directions
     }
     at_work = [trial.run_eager(graph, [each[title].run for each in moved]) for title, graph in left.items()]
-    for work in at_work:
-        begun(work.graph.title)
-        yield trial.cell(work)
+    yield from map(trial.cell, at_work)
 
 
 def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
@@ -100,6 +101,7 @@ class Trial:
 
     plan: TrialPlan
     turns: Turns
+    begun: Begun
     outcomes: dict[str, str]
     compiled: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
@@ -116,8 +118,9 @@ class Trial:
     def cell(self, work: GraphAtWork) -> BenchCell:
         """Return the cell of one graph: what is known when a part ends it, or when all have passed."""
         began, graph = time.monotonic(), work.graph
-        cell = BenchCell("", graph.title, graph.direction, self.plan.compiler.name, "", steps=graph.steps)
+        cell = blank_cell(graph, self.plan.compiler.name)
         for name, part in PARTS.items():
+            self.begun(graph.title, name)
             with stage(f"{graph.title}: {name}"):
                 cell = part(self, work, cell)
             if cell.outcome:
@@ -211,6 +214,14 @@ PARTS: Mapping[str, Callable[[Trial, GraphAtWork, BenchCell], BenchCell]] = {
     "time": Trial.time,
 }
 """The parts of a trial, in order: each adds to the cell, and one that sets the outcome is the last."""
+
+
+def blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
+    """Return the cell of a graph of which nothing is known but its work."""
+    forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
+    work = least_step_work(forward, graph.backward.graph) if isinstance(graph, BenchStep) else least_work(forward)
+    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes, flops_by_dtype=work.flops_by_dtype)
+    return BenchCell("", graph.title, graph.direction, compiler, "", steps=graph.steps, **known)
 
 
 def reason_of(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from backprint.corpus.task import Task, failure, one_line
 from backprint.errors import SampleError
 
 CELLS = "cells.jsonl"
-"""The file of a sample's folder: a cell a line; a line with `begun` names the graph that was at work then."""
+"""The file of a sample's folder: a cell a line; a line with `begun` names the graph and the part of its trial that began."""
 
 BEGUN = "begun"
 
@@ -111,8 +111,8 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, w
     plan = TrialPlan(compiler_named(name), tuple(options["directions"]), options["timed"], caches)
     turns = Turns(_turns, waited)
 
-    def begun(title: str) -> None:
-        append(file, {BEGUN: title})
+    def begun(title: str, part: str) -> None:
+        append(file, {BEGUN: title, "stage": part})
 
     with turns.working():
         for cell in tried(capture, plan, outcomes(file), turns, begun):
@@ -149,11 +149,12 @@ def outcomes(file: Path) -> dict[str, str]:
 def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) -> None:
     """Give the graph at work the outcome of its process; all graphs, if none was at work: eager itself ended it."""
     known = outcomes(file)
-    at_work = [row[BEGUN] for row in rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
-    outcome = {"raised": "failed"}.get(end.cause, end.cause) if at_work else "eager failed"
-    for title in at_work[-1:] or left:
+    begun = [row for row in rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
+    outcome = {"raised": "failed"}.get(end.cause, end.cause) if begun else "eager failed"
+    reason = one_line(": ".join([*(row["stage"] for row in begun[-1:]), end.detail]))
+    for title in [row[BEGUN] for row in begun[-1:]] or left:
         direction = title.partition(" ")[2]
-        cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=one_line(end.detail))
+        cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=reason)
         append(file, cell.to_json())
 
 
