@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from itertools import combinations
@@ -23,7 +24,7 @@ import backprint as bp
 from backprint.bench.flops import specs_of, step_arithmetic
 from backprint.bench.formulas import operator_name
 from backprint.bench.operations import ELEMENTWISE, MOVES, OTHERS, PRODUCTS
-from backprint.bench.peaks import SIZES, Peaks, measure_peaks, share_reached
+from backprint.bench.peaks import SIZES, Peaks, measure_peaks, peaks_from_json, share_reached
 from backprint.bench.roofline import PICKED, UNREAD, Work, least_step_work, least_work
 from backprint.errors import UsageError
 from backprint.graph.legal import PLAIN_TARGETS
@@ -396,3 +397,13 @@ def test_peaks_are_measured_and_threads_are_put_back() -> None:
     assert peaks.flops > 1e7
     assert peaks.flops == peaks.flops_of("float32")
     assert peaks.bytes == peaks.moves[-1][1] > 1e6
+
+
+def test_a_process_of_its_own_prints_its_peaks() -> None:
+    command = [sys.executable, "-m", "backprint.bench.peaks", "1", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    printed = json.loads(done.stdout)
+    assert printed["torch"] == torch.__version__
+    peaks = peaks_from_json(printed)
+    assert [size for size, _ in peaks.moves] == list(SIZES)
+    assert peaks_from_json({"flops": 1e9, "bytes": 1e6}) == Peaks(1e9, 1e6)

@@ -6,16 +6,20 @@ held against the fastest of its size or more, so a call whose inputs lie in a ca
 
 A share is the least time over the time of a call; launches, and intermediate values that leave the caches, make it
 small. Nothing caps it: a load on the machine while the peaks are measured raises all shares. All take turns, and the
-best of each counts.
+best of each counts. `python -m backprint.bench.peaks THREADS DEVICE` measures in a process of its own, and prints them
+as JSON with the version of torch.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -53,6 +57,13 @@ class Peaks:
         return max((rate for size, rate in self.moves if size >= below), default=self.bytes)
 
 
+def peaks_from_json(row: Mapping[str, Any]) -> Peaks:
+    """Return the peaks of plain values; those of a file may have the first two alone."""
+    moves = tuple((int(size), float(rate)) for size, rate in row.get("moves", ()))
+    by_dtype = tuple((str(dtype), float(rate)) for dtype, rate in row.get("flops_by_dtype", ()))
+    return Peaks(float(row["flops"]), float(row["bytes"]), moves, by_dtype)
+
+
 def share_reached(work: Work, seconds: float, peaks: Peaks) -> float:
     """Return the least time that the work takes at these peaks, as a share of the time that it took."""
     if not seconds > 0:
@@ -78,16 +89,16 @@ def measure_peaks(
     torch.set_num_threads(threads)
     try:
         with torch.no_grad():
-            return measured_peaks(device, seconds, ("float32", *(name for name in dtypes if name != "float32")))
+            return peaks_in_turns(device, seconds, ("float32", *(name for name in dtypes if name != "float32")))
     finally:
         torch.set_num_threads(before)
 
 
-def measured_peaks(device: str, seconds: float, dtypes: Sequence[str]) -> Peaks:
+def peaks_in_turns(device: str, seconds: float, dtypes: Sequence[str]) -> Peaks:
     computing = [(dtype, call) for dtype in dtypes for call in computing_calls(dtype, device)]
     moving = [(size, call) for size in SIZES for call in moving_calls(size, device)]
     took = best_of([call for _, call in (*computing, *moving)], waiter(device), seconds)
-    rates: dict[str | int, float] = {}
+    rates: dict[object, float] = {}
     for (key, call), best in zip((*computing, *moving), took, strict=True):
         rates[key] = max(rates.get(key, 0), call.amount / best)
     moves = tuple((size, rates[size]) for size in SIZES)
@@ -146,3 +157,7 @@ def waiter(device: str) -> Callable[[], object]:
     """Return what waits for a device."""
     kind = torch.device(device).type
     return (lambda: None) if kind == "cpu" else torch.get_device_module(device).synchronize
+
+
+if __name__ == "__main__":
+    print(json.dumps({**asdict(measure_peaks(int(sys.argv[1]), sys.argv[2])), "torch": torch.__version__}))
