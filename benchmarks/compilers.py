@@ -4,9 +4,9 @@
     backprint bench OUT --compiler eager,aot_eager,inductor,xla,onnxruntime,openvino -o RUN
 
 A third are PyTorch's own modules, from its module database, in training; a third are `transformers` models made from
-configurations (those of `architectures.py`), in training; a third are samples of GraphNet, the smallest of each kind
-first, by `backprint corpus backward`. Without `--graphnet` the first two thirds are made. What cannot be captured is
-named and left out. A folder that exists is kept, so the command goes on where it was ended.
+configurations (those of `architectures.py`), in training; a third are samples of GraphNet, the smallest of each kind,
+by `backprint corpus backward`. Without `--graphnet` the first two thirds are made. What cannot be captured is named and
+left out. A folder that exists is kept, so the command goes on where it was ended.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ import torch
 import backprint as bp
 
 EACH = 34, 33, 33
+
+LARGEST = 20_000_000
+"""The most bytes of a GraphNet sample's parameters and inputs."""
 
 Made = tuple[str, Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]]
 
@@ -83,14 +86,18 @@ def collect(programs: Iterator[Made], count: int, out: Path, loss: Any) -> None:
 
 
 def graphnet_list(root: Path, count: int) -> list[str]:
-    """The smallest sample of each kind of model, kinds with the smallest first, families in turn."""
+    """The sample of each kind of model whose tensors are the smallest, at most LARGEST; families in turn."""
     from graphnet import kind_of
+
+    from backprint.graphnet.metas import listed_bytes
 
     smallest: dict[tuple[str, str], tuple[int, str]] = {}
     for model in sorted(root.glob("**/model.py")):
         place = str(model.parent.relative_to(root))
-        key = place.split("/")[0], kind_of(model.parent)
-        smallest[key] = min(smallest.get(key, (1 << 60, "")), (model.stat().st_size, place))
+        size = listed_bytes(model.parent)
+        if 0 < size <= LARGEST:
+            key = place.split("/")[0], kind_of(model.parent)
+            smallest[key] = min(smallest.get(key, (LARGEST, "")), (size, place))
     families = defaultdict(list)
     for (family, _), row in sorted(smallest.items(), key=lambda item: item[1]):
         families[family].append(row[1])
