@@ -82,10 +82,19 @@ def lower(
             node.replace_all_uses_with(node.args[0])
             lowered.graph.erase_node(node)
     lowered.graph.eliminate_dead_code()
+    write_dtypes(lowered)
     replace_views(lowered)
     if written := writes(lowered):
         raise RefusedError(f"{written[0]} writes into an input, and no exchange format can")
     return lowered
+
+
+def write_dtypes(module: fx.GraphModule) -> None:
+    """Write the dtype of each tensor that is made of numbers: a format may have another default than torch."""
+    for node in module.graph.nodes:
+        options = [argument.name for argument in getattr(schema_of(node), "arguments", ()) if argument.kwarg_only]
+        if "dtype" in options and not node.all_input_nodes and node.kwargs.get("dtype") is None:
+            node.kwargs = {**node.kwargs, "dtype": node.meta["tensor_meta"].dtype}
 
 
 def writes(module: fx.GraphModule) -> list[Any]:
