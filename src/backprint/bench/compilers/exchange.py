@@ -73,7 +73,7 @@ def exported(core: fx.GraphModule, given: Sequence[Tensor]) -> torch.export.Expo
         return torch.export.export(core, tuple(given), strict=False)
 
 
-def input_names(core: fx.GraphModule) -> list[str]:
+def core_ports(core: fx.GraphModule) -> list[str]:
     """Return the names of a core's inputs."""
     return [node.name for node in core.graph.nodes if node.op == "placeholder"]
 

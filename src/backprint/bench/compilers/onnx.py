@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, input_names, kinds_of, refuse_dtypes
+from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, core_ports, kinds_of, refuse_dtypes
 
 
 def build_onnxruntime(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -35,7 +35,7 @@ def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tens
         path = str(Path(folder) / "core.onnx")
         program.save(path)
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = input_names(core)
+    names = core_ports(core)
     taken = [(port.name, names.index(port.name)) for port in session.get_inputs()]
 
     def called(values: list[Tensor]) -> Sequence[Tensor]:
