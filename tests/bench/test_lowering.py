@@ -257,3 +257,9 @@ def test_numbers_and_none_among_the_inputs_stay() -> None:
     graph = make_fx(program)(drawn(3), 4, None)
     value = drawn(3)
     assert lower(graph, [value, 4, None])(value, 4, None)[1:] == (None, 3)
+
+
+def test_the_dtypes_of_what_is_made_of_numbers_are_written() -> None:
+    graph = make_fx(lambda x: (x + torch.arange(3.0) + torch.ones(3) + torch.full((3,), 2),))(drawn(3))
+    made = [node for node in lower(graph, [drawn(3)]).graph.nodes if not node.all_input_nodes and node.kwargs]
+    assert [node.kwargs["dtype"] for node in made] == [torch.float32, torch.float32, torch.int64]

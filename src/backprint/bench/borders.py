@@ -64,7 +64,7 @@ def core_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Core:
     nodes = list(core.graph.nodes)
     ports = [node for node in nodes if node.op == "placeholder"]
     end = nodes[-1]
-    flat, structure = pytree.tree_flatten(end.args[0], is_leaf=lambda value: isinstance(value, fx.Node))
+    flat, structure = pytree.tree_flatten(plainly(end.args[0]), is_leaf=lambda value: value is None)
     end.args = (tuple(flat),)
     fixed = constants(core, inputs)
     kept: list[fx.Node] = []
@@ -78,6 +78,17 @@ def core_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Core:
     core.graph.lint()
     core.recompile()
     return Core(core, taken, tuple(plan), structure)
+
+
+def plainly(value: Any) -> Any:
+    """Return fx's own lists and dictionaries as plain ones, which a graph returns."""
+    match value:
+        case tuple() | list():
+            kind = tuple if isinstance(value, tuple) else list
+            return kind(map(plainly, value))
+        case dict():
+            return {key: plainly(each) for key, each in value.items()}
+    return value
 
 
 def planned(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -28,14 +29,16 @@ aten = torch.ops.aten
 OWN: Mapping[Any, Callable[..., Any]] = {**convolutions.FORMS, **pools.FORMS, **attention.FORMS, **indexing.FORMS}
 
 TORCHS = (
-    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training "
-    "_batch_norm_with_update_functional _batch_norm_no_update native_layer_norm native_group_norm _fused_rms_norm "
-    "_weight_norm_interface nll_loss_forward nll_loss2d_forward "
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
+    "_native_batch_norm_legit_no_training _batch_norm_with_update_functional _batch_norm_no_update "
+    "native_layer_norm native_group_norm _fused_rms_norm _weight_norm_interface nll_loss_forward nll_loss2d_forward "
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
     "_upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d "
     "log_sigmoid_forward _safe_softmax grid_sampler_2d _unsafe_index _unsafe_masked_index _euclidean_dist unfold"
 ).split()
 """Operators that torch's decomposition computes right and a format lacks, or gets wrong in some case."""
+
+NONE: Mapping[Any, Any] = MappingProxyType({})
 
 RESHAPES = (aten.view.default, aten._unsafe_view.default)
 
@@ -59,23 +62,39 @@ def name_of(operator: Any) -> str:
     return str(operator._schema.name).partition("::")[2]
 
 
-def lower(module: fx.GraphModule, inputs: Sequence[Any], thorough: bool = False) -> fx.GraphModule:
-    """Return a graph that computes the same from such inputs, without what exchange formats lack."""
+def lower(
+    module: fx.GraphModule, inputs: Sequence[Any], thorough: bool = False, more: Mapping[Any, Any] = NONE
+) -> fx.GraphModule:
+    """Return a graph that computes the same from such inputs, without what exchange formats lack.
+
+    `more` has forms for one format in place of the usual ones.
+    """
     refuse_draws(module)
     traced = fx.GraphModule(module, copy.deepcopy(module.graph))
     replace_views(traced)
     program = torch.func.functionalize(traced) if writes(traced) else traced
     with torch.no_grad():
-        lowered = make_fx(program, decomposition_table=forms(thorough), tracing_mode="real")(*copies(inputs))
+        lowered = make_fx(program, decomposition_table={**forms(thorough), **more}, tracing_mode="real")(
+            *copies(inputs)
+        )
     for node in list(lowered.graph.nodes):
         if node.target in HANDS_THROUGH:
             node.replace_all_uses_with(node.args[0])
             lowered.graph.erase_node(node)
     lowered.graph.eliminate_dead_code()
+    write_dtypes(lowered)
     replace_views(lowered)
     if written := writes(lowered):
         raise RefusedError(f"{written[0]} writes into an input, and no exchange format can")
     return lowered
+
+
+def write_dtypes(module: fx.GraphModule) -> None:
+    """Write the dtype of each tensor that is made of numbers: a format may have another default than torch."""
+    for node in module.graph.nodes:
+        options = [argument.name for argument in getattr(schema_of(node), "arguments", ()) if argument.kwarg_only]
+        if "dtype" in options and not node.all_input_nodes and node.kwargs.get("dtype") is None:
+            node.kwargs = {**node.kwargs, "dtype": node.meta["tensor_meta"].dtype}
 
 
 def writes(module: fx.GraphModule) -> list[Any]:

@@ -6,31 +6,36 @@ then with torch's core operators alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from backprint.bench.borders import Build, bordered, core_of
-from backprint.bench.lowering import lower, refuse_draws
+from backprint.bench.lowering import NONE, lower, refuse_draws
 from backprint.errors import RefusedError
 from backprint.sample.rerun import copies
 
 
-def exchanged(module: fx.GraphModule, inputs: Sequence[Any], build: Build) -> Callable[..., Any]:
-    """Compile the core of the lowered graph, with contiguous inputs; a compiler that refuses it gets it lowered on."""
+def exchanged(
+    module: fx.GraphModule, inputs: Sequence[Any], build: Build, more: Mapping[Any, Any] = NONE
+) -> Callable[..., Any]:
+    """Compile the core of the lowered graph, with contiguous inputs; a compiler that refuses it gets it lowered on.
+
+    `more` has forms for this compiler in place of the usual ones.
+    """
     refuse_draws(module)
     refuse_layouts(inputs)
 
     def laid(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
         try:
-            return build_lowered(core, given, build, False)
+            return build_lowered(core, given, build, more, False)
         except RefusedError:
             raise
         except Exception as error:
             try:
-                return build_lowered(core, given, build, True)
+                return build_lowered(core, given, build, more, True)
             except Exception:
                 raise error from None
 
@@ -38,10 +43,10 @@ def exchanged(module: fx.GraphModule, inputs: Sequence[Any], build: Build) -> Ca
 
 
 def build_lowered(
-    core: fx.GraphModule, given: list[Tensor], build: Build, thorough: bool
+    core: fx.GraphModule, given: list[Tensor], build: Build, more: Mapping[Any, Any], thorough: bool
 ) -> Callable[[list[Tensor]], Sequence[Tensor]]:
     """Return a compiled core; it may hand inputs through once it is lowered, so what it computes is taken anew."""
-    again = core_of(lower(core, given, thorough), given)
+    again = core_of(lower(core, given, thorough, more), given)
     if not again.computes:
         return lambda values: again.restored((), values)
     call = build(again.module, [laid_out(value) for value in again.given(copies(given))])
@@ -68,7 +73,7 @@ def exported(core: fx.GraphModule, given: Sequence[Tensor]) -> torch.export.Expo
         return torch.export.export(core, tuple(given), strict=False)
 
 
-def input_names(core: fx.GraphModule) -> list[str]:
+def core_ports(core: fx.GraphModule) -> list[str]:
     """Return the names of a core's inputs."""
     return [node.name for node in core.graph.nodes if node.op == "placeholder"]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch._inductor
 from torch import Tensor, fx
 
 from backprint.bench.borders import bordered
@@ -21,8 +22,6 @@ AS_EAGER = {"fallback_random": True}
 
 def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "default") -> Callable[..., Any]:
     """Compile with Inductor in a mode of torch.compile."""
-    import torch._inductor
-
     options = {**torch._inductor.list_mode_options(mode), **AS_EAGER}
 
     def build(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
@@ -40,8 +39,6 @@ def build_aotinductor(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable
 
 def packaged(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
     """Return the package of a core, loaded."""
-    import torch._inductor
-
     with torch.no_grad():
         program = torch.export.export(core, tuple(given), strict=False)
         with tempfile.TemporaryDirectory() as folder:

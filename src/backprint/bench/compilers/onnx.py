@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.bench.compilers.exchange import NUMPY, exchanged, input_names, kinds_of, refuse_dtypes
-
-LARGEST = 1 << 30
-"""The bytes of constants from which a model is loaded from a file: a protocol buffer holds less than 2 GiB."""
+from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, core_ports, kinds_of, refuse_dtypes
 
 
 def build_onnxruntime(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -31,12 +29,13 @@ def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tens
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     with torch.no_grad():
-        program = torch.onnx.export(core, tuple(given), dynamo=True, verbose=False, optimize=True)
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of each operator of torchvision
+        program = torch.onnx.export(exported(core, given), dynamo=True, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "core.onnx")
         program.save(path)
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = input_names(core)
+    names = core_ports(core)
     taken = [(port.name, names.index(port.name)) for port in session.get_inputs()]
 
     def called(values: list[Tensor]) -> Sequence[Tensor]:

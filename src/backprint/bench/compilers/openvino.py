@@ -1,7 +1,11 @@
-"""OpenVINO on a CPU, in float32 also where the processor has bfloat16, with torch's number of threads."""
+"""OpenVINO on a CPU, in float32 also where the processor has bfloat16, with torch's number of threads.
+
+Its telemetry, which forks a process at each conversion, is not imported.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +25,7 @@ def model_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor
 
     A model from torch.export has inputs of unknown sizes, which are slow and which convolutions refuse as weights.
     """
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino
 
     kinds = kinds_of(core, given)

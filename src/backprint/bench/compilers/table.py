@@ -191,7 +191,7 @@ def versions_of(compiler: Compiler) -> dict[str, str]:
 def compiled_by(compiler: Compiler) -> Compile:
     """Return the function that asks a compiler: of a graph and its inputs, to a function of such inputs."""
     check_installed(compiler)
-    build = function_of(compiler)
+    build = loaded_build(compiler)
 
     def compiled(module: Any, inputs: Sequence[Any]) -> Any:
         return build(module, inputs, *compiler.options)
@@ -199,7 +199,7 @@ def compiled_by(compiler: Compiler) -> Compile:
     return compiled
 
 
-def function_of(compiler: Compiler) -> Any:
+def loaded_build(compiler: Compiler) -> Any:
     """Return the function of a row's `build`."""
     place, _, name = compiler.build.rpartition(":")
     try:

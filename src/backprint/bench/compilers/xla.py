@@ -1,8 +1,13 @@
-"""XLA on jax's default device, by torchax and jax.jit, with 64-bit numbers."""
+"""XLA on jax's default device, by torchax and jax.jit, with 64-bit numbers and torch's number of threads.
+
+torchax 0.0.13 computes a transposed convolution of groups wrong, unless each group has one channel. A backward of a
+convolution is written without one; in a forward it is the user's own operator, and stays.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,9 +17,12 @@ import torch
 from torch import Tensor, fx
 
 from backprint.bench.compilers.exchange import exchanged, exported
+from backprint.bench.forms.convolutions import APART
 
 LIBRARIES: list[Any] = []
 """What declares overloads; they last as long as it does."""
+
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 NAMED = re.compile(r"ops\.aten\.(\w+)\.(\w*(?:[dD]imname|names)\w*)")
 
@@ -35,12 +43,22 @@ def declare_named_overloads() -> None:
 
 def build_xla(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compile with XLA."""
-    return exchanged(module, inputs, jitted)
+    return exchanged(module, inputs, jitted, APART)
+
+
+def limit_threads() -> None:
+    """Give XLA torch's number of threads; it reads this when jax first computes."""
+    threads = torch.get_num_threads()
+    os.environ["NPROC"] = str(threads)
+    if threads == 1:
+        flags = os.environ.get("XLA_FLAGS", "").replace(ONE_THREAD, "").split()
+        os.environ["XLA_FLAGS"] = " ".join([*flags, ONE_THREAD])
 
 
 def jitted(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
     """Return a core as a function that XLA compiled."""
     declare_named_overloads()
+    limit_threads()
     import jax
     from torchax.export import exported_program_to_jax
 

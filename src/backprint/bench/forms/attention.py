@@ -85,7 +85,7 @@ def attention_backward(
     weighed = weights(scores(query, key, is_causal, attn_mask, scale), logsumexp)
     moved = weighed * (gradient @ value.transpose(-1, -2) - (gradient * out).sum(-1, keepdim=True))
     found = (moved @ key) * factor, (moved.transpose(-1, -2) @ query) * factor, weighed.transpose(-1, -2) @ gradient
-    return tuple(each.to(dtype) for each in found)  # type: ignore[return-value]
+    return tuple(each.to(dtype) for each in found)
 
 
 def widened(value: Tensor) -> Tensor:

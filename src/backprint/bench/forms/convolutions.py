@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,13 +41,20 @@ def convolution_backward(
     output_padding: Sequence[int],
     groups: int,
     output_mask: Sequence[bool],
+    *,
+    apart: bool = False,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the gradients of input, weight and bias, each if the mask asks for it."""
+    """Return the gradients of input, weight and bias, each if the mask asks for it.
+
+    `apart` convolves each group by itself, for a format that has no transposed convolution of groups.
+    """
     sides = value.dim() - 2
-    numbers = Convolving(*(list(given) * (sides // len(given)) for given in (stride, padding, dilation)), groups)
+    stride, padding, dilation = (list(given) * (sides // len(given)) for given in (stride, padding, dilation))
+    numbers = Convolving(stride, padding, dilation, groups)
     of_value = of_weight = of_bias = None
     if output_mask[0]:
-        of_value = (forward_of if transposed else backward_of)(gradient, weight, numbers, value.shape)
+        way = forward_of if transposed else backward_of
+        of_value = (group_by_group(way) if apart and not transposed else way)(gradient, weight, numbers, value.shape)
     if output_mask[1]:
         source, target = (gradient, value) if transposed else (value, gradient)
         of_weight = weight_gradient(source, target, numbers, weight.shape)
@@ -65,6 +73,17 @@ def backward_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Se
     return aten.convolution.default(
         gradient, weight, None, numbers.stride, numbers.padding, numbers.dilation, True, more, numbers.groups
     )
+
+
+def group_by_group(way: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the same gradient of a convolution's input, of each group by itself."""
+
+    def gradient_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
+        single = replace(numbers, groups=1)
+        pairs = zip(gradient.chunk(numbers.groups, 1), weight.chunk(numbers.groups, 0), strict=True)
+        return torch.cat([way(part, its, single, shape) for part, its in pairs], 1)
+
+    return gradient_of
 
 
 def forward_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
@@ -96,3 +115,6 @@ def first_of_each(value: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 FORMS: Mapping[Any, Any] = {aten.convolution_backward.default: convolution_backward}
+
+APART: Mapping[Any, Any] = {aten.convolution_backward.default: functools.partial(convolution_backward, apart=True)}
+"""The same without a transposed convolution of groups."""

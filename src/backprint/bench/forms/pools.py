@@ -6,6 +6,7 @@ their backward is the transpose of what they make of one row of an identity matr
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -243,9 +244,9 @@ def pad_backward(sides: int, pad: Any) -> Callable[..., Tensor]:
 
     def backward(gradient: Tensor, value: Tensor, padding: Sequence[int]) -> Tensor:
         for number, side in enumerate(range(-1, -sides - 1, -1)):
-            before, after = padding[2 * number : 2 * number + 2]
-            matrix = response(lambda rows, ends=(before, after): pad(rows, list(ends)), value.shape[side], gradient)
-            gradient = spread_back(gradient, side, matrix)
+            ends = list(padding[2 * number : 2 * number + 2])
+            padded = functools.partial(pad, padding=ends)
+            gradient = spread_back(gradient, side, response(padded, value.shape[side], gradient))
         return gradient
 
     return backward
