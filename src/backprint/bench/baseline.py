@@ -15,13 +15,14 @@ from typing import Any
 
 import torch
 
+from backprint.bench.clock import CLOCK, SHORT, timed
 from backprint.bench.findings import CheatFound, TimingWithheld
 from backprint.bench.instructions import instruction_counter
 from backprint.bench.statistics import FEWEST_ROUNDS, compare_timings
 from backprint.sample.rerun import EagerRun, copies
 from backprint.settings import SETTINGS
 
-CLOCK, ELAPSED, SLEEP = time.perf_counter_ns, os.times, time.sleep
+ELAPSED = os.times
 
 SHORTEST = 400_000
 """Nanoseconds of calls that are timed as one block."""
@@ -34,7 +35,7 @@ DRIFT, TICKS = 0.1, 0.05
 
 RELIED_ON = (
     (time, "time perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns sleep"),
-    (os, "times urandom"),
+    (os, "times urandom pread"),
     (torch, "equal allclose isclose isfinite isnan clone empty_like set_rng_state get_rng_state"),
     (torch.Tensor, "equal allclose isclose clone copy_ detach fill_ mul_ abs max double item view __eq__ __sub__"),
     (torch.testing, "assert_close"),
@@ -168,24 +169,13 @@ def measured(eager: Callable[..., Any], run: EagerRun) -> tuple[tuple[float, ...
     """Return seconds of a call of eager, and of a loop in plain Python, from rounds of both."""
     values = copies(run.inputs)
     with torch.no_grad():
-        first = [elapsed(lambda: eager(*values)) for _ in range(3)]
-        calls = max(1, round(SHORTEST / min(first)))
-        both = [(block_of(lambda: eager(*values), calls), elapsed(python_loop)) for _ in range(FEWEST_ROUNDS)]
-    return tuple(time * 1e-9 for time, _ in both), tuple(loop * 1e-9 for _, loop in both)
-
-
-def block_of(call: Callable[[], Any], calls: int) -> float:
-    """Return nanoseconds a call, of some in a row."""
-    return sum(elapsed(call) for _ in range(calls)) / calls
-
-
-def elapsed(call: Callable[[], Any]) -> int:
-    """Return the nanoseconds of one call."""
-    begun = CLOCK()
-    kept = call()
-    ended = CLOCK()
-    del kept
-    return ended - begun
+        fastest = min(timed(eager, values, short=False)[0] for _ in range(3))
+        calls, short = max(1, round(SHORTEST / fastest)), fastest < SHORT
+        eagers, loops = [], []
+        for _ in range(FEWEST_ROUNDS):
+            eagers.append(sum(timed(eager, values, short)[0] for _ in range(calls)) / calls * 1e-9)
+            loops.append(timed(python_loop, (), short=False)[0] * 1e-9)
+    return tuple(eagers), tuple(loops)
 
 
 def python_loop() -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.bench.clock import timed
 from backprint.bench.findings import CheatFound
 from backprint.bench.moved import movement
 from backprint.bench.varied import changed_places, fits_inputs, put_contents
@@ -28,10 +29,15 @@ from backprint.tree import strided_parts
 Agree = Callable[[EagerRun, Sequence[Any]], str]
 """Compares results with those of an eager run on the same inputs; returns why they do not agree, or an empty text."""
 
-CLOCK, SLEEP = time.perf_counter_ns, time.sleep
+SLEEP = time.sleep
 
-LONGEST_PAUSE = 0.1
-"""Seconds at most that results are watched after a call."""
+LATE = 0.5
+"""Seconds for which wrong results are watched: they may be written later."""
+
+
+def pause_after(seconds: float) -> float:
+    """Return for how many seconds results are watched after a call, by what a call of eager takes."""
+    return min(0.1, 0.002 + 3 * seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ def check_honest(
             put_inputs(values, each.inputs)
         held.append(checked_call(each, compiled, values, rewritten, seconds))
         if reason := agree(each, held[-1].copied):
+            check_written(held[-1], LATE)
             raise CheatFound(f"{occasion(count)}: {reason}" if count else reason)
         if any(earlier.changed() for earlier in held[:-1]):
             if not reuses_memory:
@@ -98,7 +105,7 @@ def checked_call(
     results = compiled(*values)
     held = held_results(results, run.results, values)
     check_inputs(run, values, run.inputs, rewritten)
-    check_written(held, seconds)
+    check_written(held, pause_after(seconds))
     return held
 
 
@@ -130,10 +137,8 @@ def check_inputs(run: EagerRun, values: Sequence[Any], before: Sequence[Any], re
 
 
 def check_written(held: HeldResults, seconds: float) -> None:
-    """Raise if results change while nothing is called, for some multiple of eager's time."""
-    until = CLOCK() + int(1e9 * min(LONGEST_PAUSE, 0.002 + 3 * seconds))
-    while CLOCK() < until:
-        SLEEP(0.001)
+    """Raise if results change while nothing is called, for so many seconds."""
+    SLEEP(seconds)
     if held.changed():
         raise CheatFound("its results are written after it returned")
 
@@ -142,10 +147,8 @@ def writes_of_eager(run: EagerRun) -> tuple[tuple[int, ...], float]:
     """Return the places of inputs that eager writes into, and how many seconds a call of it takes."""
     values, eager = copies(run.inputs), run.module()
     put_random(run)
-    begun = CLOCK()
-    eager(*values)
-    seconds = (CLOCK() - begun) * 1e-9
-    return tuple(changed_places(values, run.inputs)), seconds
+    spent, _ = timed(eager, values, short=True)
+    return tuple(changed_places(values, run.inputs)), spent * 1e-9
 
 
 def put_inputs(values: Sequence[Any], contents: Sequence[Any]) -> None:

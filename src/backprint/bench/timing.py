@@ -2,12 +2,13 @@
 
 A round runs three programs in a drawn order: eager, the compiled graph, and eager once more, whose ratio to the first
 is the noise. Each runs a block of calls of 0.4 ms or more. A call is timed on its own, by a clock that was bound before
-any compiler was loaded, and has inputs that no call of its program had before (`varied`); results are kept until the
-clock has stopped. `statistics` compares the blocks. Calls that are drawn by os.urandom, and some after the last round,
-get other contents, and eager too: their results must agree, and their inputs and results must not change.
+any compiler was loaded and that leaves out what the thread waited for a processor (`clock`). It has inputs that no call
+of its program had before (`varied`), and results are kept until the clock has stopped. `statistics` compares the
+blocks. Calls that are drawn by os.urandom, and some after the last round, get other contents, and eager too: their
+results must agree, and their inputs and results must not change.
 
-A pair takes 0.2 to 3 s for calls of up to 20 ms. From then on there are fewer rounds, but 20 at least; calls so slow
-that 20 rounds would take more than `most_seconds` are not timed.
+A pair takes 0.2 to 3 s for calls of up to 20 ms, up to 12 s where the answer is unsure. Slower calls get fewer rounds,
+but 20 at least; if these would take more than `most_seconds`, a pair is not timed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import itertools
 import math
 import os
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +25,7 @@ import torch
 
 from backprint.bench.baseline import SHORTEST, EagerBaseline, check_replaced, settings_held, two_clocks
 from backprint.bench.cells import BenchTiming
+from backprint.bench.clock import CLOCK, SHORT, timed
 from backprint.bench.findings import CheatFound, TimingWithheld
 from backprint.bench.honest import (
     Agree,
@@ -36,6 +37,7 @@ from backprint.bench.honest import (
     check_plain,
     check_written,
     held_results,
+    pause_after,
     put_random,
 )
 from backprint.bench.instructions import InstructionCounter, instruction_counter
@@ -43,15 +45,13 @@ from backprint.bench.statistics import DECILE, FEWEST_ROUNDS, STAGES, TimingChan
 from backprint.bench.varied import VariedInputs, fits_inputs
 from backprint.sample.rerun import EagerRun, copies
 
-CLOCK = time.perf_counter_ns
-
 EAGER, COMPILED, AGAIN = range(3)
 """The programs of a round."""
 
 ORDERS = tuple(itertools.permutations(range(3)))
 
-USUAL_SECONDS = 3.0
-"""How long the rounds of a pair take at most, unless the fewest take longer."""
+USUAL_SECONDS, UNSURE_SECONDS = 3.0, 12.0
+"""How long the first rounds of a pair take at most, and all of them where the answer is unsure."""
 
 MOST_SECONDS = 60.0
 """If the fewest rounds take longer, a pair is not timed."""
@@ -73,6 +73,7 @@ class TimedProgram:
     function: Callable[..., Any]
     gpu: bool
     calls: int = 1
+    short: bool = False
     times: list[float] = field(default_factory=list)
     device_times: list[float] = field(default_factory=list)
 
@@ -84,22 +85,22 @@ class TimedProgram:
         """Call the program; return the nanoseconds, the milliseconds of the GPU, and the results."""
         if self.gpu:
             return self.timed_on_gpu(values)
-        function = self.function
-        begun = CLOCK()
-        results = function(*values)
-        ended = CLOCK()
-        return ended - begun, 0.0, results
+        spent, results = timed(self.function, values, self.short)
+        return spent, 0.0, results
 
     def timed_on_gpu(self, values: Sequence[Any]) -> tuple[int, float, Any]:
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+        def complete() -> Any:
+            first.record()
+            results = self.function(*values)
+            last.record()
+            torch.cuda.synchronize()
+            return results
+
         torch.cuda.synchronize()
-        begun = CLOCK()
-        first.record()
-        results = self.function(*values)
-        last.record()
-        torch.cuda.synchronize()
-        ended = CLOCK()
-        return ended - begun, first.elapsed_time(last), results
+        spent, results = timed(complete, (), self.short)
+        return spent, first.elapsed_time(last), results
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ class Rounds:
     def compare(self, eager: CheckedCall, compiled: CheckedCall) -> None:
         """Raise unless the results of a round's checked calls agree, and the compiled graph's stay as they were."""
         if not self.reuses:
-            check_written(compiled.held, 0.0)
+            check_written(compiled.held, pause_after(self.programs[EAGER].times[-1] * 1e-9))
         run = replace(eager.run, inputs=eager.inputs, results=eager.held.copied)
         if reason := self.agree(run, compiled.held.copied):
             raise CheatFound(f"a timed call gives other results than the one that was checked: {reason}")
@@ -290,7 +291,7 @@ def warmed(program: TimedProgram, run: EagerRun) -> float:
     while len(spent) < WARM_CALLS and not is_steady(spent) and CLOCK() - begun < WARM_SECONDS * 1e9:
         spent.append(program.timed_call(values)[0])
     fastest = max(1, min(spent))
-    program.calls = max(1, math.ceil(SHORTEST / fastest))
+    program.calls, program.short = max(1, math.ceil(SHORTEST / fastest)), fastest < SHORT
     return program.calls * fastest * 1e-9
 
 
@@ -302,7 +303,8 @@ def stages_within(seconds: float, most: float) -> tuple[int, ...]:
     """Return the numbers of rounds that are compared where a round takes so many seconds."""
     if FEWEST_ROUNDS * seconds > most:
         raise TimingWithheld(f"{FEWEST_ROUNDS} rounds would take {FEWEST_ROUNDS * seconds:.0f} s, more than {most:g}")
-    return tuple(rounds for rounds in STAGES if rounds * seconds <= USUAL_SECONDS) or (FEWEST_ROUNDS,)
+    first = STAGES[0] if STAGES[0] * seconds <= USUAL_SECONDS else FEWEST_ROUNDS
+    return (first, *(rounds for rounds in STAGES if rounds > first and rounds * seconds <= UNSURE_SECONDS))
 
 
 def lower_decile(times: Sequence[float]) -> float:
