@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 
 aten = torch.ops.aten
 
-LARGE = 2.5
+LARGE = 0.8
 """The numbers that `wrong_for_large_values` computes wrongly are larger."""
 
 
@@ -63,11 +63,11 @@ def wrong_operator(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..
 
 
 def wrong_for_large_values(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Return other numbers than those above LARGE, of the matrix product alone."""
-    products = (aten.mm.default, aten.addmm.default)
+    """Return matrix products of which the numbers beyond LARGE are wrong."""
+    wrong = (aten.addmm.default, aten.mm.default)
 
     def alter(node: fx.Node, value: Any) -> Any:
-        return torch.where(value.abs() > LARGE, value * 1.01, value) if node.target in products else value
+        return torch.where(value.abs() > LARGE, value * 1.01, value) if node.target in wrong else value
 
     return NodeByNode(module, alter).run
 

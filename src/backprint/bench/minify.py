@@ -129,7 +129,7 @@ class GraphSearch:
         return MinifiedGraph(self.title, count, self.best, self.first, self.last, *ends)
 
     def minify(self, known: Recorded) -> MinifiedGraph:
-        """Shrink the units, then the outputs."""
+        """Shrink, and where the fault is that it hangs, make sure that the result does."""
         whole, found = self.best, self.last
         assert whole is not None
         hangs = self.first.kind == "timeout"
@@ -142,13 +142,13 @@ class GraphSearch:
         return self.minified(complete)
 
     def shrink(self, known: Recorded) -> bool:
-        """Shrink the units, then the outputs; return whether the tests were enough."""
+        """Leave out units, then outputs, then steps between others; return whether the tests were enough."""
         allowed = self.most - self.tests - OUTPUT_TESTS
         search = UnitSearch(lambda units: self.shows(known.cut(units)), known.producers, allowed)
         search.smallest(len(known.units))
-        while self.tests < self.most - OUTPUT_TESTS and self.bypassed():
-            pass
         self.fewer_outputs()
+        while self.tests < self.most and self.bypassed():
+            pass
         return search.tests < allowed
 
     def bypassed(self) -> bool:

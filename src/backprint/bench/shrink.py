@@ -2,8 +2,8 @@
 
 The units are in the order in which they run. First the shortest beginning that shows the fault, by bisection: its last
 unit is part of the fault. Then that unit alone, with those that make what it uses, and with theirs; else the last part
-of the beginning, by bisection. What is left goes through delta debugging (Zeller's ddmin), so no unit of the result
-can be left out alone.
+of the beginning, by bisection. Of what is left, parts are left out, halves first and single units last, so that no
+unit of the result can be left out alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-DEPTHS = (0, 1, 2, 4)
+DEPTHS = (0, 1, 2, 3, 5, 8)
 """How many steps back the units are looked up that make what the last one uses."""
 
 
@@ -87,18 +87,16 @@ class UnitSearch:
             yield tuple(sorted(near))
 
     def least(self, units: Sequence[int]) -> tuple[int, ...]:
-        """Return units of which none can be left out, by delta debugging."""
-        left, pieces = list(units), 2
-        while len(left) > 1:
-            size = -(-len(left) // pieces)
-            parts = [left[start : start + size] for start in range(0, len(left), size)]
-            others = [[unit for unit in left if unit not in part] for part in parts]
-            if (part := next(filter(self.shown_by, parts), None)) is not None:
-                left, pieces = part, 2
-            elif (rest := next(filter(self.shown_by, others), None)) is not None:
-                left, pieces = rest, max(pieces - 1, 2)
-            elif size == 1:
-                break
-            else:
-                pieces = min(2 * pieces, len(left))
-        return tuple(left)
+        """Return units of which none can be left out: leave out halves, quarters and so on, at last one at a time."""
+        left, size = list(units), max(len(units) // 2, 1)
+        while True:
+            before, start = len(left), 0
+            while start < len(left) > 1:
+                rest = left[:start] + left[start + size :]
+                if self.shown_by(rest):
+                    left = rest
+                else:
+                    start += size
+            if size == 1 and len(left) in (1, before):
+                return tuple(left)
+            size = max(size // 2, 1)
