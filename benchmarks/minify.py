@@ -17,7 +17,7 @@ from backprint.bench.minify import MinifiedGraph, minify_graph
 from backprint.bench.subjects import bench_graphs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from subjects.faults import FAULTS, gated_stack  # noqa: E402  # the path is needed first
+from subjects.faults import FAULTS, gated_stack
 
 LIMITS = {"hang": 5.0}
 """The seconds of a test before any has failed, where they decide how long the search takes."""

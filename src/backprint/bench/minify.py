@@ -76,8 +76,8 @@ class GraphSearch:
     most: int
     told: Told
     smaller: Smaller
-    first: Trial = Trial()
-    last: Trial = Trial()
+    first: Trial = field(default_factory=Trial)
+    last: Trial = field(default_factory=Trial)
     best: CutGraph | None = None
     tests: int = 0
     slowest: float = 0.0
@@ -197,14 +197,14 @@ def minify_graph(
     *,
     seed: int = 0,
     limit: float = 60.0,
-    memory: int | None = None,
+    memory: int = 0,
     most: int = MOST_TESTS,
     told: Told = lambda text: None,
     smaller: Smaller = lambda found: None,
 ) -> MinifiedGraph | UnminifiedGraph:
     """Shrink one graph; `limit` are the seconds of a test before any has failed, `most` the tests.
 
-    `smaller` is called with each smaller graph that shows the fault. The calling process must not have loaded a compiler.
+    `smaller` is called with each smaller graph that shows the fault. The calling process must have no compiler loaded.
     """
     whole = unguarded_graph(graph.graph)
     known = recorded(whole, graph.run)

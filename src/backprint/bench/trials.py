@@ -1,4 +1,4 @@
-"""Try a compiler on one graph in a process of its own, and say how it failed: wrong, raised, crashed or timeout.
+"""Try a compiler on one graph in a process of its own, and say how it failed: one of FAULTS.
 
 The process is forked from one that has loaded torch and no compiler (`children`). The inputs are as given, the random
 state is a seed's, and the outputs are judged against eager and float64 (`sample/judged`).
@@ -28,7 +28,7 @@ from backprint.graph.nouns import Graph
 from backprint.sample.judged import Eager, first_line, judged
 from backprint.sample.rerun import EagerRun, copies, rebuilt
 
-FAULTS = ("wrong", "raised", "crashed", "timeout")
+FAULTS = ("wrong", "raised", "crashed", "timeout", "out of memory")
 
 LIKE = 0.5
 """How alike two messages of one exception type are, at least, where they are of one fault."""
@@ -86,12 +86,13 @@ class Trials:
 
     compile: Compile
     seed: int = 0
-    memory: int | None = None
+    memory: int = 0
+    """0 is as much as there is."""
 
     def tried(self, cut: CutGraph, limit: float) -> Trial:
         """Compile and run a graph in a process of its own, for at most `limit` seconds."""
         started = time.monotonic()
-        end = in_child(lambda: asdict(self.trial(cut)), limit)
+        end = in_child(lambda: asdict(self.trial(cut)), limit, self.memory)
         seconds = time.monotonic() - started
         if not end.ended_well:
             kind = "eager failed" if end.cause == "raised" else end.cause
@@ -140,7 +141,7 @@ def eager_run(graph: Graph, inputs: Sequence[Any], seed: int) -> EagerRun:
     return replace(run, results=run.again(module()))
 
 
-def enclose_trial(memory: int | None) -> None:
+def enclose_trial(memory: int) -> None:
     """Silence this process, and limit it to one thread, to so much memory, and to no core file."""
     silent = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -148,7 +149,7 @@ def enclose_trial(memory: int | None) -> None:
     torch.set_num_threads(1)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # read when Inductor is loaded
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory is not None:
+    if memory:  # so that one huge allocation fails at once; what is allocated bit by bit is measured
         with contextlib.suppress(OSError, ValueError):  # a lower limit is there already
-            most = status("VmData") + memory
+            most = status("VmData") + memory + memory // 4
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
