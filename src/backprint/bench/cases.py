@@ -16,9 +16,9 @@ from typing import Any
 
 from torch import Tensor
 
-from backprint.bench.cuts import CutGraph, recorded
+from backprint.bench.cuts import CutGraph, record_values
+from backprint.bench.fault_trials import FaultTrials, eager_run
 from backprint.bench.minify import MinifiedGraph
-from backprint.bench.trials import Trials, eager_run
 from backprint.fx.convert import spec_of
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Signature, Value, custom_operators
@@ -84,7 +84,7 @@ def case_of(found: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str,
     graph = found.cut.graph
     values = tuple(made[port.local] for port in graph.inputs)
     run = eager_run(graph, values, whole.seed)
-    seen = recorded(graph, run).values
+    seen = record_values(graph, run).values
     noted = replace(graph, steps=tuple(replace(step, spec=spec_of(seen[step.name])) for step in graph.steps))
     names = [port.name for port in graph.outputs]
     place = f"cut from {found.title} of {whole.name}: {found.cut.operators} of its {found.operators} operators"
@@ -143,7 +143,7 @@ def drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
     return Inputs(recipes, exact_data(values, recipes), seed)
 
 
-def inputs_for(found: MinifiedGraph, trials: Trials, limit: float) -> Inputs:
+def inputs_for(found: MinifiedGraph, trials: FaultTrials, limit: float) -> Inputs:
     """Return drawn inputs if the graph fails on them in the same way; else the values themselves."""
     drawn = drawn_inputs(found.cut, trials.seed)
     if drawn is not None:

@@ -77,7 +77,7 @@ def count_operators(graph: Graph) -> int:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedGraph:
     """A graph that ran in eager, and every value in that run."""
 
     graph: Graph
@@ -121,7 +121,7 @@ class Recorded:
         return (step.name for step in steps if step.name in outer or step.name not in inner)
 
 
-def recorded(graph: Graph, run: EagerRun) -> Recorded:
+def record_values(graph: Graph, run: EagerRun) -> RecordedGraph:
     """Run a graph, whose inputs and random state are those of an eager run, and keep a copy of every value."""
     locals_ = [port.local for port in graph.inputs]
     kept: dict[str, Any] = {}
@@ -136,7 +136,7 @@ def recorded(graph: Graph, run: EagerRun) -> Recorded:
         perform_steps(graph.steps, env, subgraphs(graph), after=keep)
 
     run.again(play)
-    return Recorded(graph, kept, units_of(graph, kept))
+    return RecordedGraph(graph, kept, units_of(graph, kept))
 
 
 def own_memory(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Shrink a graph that a compiler fails on to the smallest that still shows the fault, each test in its own process.
 
-A cut of the graph takes the values that the whole had (`cuts`); `shrink` chooses the cuts, `trials` tries them. A cut
-that fails in another way does not count; such ends are counted as `others`.
+A cut of the graph takes the values that the whole had (`cuts`); `shrink` chooses the cuts, `fault_trials` tries them. A
+cut that fails in another way does not count; such ends are counted as `others`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from backprint.bench.cuts import CutGraph, Recorded, count_operators, recorded
+from backprint.bench.cuts import CutGraph, RecordedGraph, count_operators, record_values
+from backprint.bench.fault_trials import FAULTS, FaultTrial, FaultTrials
 from backprint.bench.shrink import UnitSearch
 from backprint.bench.subjects import BenchGraph, Compile, unguarded_graph
-from backprint.bench.trials import FAULTS, Trial, Trials
 from backprint.graph.nouns import Graph, refs
 
 MOST_TESTS = 100
@@ -34,8 +34,8 @@ class MinifiedGraph:
     operators: int
     """How many operators the graph of the sample calls."""
     cut: CutGraph
-    first: Trial
-    last: Trial
+    first: FaultTrial
+    last: FaultTrial
     tests: int
     seconds: float
     others: Mapping[str, int]
@@ -56,7 +56,7 @@ class UnminifiedGraph:
 
     title: str
     why: str
-    first: Trial
+    first: FaultTrial
     flaky: bool = False
 
 
@@ -71,13 +71,13 @@ class GraphSearch:
 
     title: str
     whole: Graph
-    trials: Trials
+    trials: FaultTrials
     limit: float
     most: int
     told: Told
     smaller: Smaller
-    first: Trial = field(default_factory=Trial)
-    last: Trial = field(default_factory=Trial)
+    first: FaultTrial = field(default_factory=FaultTrial)
+    last: FaultTrial = field(default_factory=FaultTrial)
     best: CutGraph | None = None
     tests: int = 0
     slowest: float = 0.0
@@ -87,7 +87,7 @@ class GraphSearch:
     others: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
 
-    def tried(self, cut: CutGraph) -> Trial:
+    def tried(self, cut: CutGraph) -> FaultTrial:
         """Try a cut, and count it."""
         self.tests += 1
         self.told(f"{self.title}: test {self.tests}, {cut.operators} of {count_operators(self.whole)} operators")
@@ -114,7 +114,7 @@ class GraphSearch:
         self.keep(cut, found)
         return True
 
-    def keep(self, cut: CutGraph, found: Trial) -> None:
+    def keep(self, cut: CutGraph, found: FaultTrial) -> None:
         """Keep a cut that shows the fault, if it is the smallest."""
         if self.best is None or size_of_cut(cut) <= size_of_cut(self.best):
             self.best, self.last = cut, found
@@ -128,7 +128,7 @@ class GraphSearch:
         ends = (self.tests, seconds, dict(self.others), complete)
         return MinifiedGraph(self.title, count, self.best, self.first, self.last, *ends)
 
-    def minify(self, known: Recorded) -> MinifiedGraph:
+    def minify(self, known: RecordedGraph) -> MinifiedGraph:
         """Shrink, and where the fault is that it hangs, make sure that the result does."""
         whole, found = self.best, self.last
         assert whole is not None
@@ -141,7 +141,7 @@ class GraphSearch:
             complete = self.shrink(known)
         return self.minified(complete)
 
-    def shrink(self, known: Recorded) -> bool:
+    def shrink(self, known: RecordedGraph) -> bool:
         """Leave out units, then outputs, then steps between others; return whether the tests were enough."""
         allowed = self.most - self.tests - OUTPUT_TESTS
         search = UnitSearch(lambda units: self.shows(known.cut(units)), known.producers, allowed)
@@ -207,8 +207,8 @@ def minify_graph(
     `smaller` is called with each smaller graph that shows the fault. The calling process must have no compiler loaded.
     """
     whole = unguarded_graph(graph.graph)
-    known = recorded(whole, graph.run)
-    search = GraphSearch(graph.title, whole, Trials(compile, seed, memory), limit, most, told, smaller)
+    known = record_values(whole, graph.run)
+    search = GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, told, smaller)
     given = CutGraph(whole, tuple(graph.run.inputs))
     search.first = search.tried(given)
     if search.first.kind not in FAULTS:

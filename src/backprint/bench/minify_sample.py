@@ -234,10 +234,10 @@ class SampleSearch:
     def finish(self, found: Any) -> None:
         """Write the result, proven, and with what its file shows."""
         from backprint.bench.cases import as_program, inputs_for
-        from backprint.bench.trials import Trials
+        from backprint.bench.fault_trials import FaultTrials
 
         found = replace(found, cut=as_program(found.cut))
-        trials = Trials(self.compiled, self.capture.seed, self.memory)
+        trials = FaultTrials(self.compiled, self.capture.seed, self.memory)
         self.tell("inputs")
         inputs = inputs_for(found, trials, max(self.options["limit"], 2 * found.first.seconds))
         self.tell("write")

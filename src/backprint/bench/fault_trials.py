@@ -43,7 +43,7 @@ class WrongOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class FaultTrial:
     """How one test ended: with one of FAULTS, with `eager failed`, or well: the kind is '' then."""
 
     kind: str = ""
@@ -58,7 +58,7 @@ class Trial:
         """The kind and the reason, in a line."""
         return f"{self.kind}: {self.detail}" if self.detail else self.kind or "right"
 
-    def same_fault(self, other: Trial) -> bool:
+    def same_fault(self, other: FaultTrial) -> bool:
         """Whether two tests failed in the same way: by one signal, or with one exception about one operator."""
         if self.kind != other.kind or not self.kind:
             return False
@@ -81,7 +81,7 @@ def plain_message(message: str) -> str:
 
 
 @dataclass(frozen=True)
-class Trials:
+class FaultTrials:
     """How graphs are tried: with a compiler, from a seed, and with so many bytes of memory."""
 
     compile: Compile
@@ -89,18 +89,20 @@ class Trials:
     memory: int = 0
     """0 is as much as there is."""
 
-    def tried(self, cut: CutGraph, limit: float) -> Trial:
+    def tried(self, cut: CutGraph, limit: float) -> FaultTrial:
         """Compile and run a graph in a process of its own, for at most `limit` seconds."""
         started = time.monotonic()
         end = in_child(lambda: asdict(self.trial(cut)), limit, self.memory)
         seconds = time.monotonic() - started
         if not end.ended_well:
             kind = "eager failed" if end.cause == "raised" else end.cause
-            return Trial(kind, end.detail if kind != "timeout" else f"no answer after {limit:.3g} s", seconds=seconds)
+            return FaultTrial(
+                kind, end.detail if kind != "timeout" else f"no answer after {limit:.3g} s", seconds=seconds
+            )
         outputs = tuple(WrongOutput(**row) for row in end.value["outputs"])
-        return Trial(**{**end.value, "outputs": outputs, "seconds": seconds})
+        return FaultTrial(**{**end.value, "outputs": outputs, "seconds": seconds})
 
-    def trial(self, cut: CutGraph) -> Trial:
+    def trial(self, cut: CutGraph) -> FaultTrial:
         """Compile and run a graph in this process; raise where eager does."""
         enclose_trial(self.memory)
         run = eager_run(cut.graph, cut.inputs, self.seed)
@@ -111,24 +113,24 @@ class Trials:
         except Exception as error:
             cause = getattr(error, "inner_exception", None) or error
             name = type(cause).__name__
-            return Trial("raised", f"{name}: {first_line(error)}", name)
+            return FaultTrial("raised", f"{name}: {first_line(error)}", name)
         return judged_trial(Eager(run, compiled), found)
 
 
-def judged_trial(eager: Eager, found: Any) -> Trial:
+def judged_trial(eager: Eager, found: Any) -> FaultTrial:
     """Return whether one of a compiler's outputs is wrong."""
     found = found if isinstance(found, (tuple, list)) else (found,)
     wanted = eager.run.outputs
     if len(found) != len(wanted):
-        return Trial("wrong", f"{len(found)} outputs, and eager gives {len(wanted)}")
+        return FaultTrial("wrong", f"{len(found)} outputs, and eager gives {len(wanted)}")
     words = [judged(eager, index, value) for index, value in enumerate(found)]
     wrong = tuple(
         WrongOutput(name, why) for (_, name), (word, why) in zip(wanted, words, strict=True) if word == "wrong"
     )
     if not wrong:
-        return Trial()
+        return FaultTrial()
     more = f", and {len(wrong) - 1} more of {len(wanted)} outputs" if len(wrong) > 1 else ""
-    return Trial("wrong", f"{wrong[0].name}: {wrong[0].detail}{more}", outputs=wrong)
+    return FaultTrial("wrong", f"{wrong[0].name}: {wrong[0].detail}{more}", outputs=wrong)
 
 
 def eager_run(graph: Graph, inputs: Sequence[Any], seed: int) -> EagerRun:
