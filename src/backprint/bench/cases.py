@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from backprint.bench.cuts import CutGraph, record_values
 from backprint.bench.fault_trials import FaultTrials, eager_run
 from backprint.bench.minify import MinifiedGraph
 from backprint.fx.convert import spec_of
-from backprint.graph.keys import PortKey
+from backprint.graph.keys import PortKey, PortValues
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Signature, Value, custom_operators
 from backprint.graph.steps import mapped
+from backprint.graph.verdicts import Verdict
 from backprint.graphnet.write import graphnet_writer
 from backprint.replaying.attest import attest, verdict_json
 from backprint.replaying.digests import numbers_of
@@ -168,8 +169,8 @@ def write_case(case: MinifiedCase, folder: Path, name: str, backend: str | None,
     Without `proven`, which takes some seconds, the sample's verdict is `unproven`.
     """
     capture = case.capture
-    kept: Mapping[str, Any] = {"verdict": "unproven", "name": capture.name, "detail": "saved while it was minified"}
-    values: Sequence[Mapping[PortKey, Any]] = ({},)
+    kept = verdict_json(Verdict("unproven", capture.name, "saved while it was minified"))
+    values: Sequence[PortValues] = ({},)
     if proven:
         proof = attest(capture)
         kept, values = verdict_json(proof.verdict, proof.power), proof.values

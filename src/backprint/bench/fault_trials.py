@@ -56,7 +56,7 @@ class FaultTrial:
     @property
     def text(self) -> str:
         """The kind and the reason, in a line."""
-        return f"{self.kind}: {self.detail}" if self.detail else self.kind or "right"
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind or "every output is right"
 
     def same_fault(self, other: FaultTrial) -> bool:
         """Whether two tests failed in the same way: by one signal, or with one exception about one operator."""
