@@ -163,9 +163,14 @@ def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
 
 
 def compilable(graph: Graph) -> fx.GraphModule:
-    """Return the module that compilers are given: sizes as they were captured, and no guards."""
+    """Return the module that compilers are given."""
+    return to_fx(unguarded_graph(graph))
+
+
+def unguarded_graph(graph: Graph) -> Graph:
+    """Return the graph that compilers are given: sizes as they were captured, and no guards."""
     fixed = at_hints(graph)
-    return to_fx(live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard))))
+    return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 
 
 def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:

@@ -12,7 +12,20 @@ from backprint.cli.say import echo, ending
 from backprint.plain import printable
 from backprint.version import __version__
 
-VERBS = ("capture", "record", "verify", "power", "region", "corpus", "show", "export", "bench", "demo", "doctor")
+VERBS = (
+    "capture",
+    "record",
+    "verify",
+    "power",
+    "region",
+    "corpus",
+    "show",
+    "export",
+    "bench",
+    "minify",
+    "demo",
+    "doctor",
+)
 
 
 UNCHANGED = "nothing was changed"

@@ -10,7 +10,7 @@ import base64
 import os
 import pprint
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -55,9 +55,14 @@ RULE = "# --- Below: makes the inputs, runs the graphs and compares them, with t
 
 
 def write_export(
-    capture: Capture, path: str | os.PathLike[str], inputs: InputRecipes, backend: str | None, direction: str
+    capture: Capture,
+    path: str | os.PathLike[str],
+    inputs: InputRecipes,
+    backend: str | None,
+    direction: str,
+    about: Sequence[str] = (),
 ) -> Path:
-    """Write the file, and large exact data beside it; return its path."""
+    """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it."""
     place = Path(path)
     graphs = graphs_needed(capture, direction)
     shown = [title for title in graphs if direction in ("both", title.partition(" ")[2])]
@@ -68,7 +73,8 @@ def write_export(
     inside = 4 * sum(tensor.nbytes for tensor in exact.values()) <= 3 * MOST_INSIDE
     beside = data_beside(place)
     content = {**content_of(capture, graphs, recipes), "shown": shown}
-    text = "".join(file_parts(capture, graphs, content, data_text(exact) if inside else repr(beside.name), backend))
+    data = data_text(exact) if inside else repr(beside.name)
+    text = "".join(file_parts(capture, graphs, content, data, backend, about))
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         if not inside:
@@ -181,9 +187,10 @@ def file_parts(
     content: Mapping[str, Any],
     data: str,
     backend: str | None,
+    about: Sequence[str],
 ) -> Iterator[str]:
     """Yield the text of the file in parts."""
-    yield head(capture, backend) + HEADER
+    yield head(capture, backend, about) + HEADER
     names = {title: title.title().replace("_", "").replace(" ", "") for title in graphs}
     for title, (_, graph) in graphs.items():
         yield "\n\n" + "\n".join(emit_class(graph, names[title], "")) + "\n"
@@ -195,13 +202,15 @@ def file_parts(
     yield '\nif __name__ == "__main__":\n    run_file(CAPTURE, GRAPHS, DATA, BACKEND, __file__)\n'
 
 
-def head(capture: Capture, backend: str | None) -> str:
+def head(capture: Capture, backend: str | None, about: Sequence[str]) -> str:
     """Return the docstring of the file."""
     torch_version = dict(capture.environment).get("torch", "")
     made = f"{capture.name}. Captured by Backprint with engine {capture.engine}, torch {torch_version}"
     asked = title_text(f"--backend {backend or 'inductor'}")
+    lines = "".join(f"{title_text(line)}\n" for line in (*about, *([""] if about else [])))
     return (
         f'"""{title_text(made)}; runs with torch alone.\n\n'
+        f"{lines}"
         f"    python FILE {'':<{len(asked)}}   runs the graphs, and prints a digest of each output\n"
         f"    python FILE {asked}   runs each through torch.compile too: bitwise, close or wrong\n"
         '"""\n\n'
