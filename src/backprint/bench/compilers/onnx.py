@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, core_ports, kinds_of, refuse_dtypes
+from backprint.bench.compilers.exchange import NUMPY, core_ports, exchanged, exported, kinds_of, refuse_dtypes
 
 
 def build_onnxruntime(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
