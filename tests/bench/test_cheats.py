@@ -21,6 +21,7 @@ from backprint.bench.honest import agreement
 from backprint.bench.moved import moved_graphs, movement
 from backprint.bench.subjects import BenchGraph, bench_graphs, bench_steps
 from backprint.bench.timing import honest_and_timed
+from backprint.sample.judged import Eager
 from backprint.sample.rerun import EagerRun
 
 
@@ -222,6 +223,7 @@ def test_a_step_is_checked_and_timed_too() -> None:
     [step] = bench_steps(graphs)
     others = [bench_steps(other)[0].run for other in moved_graphs(capture, graphs)]
     baseline = eager_baseline(step.run)
+    assert not isinstance(Eager(step.run, step.run.module()).wide, str)
     compiled = step.joined(graphs[0].module, graphs[1].module)
     honest, timing = honest_and_timed(others, compiled, baseline)
     assert all(honest.moved[:1])

@@ -154,7 +154,9 @@ def widen(value: Any) -> Any:
 
 
 def widened_class(module: Any) -> Any:
-    """Return the class of a graph with every floating-point dtype replaced by float64."""
+    """Return the class of a graph, or of joined graphs, with every floating-point dtype replaced by float64."""
+    if hasattr(module, "widened"):
+        return module.widened()
     dtypes = re.compile(rf"\btorch\.({'|'.join(WIDE)})\b")
     return rebuilt(module, dtypes.sub(lambda found: f"torch.{WIDE[found[1]]}", module.changed))
 
