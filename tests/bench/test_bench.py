@@ -194,9 +194,7 @@ def test_the_command_prints_a_table_and_exits_with_1_where_a_compiler_is_wrong(s
         (["--compiler", "eager", "--executor", "pool", "--ray-address", "local"], "--ray-address"),
     ],
 )
-def test_a_call_that_cannot_be_right_is_refused(
-    samples: Path, tmp_path: Path, arguments: list[str], said: str
-) -> None:
+def test_a_call_that_cannot_be_right_is_refused(samples: Path, tmp_path: Path, arguments: list[str], said: str) -> None:
     answer = invoke(samples, "-o", tmp_path / "run", *arguments)
     assert answer.exit_code == 2
     assert said in answer.output

@@ -55,7 +55,8 @@ def test_nobody_works_while_one_times(tmp_path: Path) -> None:
             case "rests":
                 at_work.discard(name)
             case "times":
-                assert not timing and not at_work
+                assert not timing
+                assert not at_work
                 timing.add(name)
             case "timed":
                 timing.discard(name)

@@ -152,7 +152,7 @@ def reached_table(cells: Sequence[BenchCell], peaks: Peaks | None) -> Table:
     rows = [(*key, len(found), statistics.median(found), max(found)) for key, found in groups.items()]
     note = (
         "The least time of a graph's operations or bytes, at the peaks above, over the time it took. The least bytes "
-        "are each input read once and each output written once; they are held against the cache or memory of their size."
+        "are each input read once and each output written once; a cache or memory of their size sets their peak."
     )
     return Table("Roofline", note, columns("compiler:name direction count:count median:share most:share"), tuple(rows))
 

@@ -68,7 +68,7 @@ def tried(
     with stage("eager"):
         graphs = bench_graphs(capture)
         moved = [with_steps(each) for each in moved_graphs(capture, graphs)]
-    trial = Trial(plan, turns, begun, dict(known))
+    trial = CompilerTrial(plan, turns, begun, dict(known))
     left = {
         title: graph
         for title, graph in with_steps(graphs).items()
@@ -96,7 +96,7 @@ class GraphAtWork:
 
 
 @dataclass(slots=True)
-class Trial:
+class CompilerTrial:
     """A compiler at work on the graphs of a sample: what it has compiled, and how each graph ended."""
 
     plan: TrialPlan
@@ -207,11 +207,11 @@ class Trial:
         return replace(cell, outcome=timing.answer)
 
 
-PARTS: Mapping[str, Callable[[Trial, GraphAtWork, BenchCell], BenchCell]] = {
-    "compile": Trial.compile,
-    "judge": Trial.judge,
-    "compile again": Trial.compile_again,
-    "time": Trial.time,
+PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]] = {
+    "compile": CompilerTrial.compile,
+    "judge": CompilerTrial.judge,
+    "compile again": CompilerTrial.compile_again,
+    "time": CompilerTrial.time,
 }
 """The parts of a trial, in order: each adds to the cell, and one that sets the outcome is the last."""
 

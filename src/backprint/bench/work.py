@@ -25,12 +25,12 @@ from backprint.corpus.task import Task, failure, one_line
 from backprint.errors import SampleError
 
 CELLS = "cells.jsonl"
-"""The file of a sample's folder: a cell a line; a line with `begun` names the graph and the part of its trial that began."""
+"""The file of a sample's folder: a cell a line; a line with `begun` names a graph and the part of its trial that began."""
 
 BEGUN = "begun"
 
 
-def warmed(options: Mapping[str, Any]) -> dict[str, str]:
+def load_all(options: Mapping[str, Any]) -> dict[str, str]:
     """Load PyTorch and Backprint, and nothing of a compiler; return their versions."""
     import torch
 
@@ -73,7 +73,7 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
     return row_of(list(read_cells(file)))
 
 
-bench_sample.warm = warmed  # type: ignore[attr-defined]
+bench_sample.warm = load_all  # type: ignore[attr-defined]
 
 
 def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:

@@ -134,9 +134,10 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
         mean = f"{geometric_mean(speedups):.2f}x" if speedups else ""
         rows.append([name, str(count.total()), *(str(count[outcome] or "") for outcome in shown), mean])
     yield from aligned([["compiler", "graphs", *shown, "speedup"], *rows])
-    noise = [cell.timing for cell in run.cells if cell.timing is not None and cell.timing.noise is not None]
-    changed = sum(timing.noise_low > 1.05 or timing.noise_high < 1 / 1.05 for timing in noise)
+    timings = [cell.timing for cell in run.cells if cell.timing is not None]
+    noise = [(each.noise_low, each.noise_high) for each in timings if each.noise_low and each.noise_high]
     if noise:
+        changed = sum(low > 1.05 or high < 1 / 1.05 for low, high in noise)
         yield f"eager against eager: {changed} of {len(noise)} more than 5% apart"
 
 
