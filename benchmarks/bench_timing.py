@@ -23,11 +23,11 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.bench.baseline import EagerBaseline, eager_baseline
-from backprint.bench.findings import CheatFound, TimingWithheld
-from backprint.bench.moved import moved_graphs
-from backprint.bench.subjects import bench_graphs, bench_steps
-from backprint.bench.timing import honest_and_timed
+from backprint.benching.baseline import EagerBaseline, eager_baseline
+from backprint.benching.findings import CheatFound, TimingWithheld
+from backprint.benching.moved import moved_graphs
+from backprint.benching.subjects import bench_graphs, bench_steps
+from backprint.benching.timing import honest_and_timed
 from backprint.sample.judged import Eager, apart
 from backprint.sample.rerun import EagerRun
 

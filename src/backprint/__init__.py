@@ -19,6 +19,7 @@ from backprint.api import (
     split,
     verify,
 )
+from backprint.benches import bench
 from backprint.corpora import CorpusRun, dedup, run_corpus
 from backprint.errors import (
     BackprintError,
@@ -83,6 +84,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "__version__",
+    "bench",
     "capture",
     "compare_regions",
     "dedup",

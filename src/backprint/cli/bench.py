@@ -15,7 +15,7 @@ from backprint.cli.options import ALLOW, choice
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.bench.runs import BenchRun
+    from backprint.benching.runs import BenchRun
 
 OTHERS = ("report", "compare")
 """Verbs with a file of their own, `bench_NAME.py`."""
@@ -93,8 +93,8 @@ def run_command(
     a cell for each graph and compiler, and report.html; if the command is ended at any moment, the same command
     continues. Exit code 1 if a compiler gives wrong results, raises, crashes or hangs.
     """
-    from backprint.bench.cells import DIRECTIONS, STOPPED
     from backprint.benches import bench
+    from backprint.benching.cells import DIRECTIONS, STOPPED
     from backprint.cli.bench_report import write_page
     from backprint.corpus.progress import shown
     from backprint.corpus.stopping import Stopped
@@ -123,8 +123,8 @@ def split_names(text: str) -> list[str]:
 
 def closing_lines(run: BenchRun) -> Iterator[str]:
     """Yield the outcomes of each compiler as a table, and how far eager's time is from its own."""
-    from backprint.bench.cells import OUTCOMES
-    from backprint.bench.means import geometric_mean
+    from backprint.benching.cells import OUTCOMES
+    from backprint.benching.means import geometric_mean
 
     counts = {each.name: Counter(cell.outcome for cell in run.of(each.name)) for each in run.compilers}
     shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]

@@ -32,9 +32,9 @@ def command(old: Path, new: Path, threshold: float, format: str | None, output: 
 
     The exit status is 1 if a cell that was right is wrong, stopped or slower now.
     """
-    from backprint.bench.compare import compare_runs
-    from backprint.bench.comparison_report import comparison_report
-    from backprint.bench.runs import read_run
+    from backprint.benching.compare import compare_runs
+    from backprint.benching.comparison_report import comparison_report
+    from backprint.benching.runs import read_run
 
     comparison = compare_runs(read_run(old), read_run(new), threshold=threshold)
     write_or_print(comparison_report(comparison), format, output, as_json, f"comparison of {old} and {new}")

@@ -11,7 +11,7 @@ import click
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.bench.runs import BenchRun
+    from backprint.benching.runs import BenchRun
     from backprint.report.nouns import Report
 
 
@@ -35,9 +35,9 @@ def command(run: Path, format: str | None, output: Path | None, as_json: bool, l
     RUN is the folder of the run, which may still be running; or GraphNet's logs of a bench, one file, or a folder of
     several. Nothing in it is changed.
     """
-    from backprint.bench.reports import report_of
-    from backprint.bench.runs import read_run
-    from backprint.bench.scored_cells import write_run_logs
+    from backprint.benching.reports import report_of
+    from backprint.benching.runs import read_run
+    from backprint.benching.scored_cells import write_run_logs
 
     if logs is not None:
         for place in write_run_logs(read_run(run), logs):
@@ -48,7 +48,7 @@ def command(run: Path, format: str | None, output: Path | None, as_json: bool, l
 
 def write_page(run: BenchRun) -> Path:
     """Write the report of a run into its folder; return the page's path."""
-    from backprint.bench.reports import bench_report
+    from backprint.benching.reports import bench_report
     from backprint.report.write import write_report
 
     page = run.place / "report.html"

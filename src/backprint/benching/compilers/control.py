@@ -1,0 +1,43 @@
+"""Compilers that are torch's own control: eager, AOTAutograd without a compiler; and every backend of torch.compile.
+
+Private torch APIs of this module, tried on torch 2.11 to 2.14.1: `torch._dynamo.lookup_backend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from backprint.benching.borders import core_of
+from backprint.sample.rerun import copies
+
+
+def build_eager(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Return the graph itself."""
+    return module
+
+
+def build_aot(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
+    """Compile with a backend that is AOTAutograd and no compiler, without Dynamo."""
+    from torch._dynamo import lookup_backend
+
+    core = core_of(module, inputs)
+    with torch.no_grad():
+        call = lookup_backend(backend)(core.module, core.given(copies(inputs)))
+    return lambda *values: core.restored(call(*core.given(values)), values)
+
+
+def build_backend(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
+    """Compile with a backend of torch.compile as its users call it."""
+    own = fx.GraphModule(module, module.graph)  # its code is new, so nothing compiled before is used again
+    call = torch.compile(own, backend=backend, fullgraph=True, dynamic=False)
+
+    def called(*values: Any) -> Any:
+        with torch.no_grad():
+            return call(*values)
+
+    called(*copies(inputs))
+    return called

@@ -1,0 +1,53 @@
+"""Inductor, by its own entry without Dynamo, and AOTInductor. Both draw random numbers as eager does.
+
+Private torch APIs of this module, tried on torch 2.11 to 2.14.1: `torch._inductor.compile`,
+`torch._inductor.list_mode_options`, `torch._inductor.aoti_compile_and_package`, `torch._inductor.aoti_load_package`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch._inductor
+from torch import Tensor, fx
+
+from backprint.benching.borders import bordered
+
+AS_EAGER = {"fallback_random": True}
+"""Options that make random draws those of eager."""
+
+
+def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "default") -> Callable[..., Any]:
+    """Compile with Inductor in a mode of torch.compile."""
+    options = {**torch._inductor.list_mode_options(mode), **AS_EAGER}
+
+    def build(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+        with torch.no_grad():
+            call = torch._inductor.compile(core, given, options=options)
+        return lambda values: call(*values)
+
+    return bordered(module, inputs, build)
+
+
+def build_aotinductor(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile with AOTInductor to a package, and load it."""
+    return bordered(module, inputs, packaged)
+
+
+def packaged(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+    """Return the package of a core, loaded."""
+    with torch.no_grad():
+        program = torch.export.export(core, tuple(given), strict=False)
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "core.pt2")
+            torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=AS_EAGER)
+            call = torch._inductor.aoti_load_package(path)
+
+    def called(values: list[Tensor]) -> Sequence[Tensor]:
+        results = call(*values)
+        return (results,) if isinstance(results, Tensor) else results
+
+    return called

@@ -1,0 +1,356 @@
+"""GraphNet's benchmark log, read and written: the text between its `test_compiler` and its plots.
+
+Both ways pass through ScoredSamples. A log keeps a sample's name, configuration, dtypes, shapes, timings, speedups and
+the tolerances that each output is within. `[max_diff]` and `[mean_diff]`, which no score reads, are left out.
+
+A log is read as GraphNet reads it, but for these:
+- Where timing fluctuated, GraphNet logs a failed execution, and counts one. Here the sample is unmeasured.
+- Where the compiled model fails, GraphNet logs no dtypes, and takes the sample for a failure of eager. Here its line
+  "Fail due to compiled model execution error" is read: a compile failure.
+- Where dtypes differ, GraphNet logs no shapes, and takes that for a difference of shapes. Both count alike in scores.
+- Where no output was compared, GraphNet takes the sample for correct. Here it is unmeasured.
+
+GraphNet's tools compute the same scores from a written log as `backprint.benching.scores`. Their parser looks for words
+anywhere in a line, so names and reasons are written with `%5B` for `[` and the like, and unescaped when read.
+Unmeasured samples stand before the first `[Processing]`, where GraphNet's parser skips all lines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote
+
+from backprint.benching.scored import (
+    COMPARED,
+    MISMATCHES,
+    UNMEASURED,
+    OutputForm,
+    ScoredOutput,
+    ScoredSample,
+    compared_outcome,
+)
+from backprint.benching.tolerances import EQUAL, TOLERANCES, Tolerance, tolerance_named
+from backprint.errors import UsageError
+
+T = TypeVar("T")
+
+PROMPT = "graph-net-test-compiler-log"
+
+FLUCTUATION = "Environment fluctuation detected"
+
+SIDES = {"eager": "Eager", "compiled": "Compiled"}
+
+PATTERNS = {
+    "config": re.compile(r"\[Config\] (\S+): (.+)"),
+    "datatype": re.compile(r"\[Datatype\]\[(\w+)\]: (.+)"),
+    "compared": re.compile(r"\[(DataType|Shape)\] (eager:.+ compiled:.+ match:\w+)"),
+    "correctness": re.compile(r"\[Correctness\]\[(.+?)\]: (.+)"),
+    "performance": re.compile(r"\[Performance\]\[(\w+)\]: (.+)"),
+    "speedup": re.compile(r"\[Speedup\]\[(\w+)\]: (.+)"),
+}
+"""By kind of line: its key and its value. Of two lines of one kind and key, the later counts."""
+
+LEADING = re.compile(r"^.*?(model execution failed:|model run failed with an Error:)")
+"""The words before a reason."""
+
+SAME_SHAPES = ("type_mismatch", "value_mismatch")
+"""Outcomes with which outputs may be compared all the same: a correctness line says that shapes match."""
+
+BOTH_SIDES = re.compile(r"eager:(.+) compiled:(.+) match:\w+")
+
+ESCAPED = re.compile(r"[%\[]|(?<=all)_(?=close)|(?<=Error):|(?<=Exception):|[^\S ]")
+"""Text of a name or a reason that GraphNet's parser would take for a line of its own, and ends of lines."""
+
+
+def read_log(path: Path | str) -> tuple[ScoredSample, ...]:
+    """The samples of a log, in its order; those written as unmeasured stand first."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the log: {error.strerror}") from error
+    return parse_log(text, str(path))
+
+
+def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:
+    """The samples of a log's text. Messages name the place and the line."""
+    lines = tuple(enumerate(text.split("\n"), 1))
+    starts = [number for number, line in lines if "[Processing]" in line]
+    unmeasured = (unmeasured_of(line) for _, line in lines if "[Unmeasured] " in line)
+    ends = [start - 1 for start in starts[1:]] + [len(lines)]
+    blocks = (LoggedLines(place, lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True))
+    return (*unmeasured, *map(sample_of, blocks))
+
+
+def write_log(samples: Iterable[ScoredSample], path: Path | str, prompt: str = PROMPT) -> None:
+    Path(path).write_text(log_text(samples, prompt), encoding="utf-8", errors="surrogateescape")
+
+
+def log_text(samples: Iterable[ScoredSample], prompt: str = PROMPT) -> str:
+    """The text of a log; each line begins with the prompt."""
+    ordered = sorted(samples, key=lambda sample: sample.outcome != UNMEASURED)
+    return "".join(f"{prompt} {line}\n" for sample in ordered for line in lines_of(sample))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedLines:
+    """The numbered lines of one sample, from its `[Processing]` to the next."""
+
+    place: str
+    lines: tuple[tuple[int, str], ...]
+
+    def first_with(self, *words: str) -> str | None:
+        """The first line in which one of the words stands."""
+        return next((line for _, line in self.lines if any(word in line for word in words)), None)
+
+    def matches(self, *words: str) -> bool:
+        """Whether all of the words stand in one line."""
+        return any(all(word in line for word in words) for _, line in self.lines)
+
+    def values(self, kind: str, convert: Callable[[str], T]) -> dict[str, T]:
+        """Key and value of each line of a kind."""
+        found = {}
+        for number, line in self.lines:
+            if match := PATTERNS[kind].search(line):
+                try:
+                    found[match[1]] = convert(match[2].strip())
+                except ValueError as error:
+                    raise UsageError(
+                        f"{self.place}:{number}: {match[0]!r:.200} cannot be read: {error}; remove the sample"
+                    ) from error
+        return found
+
+
+def sample_of(block: LoggedLines) -> ScoredSample:
+    dtypes = block.values("datatype", str.split)
+    sides = block.values("compared", lambda text: text)
+    closeness = block.values("correctness", flags)
+    eager = forms(block, dtypes, sides, "eager")
+    compiled = forms(block, dtypes, sides, "compiled")
+    outputs = tuple(output_of(form, index, closeness) for index, form in enumerate(eager))
+    speedups = block.values("speedup", ratio)
+    outcome, reason = outcome_of(block, outputs, compiled)
+    if outcome in COMPARED:
+        outcome, reason = told_by_outputs(block, outputs, closeness, "e2e" in speedups)
+    return ScoredSample(
+        name=unescaped(block.lines[0][1].partition("[Processing]")[2].strip()),
+        outcome=outcome,
+        speedup=speedups.pop("e2e", None),
+        outputs=outputs,
+        compiled=compiled if outcome in MISMATCHES and compiled != eager else None,
+        reason=reason,
+        config=tuple((unescaped(key), value) for key, value in block.values("config", unescaped).items()),
+        performance=tuple(block.values("performance", unescaped).items()),
+        speedups=tuple(speedups.items()),
+    )
+
+
+def flags(text: str) -> tuple[bool, ...]:
+    return tuple(bool(float(word)) for word in text.split())
+
+
+def ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError("a speedup is a finite number from 0 on")
+    return value
+
+
+def forms(
+    block: LoggedLines, dtypes: Mapping[str, Sequence[str]], sides: Mapping[str, str], side: str
+) -> tuple[OutputForm, ...]:
+    """The forms of one side's outputs; without shapes where the log has not one for each dtype."""
+    known = dtypes.get(side, ())
+    shapes = listed(sides.get("Shape", ""), side)
+    spelled = listed(sides.get("DataType", ""), side)
+    values = [str(word).partition(":")[2] for word in spelled] if len(spelled) == len(known) else [""] * len(known)
+    sizes = [tuple(shape) if isinstance(shape, list) else None for shape in shapes]
+    fitting = sizes if len(sizes) == len(known) else [None] * len(known)
+    return tuple(map(OutputForm, known, fitting, values))
+
+
+def listed(text: str, side: str) -> list[object]:
+    """The list that stands for a side in `eager:[…] compiled:[…] match:…`; empty where there is none to read."""
+    match = BOTH_SIDES.fullmatch(text)
+    if match is None:
+        return []
+    try:
+        found = json.loads(match[list(SIDES).index(side) + 1].replace("'", '"'))
+    except ValueError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def output_of(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, ...]]) -> ScoredOutput:
+    """An output and the tolerances within which it is; a line with too few values says nothing good of the rest."""
+    good = [name for name, values in closeness.items() if values[index : index + 1] == (True,)]
+    close = (tolerance_named(name) for name in good)
+    return ScoredOutput(form, EQUAL in good, frozenset(tolerance for tolerance in close if tolerance is not None))
+
+
+def outcome_of(block: LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]) -> tuple[str, str]:
+    """How the sample ended, and why, told in GraphNet's order by the words that it looks for."""
+    compared = block.matches("all_close")
+    if line := block.first_with(FLUCTUATION):
+        return UNMEASURED, reason_in(line)
+    if not (compared or block.matches("[Datatype][eager]")):
+        return failed_unseen(block)
+    if not (compared or block.matches("[Datatype][compiled]")):
+        return "compile_fail", reason_in(block.first_with(f"{SIDES['compiled']} model execution failed:", *ERRORS))
+    types_match = block.matches("[DataType]", "match:True")
+    if not (compared or block.matches("[Shape]", "match:True")):
+        return mismatch_without_shapes(block), ""
+    if not types_match:
+        return mismatch_of_types([output.form for output in outputs], compiled), ""
+    if line := block.first_with(*ERRORS):
+        return "runtime_fail", reason_in(line)
+    return "correct", ""
+
+
+def told_by_outputs(
+    block: LoggedLines, outputs: Sequence[ScoredOutput], closeness: Mapping[str, tuple[bool, ...]], timed: bool
+) -> tuple[str, str]:
+    """The outcome where nothing failed, and its reason: from the outputs that were compared."""
+    longest = max(map(len, closeness.values()), default=0)
+    if longest > len(outputs):
+        number, line = block.lines[0]
+        raise UsageError(
+            f"{block.place}:{number}: {line.strip()!r:.200}: [Correctness] has {longest} outputs, "
+            f"[Datatype][eager] has {len(outputs)} dtypes; remove the sample"
+        )
+    if not outputs or EQUAL not in closeness:
+        return UNMEASURED, "no output was compared"
+    outcome = compared_outcome(outputs)
+    return (UNMEASURED, "not timed") if outcome == "correct" and not timed else (outcome, "")
+
+
+ERRORS = ("Exception:", "Error:")
+
+
+def failed_unseen(block: LoggedLines) -> tuple[str, str]:
+    """How a sample failed of which no dtype is known."""
+    side = "compiled" if block.matches("Fail due to compiled model execution error") else "eager"
+    line = block.first_with(f"{SIDES[side]} model execution failed:", *ERRORS)
+    return {"eager": "eager_fail", "compiled": "compile_fail"}[side], reason_in(line)
+
+
+def mismatch_without_shapes(block: LoggedLines) -> str:
+    """Shapes are said to differ, or were not compared because the dtypes differ."""
+    unsaid = not block.matches("[Shape]", "match:")
+    return "type_mismatch" if unsaid and block.matches("[DataType]", "match:False") else "shape_mismatch"
+
+
+def mismatch_of_types(eager: Sequence[OutputForm], compiled: Sequence[OutputForm]) -> str:
+    same = [form.dtype for form in eager] == [form.dtype for form in compiled]
+    return "value_mismatch" if same and any(form.values for form in compiled) else "type_mismatch"
+
+
+def reason_in(line: str | None) -> str:
+    """The reason that a line gives, without the words before it."""
+    return unescaped(LEADING.sub("", line).strip()) if line else ""
+
+
+def unmeasured_of(line: str) -> ScoredSample:
+    name, _, reason = line.partition("[Unmeasured] ")[2].partition(" ")
+    return ScoredSample(unescaped(name), UNMEASURED, reason=unescaped(reason.strip()))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def lines_of(sample: ScoredSample) -> Iterator[str]:
+    """A sample's lines, in GraphNet's order."""
+    name = escaped_word(sample.name)
+    if sample.outcome == UNMEASURED:
+        yield f"[Unmeasured] {name} {escaped(sample.reason)}"
+        return
+    yield f"[Processing] {name}"
+    yield from (f"[Config] {escaped_word(key)}: {escaped(value)}" for key, value in sample.config if value)
+    yield from form_lines(sample)
+    if sample.outcome in COMPARED or (sample.outcome in SAME_SHAPES and any(map(closeness_known, sample.outputs))):
+        yield from closeness_lines(sample.outputs)
+    yield from REASONS.get(sample.outcome, no_reason)(escaped(sample.reason))
+    yield f"[Result] status: {'success' if sample.outcome in COMPARED else 'failed'}"
+    yield from (f"[Performance][{clock}]: {escaped(text)}" for clock, text in sample.performance)
+    speedups = (("e2e", sample.speedup), *sample.speedups)
+    yield from (f"[Speedup][{clock}]: {value!r}" for clock, value in speedups if value is not None)
+
+
+def form_lines(sample: ScoredSample) -> Iterator[str]:
+    """The lines of dtypes and shapes: of both sides, of eager alone where compiling failed, or none."""
+    if sample.outcome == "eager_fail":
+        return
+    eager = [output.form for output in sample.outputs]
+    yield f"[Datatype][eager]: {' '.join(form.dtype for form in eager)}"
+    if sample.outcome == "compile_fail":
+        return
+    compiled = eager if sample.compiled is None else sample.compiled
+    yield f"[Datatype][compiled]: {' '.join(form.dtype for form in compiled)}"
+    spelled = [[f"{form.dtype}:{form.values}".removesuffix(":") for form in side] for side in (eager, compiled)]
+    differ = sample.outcome in ("type_mismatch", "value_mismatch")
+    yield f"[DataType] eager:{spelled[0]} compiled:{spelled[1]} match:{not differ}"
+    shapes = [[list(form.shape or ()) for form in side if form.shape is not None] for side in (eager, compiled)]
+    yield f"[Shape] eager:{shapes[0]} compiled:{shapes[1]} match:{sample.outcome != 'shape_mismatch'}"
+
+
+def closeness_known(output: ScoredOutput) -> bool:
+    return output.equal or bool(output.close)
+
+
+def closeness_lines(outputs: Sequence[ScoredOutput]) -> Iterator[str]:
+    """For each tolerance, of all dtypes: which outputs are within it."""
+    if not outputs:
+        return
+    yield f"[Correctness][{EQUAL}]: {' '.join(str(int(output.equal)) for output in outputs)}"
+    for tolerance in TOLERANCES:
+        yield f"[Correctness][{tolerance.line_name}]: {' '.join(bit(output, tolerance) for output in outputs)}"
+
+
+def bit(output: ScoredOutput, tolerance: Tolerance) -> str:
+    return str(int(tolerance in output.close))
+
+
+def no_reason(reason: str) -> Iterator[str]:
+    return iter(())
+
+
+def runtime_reason(reason: str) -> Iterator[str]:
+    yield f"Compiled model run failed with an Error: {reason}"
+
+
+def compile_reason(reason: str) -> Iterator[str]:
+    yield f"Compiled model execution failed: {reason}"
+    yield "[Fail due to compiled model execution error.]"
+
+
+def eager_reason(reason: str) -> Iterator[str]:
+    yield f"Eager model execution failed: {reason}"
+    yield "[Fail due to eager model execution error.]"
+
+
+REASONS: dict[str, Callable[[str], Iterator[str]]] = {
+    "runtime_fail": runtime_reason,
+    "compile_fail": compile_reason,
+    "eager_fail": eager_reason,
+}
+
+
+def escaped(text: str) -> str:
+    """A stranger's text as it may stand in a line; `unescaped` gives it back."""
+    return ESCAPED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
+
+
+def escaped_word(text: str) -> str:
+    return escaped(text).replace(" ", "%20")
+
+
+def unescaped(text: str) -> str:
+    return unquote(text, errors="surrogateescape")

@@ -1,0 +1,188 @@
+"""What compilers are given: each graph of a Capture as a torch.fx module, with its inputs and eager's results.
+
+The inputs are the sample's own. A backward's saved inputs come from its forward, as in a replay (`sample/rerun`), and
+a step runs a forward and then its backward on the tangents of the replay. No graph has guards: these inputs hold them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import fx
+
+from backprint.benching.cells import DIRECTIONS
+from backprint.errors import RefusedError
+from backprint.fx.to_fx import to_fx
+from backprint.graph.nouns import Capture, Graph
+from backprint.graph.sizes import at_hints
+from backprint.graph.steps import live
+from backprint.graph.text import HEADER, emit_class
+from backprint.sample.alone import make_inputs
+from backprint.sample.export import content_of, graphs_needed, recipes_needed
+from backprint.sample.judged import widened_class
+from backprint.sample.rerun import EagerRun, Program
+
+Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+"""A compiler: a function of a graph and its inputs that returns a function of such inputs, with the same results."""
+
+
+@dataclass(frozen=True)
+class BenchGraph:
+    """One graph that ran in eager: the module that compilers are given, and the run that results are judged by."""
+
+    title: str
+    graph: Graph
+    module: fx.GraphModule
+    run: EagerRun
+
+    @property
+    def direction(self) -> str:
+        """`forward` or `backward`."""
+        return self.title.partition(" ")[2]
+
+    @property
+    def steps(self) -> int:
+        """How many operators it calls."""
+        return len(self.graph.steps)
+
+
+@dataclass(frozen=True)
+class BenchStep:
+    """A forward and its backward as one: the backward takes what the forward saved, whatever compiled it."""
+
+    title: str
+    forward: BenchGraph
+    backward: BenchGraph
+
+    @property
+    def direction(self) -> str:
+        """`step`."""
+        return DIRECTIONS[2]
+
+    @property
+    def steps(self) -> int:
+        """How many operators both call."""
+        return self.forward.steps + self.backward.steps
+
+    @property
+    def module(self) -> Callable[..., Any]:
+        """Both modules as one function, in eager."""
+        return self.joined(self.forward.module, self.backward.module)
+
+    def joined(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of the forward's inputs and the tangents, with the outputs and then the gradients."""
+        roles = [role for role, _ in self.forward.run.outputs]
+        saved = {name: place for place, (role, name) in enumerate(self.forward.run.outputs) if role == "saved"}
+        shown = [place for place, role in enumerate(roles) if role != "saved"]
+        given = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
+        tangents = itertools.count(len(given))
+        plan = [self.source(port, saved, given, tangents) for port in self.backward.graph.inputs]
+
+        def both(*values: Any) -> tuple[Any, ...]:
+            results = forward(*values[: len(given)])
+            gradients = backward(*(results[place] if from_forward else values[place] for from_forward, place in plan))
+            return (*(results[place] for place in shown), *gradients)
+
+        return both
+
+    @staticmethod
+    def source(port: Any, saved: Mapping[str, int], given: Mapping[str, int], tangents: Any) -> tuple[bool, int]:
+        """Return whether an input of the backward is one of the forward's results, and its place there or among the
+        step's arguments."""
+        if port.role == "tangent":
+            return False, next(tangents)
+        if port.role == "saved" and port.name in saved:
+            return True, saved[port.name]
+        return False, given[port.name]
+
+    @cached_property
+    def run(self) -> EagerRun:
+        """The eager run of both."""
+        ports = self.backward.graph.inputs
+        tangents = [
+            value for port, value in zip(ports, self.backward.run.inputs, strict=True) if port.role == "tangent"
+        ]
+        inputs = [*self.forward.run.inputs, *tangents]
+        outputs = [port for port in self.forward.run.outputs if port[0] != "saved"] + list(self.backward.run.outputs)
+        made = EagerRun(self.class_by(lambda graph: graph.run.module), inputs, self.forward.run.random, outputs, ())
+        return replace(made, results=made.again(made.module()))
+
+    def class_by(self, form: Callable[[BenchGraph], Any]) -> Any:
+        """Return what makes the step from one form of both graphs, and of them in float64."""
+        return JoinedClass(self, form(self.forward), form(self.backward))
+
+
+@dataclass(frozen=True)
+class JoinedClass:
+    """The classes of a forward and a backward, to be called like one class."""
+
+    step: BenchStep
+    forward: Any
+    backward: Any
+
+    def __call__(self) -> Callable[..., Any]:
+        return self.step.joined(self.forward(), self.backward())
+
+    def widened(self) -> JoinedClass:
+        """Return the same in float64."""
+        return JoinedClass(self.step, widened_class(self.forward), widened_class(self.backward))
+
+
+def bench_graphs(capture: Capture) -> list[BenchGraph]:
+    """Run every graph of a Capture in eager, once; return them in order, each forward before its backward."""
+    graphs = graphs_needed(capture, "both")
+    if capture.recipes is None or capture.fake:
+        raise RefusedError(f"{capture.name} was captured without values, so no compiler can run it: capture it anew")
+    recipes = recipes_needed(capture, graphs, capture.recipes.recipes)
+    content = content_of(capture, graphs, recipes)
+    classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
+    made = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
+    torch.manual_seed(capture.seed)
+    with torch.no_grad():
+        runs = Program(content, classes, made, copies=True).play()
+    return [BenchGraph(title, graph, compilable(graph), runs[title]) for title, (_, graph) in graphs.items()]
+
+
+def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
+    """Return the steps of those Pairs that have a backward."""
+    by_title = {graph.title: graph for graph in graphs}
+    pairs = ((title.partition(" ")[0], graph) for title, graph in by_title.items() if graph.direction == "forward")
+    return [
+        BenchStep(f"{pair} {DIRECTIONS[2]}", forward, by_title[f"{pair} backward"])
+        for pair, forward in pairs
+        if f"{pair} backward" in by_title
+    ]
+
+
+def compilable(graph: Graph) -> fx.GraphModule:
+    """Return the module that compilers are given."""
+    return to_fx(unguarded_graph(graph))
+
+
+def unguarded_graph(graph: Graph) -> Graph:
+    """Return the graph that compilers are given: sizes as they were captured, and no guards."""
+    fixed = at_hints(graph)
+    return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
+
+
+def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:
+    """Return title -> class of each graph's text, which was checked when it was parsed."""
+    names = {title: f"Graph{index}" for index, title in enumerate(graphs)}
+    text = HEADER + "\n\n".join("\n".join(emit_class(graph, names[title], "")) for title, graph in graphs.items())
+    module = ModuleType(f"backprint_bench_{next(SERIAL)}")
+    sys.modules[module.__name__] = module  # where `rebuilt` looks for a class's names
+    place = module.__file__ = f"<{module.__name__}>"
+    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
+    exec(compile(text, place, "exec", dont_inherit=True), vars(module))
+    return {title: getattr(module, name) for title, name in names.items()}
+
+
+SERIAL = itertools.count()

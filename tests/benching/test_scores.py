@@ -1,0 +1,177 @@
+"""S(t) and ES(t): the numbers of GraphNet's own code, both ways to them, groups, and what is left out."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from backprint.benching.graphnet_log import read_log, write_log
+from backprint.benching.scored import OUTCOMES, OutputForm, ScoredOutput, ScoredSample, compared_outcome
+from backprint.benching.scores import ScoreTerms, aggregated_scores, score_curve, score_groups
+from backprint.benching.tolerances import EXPONENTS, LEVELS, tolerance_at
+from backprint.errors import UsageError
+
+
+def output(first: int, dtype: str = "float32") -> ScoredOutput:
+    """An output that is within the tolerances of its dtype from a level on; other dtypes equal."""
+    close = (tolerance_at(level, dtype) for level in LEVELS if level >= first)
+    return ScoredOutput(OutputForm(dtype), True, frozenset(tolerance for tolerance in close if tolerance is not None))
+
+
+def compared(name: str, speedup: float | None, *outputs: ScoredOutput) -> ScoredSample:
+    return ScoredSample(name, compared_outcome(outputs), speedup, outputs)
+
+
+ONE = (compared("a", 2.0, output(-10)), compared("b", 0.5, output(-5)), ScoredSample("c", "compile_fail"))
+TWO = (
+    compared("a", 3.0, output(-7), output(-10, "int64")),
+    compared("b", 0.8, output(-2, "bfloat16")),
+    compared("c", 0.25, output(-9, "float64")),
+    compared("d", 9.0, output(2)),
+)
+THREE = (
+    compared("a", 1.6, output(-10)),
+    compared("b", 0.5, output(1)),
+    ScoredSample("c", "type_mismatch", 4.0),
+    ScoredSample("d", "shape_mismatch"),
+    ScoredSample("e", "runtime_fail"),
+    ScoredSample("f", "compile_fail"),
+    ScoredSample("g", "eager_fail"),
+)
+CASES = {
+    "one": (
+        ONE,
+        ScoreTerms(),
+        {
+            range(-10, -5): (0.27144176165949074, 0.27144176165949074),
+            range(-5, 3): (0.4641588833612779, 0.4641588833612779),
+            range(3, 5): (0.4641588833612779, 1.0),
+        },
+    ),
+    "two": (
+        TWO,
+        ScoreTerms(1, 0.2),
+        {
+            range(-10, -9): (0.2, 0.2),
+            range(-9, -7): (0.14953487812212207, 0.14953487812212207),
+            range(-7, -2): (0.2942830956382712, 0.2942830956382712),
+            range(-2, 1): (0.39359793425308615, 0.39359793425308615),
+            range(1, 2): (0.39359793425308615, 0.5885661912765424),
+            range(2, 5): (1.0194265469082737, 0.5885661912765424),
+        },
+    ),
+    "three": (
+        THREE,
+        ScoreTerms(interpretation="extended"),
+        {
+            range(-10, 1): (0.1485994289136949, 0.1485994289136949),
+            range(1, 2): (0.18701222535385975, 0.18701222535385975),
+            range(2, 3): (0.18701222535385975, 0.36106407876409957),
+            range(3, 4): (0.18701222535385975, 0.5016969106227039),
+            range(4, 6): (0.18701222535385975, 0.6971055968511698),
+        },
+    ),
+}
+"""Samples, terms, and by levels what GraphNet's own code scores them (its graph_net_benching/analysis_util.py)."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scores_are_those_of_graphnet(name: str, tmp_path: Path) -> None:
+    samples, terms, known = CASES[name]
+    expected = {level: scores for levels, scores in known.items() for level in levels}
+    write_log(samples, tmp_path / "run.log")
+    curve = score_curve(read_log(tmp_path / "run.log"), terms)
+    assert [point.level for point in curve] == list(expected)
+    for point in curve:
+        assert (point.s, point.es) == pytest.approx(expected[point.level], rel=1e-12), point.level
+        assert aggregated_scores(samples, point.level, terms) == pytest.approx(expected[point.level], rel=1e-12)
+
+
+def test_the_parts_of_a_score_are_those_of_graphnet() -> None:
+    before, after = (score_curve(THREE, ScoreTerms(interpretation="extended"))[level + 10] for level in (0, 3))
+    parts = before.aggregate
+    assert (parts.speedup, parts.slowdown, parts.slower, before.error_value) == (pytest.approx(1.6), 1.0, 0.0, 0.1)
+    parts = after.aggregate
+    assert parts.speedup == pytest.approx(0.894427190999916, rel=1e-12)
+    assert (parts.slowdown, parts.right, parts.slower) == (0.5, pytest.approx(2 / 7), 0.5)
+    assert parts.errors == tuple((sample.outcome, 0.2) for sample in THREE[2:])
+
+
+def drawn(draw: random.Random, name: int) -> ScoredSample:
+    outcome = draw.choice(OUTCOMES[:-1])
+    if outcome not in ("correct", "accuracy"):
+        return ScoredSample(str(name), outcome)
+    outputs = [output(draw.randint(-11, 7), draw.choice([*EXPONENTS, "int64"])) for _ in range(draw.randint(1, 3))]
+    return compared(str(name), draw.lognormvariate(0, 1), *outputs)
+
+
+@pytest.mark.parametrize("interpretation", ["default", "extended"])
+def test_both_ways_to_a_score_agree(interpretation: str) -> None:
+    draw = random.Random(0)
+    for count in (1, 2, 5, 40):
+        for penalty, value in ((0.0, 0.1), (0.5, 1.0), (3.0, 0.01)):
+            terms = ScoreTerms(penalty, value, interpretation)
+            samples = [drawn(draw, name) for name in range(count)]
+            for point in score_curve(samples, terms):
+                both = aggregated_scores(samples, point.level, terms)
+                assert both == pytest.approx((point.s, point.es), rel=1e-12)
+
+
+def test_no_level_forgives_a_failure_of_eager_in_the_extended_interpretation() -> None:
+    failed = [ScoredSample("a", "eager_fail")]
+    assert [point.es for point in score_curve(failed, ScoreTerms(interpretation="extended"))] == [
+        pytest.approx(0.1)
+    ] * 16
+    assert score_curve(failed)[-1].es == 1.0
+
+
+def test_a_value_mismatch_is_forgiven_with_the_other_mismatches() -> None:
+    mismatched = [ScoredSample("a", "value_mismatch", 2.0)]
+    for interpretation, first in (("default", 3), ("extended", 2)):
+        terms = ScoreTerms(interpretation=interpretation)
+        assert next(point.level for point in score_curve(mismatched, terms) if point.es == 1.0) == first
+
+
+def test_unmeasured_samples_are_left_out_and_counted() -> None:
+    odd = (
+        ScoredSample("noisy", "unmeasured"),
+        ScoredSample("uncompared", "correct", 5.0),
+        compared("untimed", None, output(-3)),
+        compared("never right", None, ScoredOutput(OutputForm("float32"))),
+    )
+    scores = score_groups([*ONE, *odd], lambda sample: "all")["all"]
+    assert (scores.count, scores.left_out) == (4, 3)
+    assert not odd[1].right_at(4)
+    assert scores.curve == score_curve([*ONE, odd[3]])
+    assert score_groups(odd[:3], lambda sample: "all")["all"].curve == ()
+    with pytest.raises(UsageError, match="no score of 3 samples: none is measured"):
+        score_curve(odd[:3])
+
+
+def test_a_group_has_the_scores_of_its_samples() -> None:
+    marked = [
+        ScoredSample(
+            sample.name, sample.outcome, sample.speedup, sample.outputs, config=(("direction", "ba"[number % 2]),)
+        )
+        for number, sample in enumerate((*ONE, *TWO))
+    ]
+    groups = score_groups(marked, lambda sample: sample.setting("direction"))
+    assert list(groups) == ["b", "a"]
+    assert groups["a"].curve == score_curve(marked[1::2])
+    assert marked[0].setting("family") == ""
+
+
+def test_a_speedup_of_zero_makes_the_score_zero() -> None:
+    [*curve] = score_curve([compared("a", 0.0, output(-10)), compared("b", 2.0, output(-10))])
+    assert {point.s for point in curve} == {0.0}
+
+
+@pytest.mark.parametrize(
+    "arguments", [(-1.0,), (math.inf,), (0.0, 0.0), (0.0, 2.0), (0.0, 0.1, "mild"), (math.nan,), (0.0, math.nan)]
+)
+def test_terms_that_mean_nothing_are_refused(arguments: tuple[object, ...]) -> None:
+    with pytest.raises(UsageError):
+        ScoreTerms(*arguments)  # type: ignore[arg-type]

@@ -1,0 +1,151 @@
+"""What times are made of: instructions, the waiting that is taken off, inputs that vary, inputs that are redrawn."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+
+import backprint as bp
+from backprint.benching import clock
+from backprint.benching.findings import TimingWithheld
+from backprint.benching.instructions import instruction_counter, opened_counter
+from backprint.benching.moved import moved_graphs, movement
+from backprint.benching.subjects import bench_graphs
+from backprint.benching.timing import stages_within
+from backprint.benching.varied import VariedInputs, changed_places, fits_inputs
+
+
+def counter() -> Any:
+    found = instruction_counter()
+    if found is None:
+        pytest.skip("this machine does not let its instructions be counted")
+    return found
+
+
+def counted(work: Any) -> int:
+    before = counter().count()
+    work()
+    return counter().count() - before
+
+
+def test_instructions_of_equal_work_are_nearly_equal() -> None:
+    first, second = (counted(lambda: sum(range(200_000))) for _ in range(2))
+    assert abs(first / second - 1) < 0.05
+    assert 1.8 < counted(lambda: sum(range(400_000))) / first < 2.2
+
+
+def test_instructions_of_threads_that_start_later_count() -> None:
+    def threaded() -> None:
+        thread = threading.Thread(target=lambda: sum(range(200_000)))
+        thread.start()
+        thread.join()
+
+    assert counted(threaded) > 0.9 * counted(lambda: sum(range(200_000)))
+
+
+def test_a_machine_without_counters_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backprint.benching.instructions.CALLS", {})
+    assert opened_counter() is None
+
+
+def test_a_counter_that_stands_still_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backprint.benching.instructions.asked_of_kernel", lambda: os.open("/dev/null", os.O_RDONLY))
+    monkeypatch.setattr("backprint.benching.instructions.InstructionCounter.count", lambda self: 7)
+    assert opened_counter() is None
+
+
+def sleeps(seconds: float) -> float:
+    spent, _ = clock.timed(time.sleep, (seconds,), short=False)
+    return spent * 1e-9
+
+
+def test_a_sleep_takes_its_time() -> None:
+    assert sleeps(0.02) >= 0.02 * 0.99
+
+
+def test_waiting_for_a_processor_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = iter([1_000_000, 9_000_000])
+    monkeypatch.setattr(clock, "counts_of_thread", lambda: 0)
+    monkeypatch.setattr(clock, "waited", lambda counts: next(waits))
+    assert 0.011 < sleeps(0.02) < 0.02
+
+
+def test_work_of_other_threads_is_not_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, worked = iter([0, 10**9]), iter([0, 10**9])
+    monkeypatch.setattr(clock, "counts_of_thread", lambda: 0)
+    monkeypatch.setattr(clock, "waited", lambda counts: next(waits))
+    monkeypatch.setattr(clock, "PROCESSOR", lambda: next(worked))
+    assert sleeps(0.02) >= 0.02 * 0.99
+
+
+def test_slower_calls_get_fewer_rounds_but_enough() -> None:
+    assert stages_within(0.001, 60) == (40, 80, 160, 320)
+    assert stages_within(0.06, 60) == (40, 80, 160)
+    assert stages_within(0.5, 60) == (20,)
+    with pytest.raises(TimingWithheld, match="20 rounds would take 80 s, more than 60"):
+        stages_within(4.0, 60)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_no_two_calls_have_the_same_inputs(dtype: torch.dtype) -> None:
+    inputs = [torch.randn(6, 7).to(dtype).t(), 3, torch.arange(4)]
+    varied, draw, seen = VariedInputs(inputs, random.Random(1)), random.Random(2), set()
+    assert varied.varied
+    for _ in range(300):
+        varied.vary_all(draw)
+        varied.vary_one(draw)
+        seen.add(tuple(varied.values[0].double().flatten().tolist()))
+        torch.testing.assert_close(varied.values[0].double(), inputs[0].double(), rtol=2**-4, atol=0)
+    assert len(seen) == 300
+    assert changed_places(varied.values, inputs) == [0]
+    varied.put(inputs)
+    assert changed_places(varied.values, inputs) == []
+
+
+@pytest.mark.parametrize("inputs", [[torch.arange(5), 2], [torch.zeros(9)], [torch.ones(1, dtype=torch.bfloat16)], []])
+def test_inputs_that_cannot_vary_say_so(inputs: list[Any]) -> None:
+    varied = VariedInputs(inputs, random.Random(1))
+    varied.vary_all(random.Random(2))
+    assert not varied.varied
+
+
+def test_contents_go_into_expanded_and_shared_memory() -> None:
+    base, other = torch.randn(4), torch.randn(4)
+    values = [base, base[1:3], torch.randn(1, 3).expand(5, 3)]
+    others = [other, other[1:3], torch.randn(1, 3).expand(5, 3)]
+    varied = VariedInputs(values, random.Random(1))
+    assert fits_inputs(varied.values, others)
+    varied.put(others)
+    assert changed_places(varied.values, others) == []
+    assert varied.values[0].data_ptr() + 4 == varied.values[1].data_ptr()
+
+
+def test_other_shapes_and_numbers_do_not_fit() -> None:
+    assert not fits_inputs([torch.ones(2)], [torch.ones(3)])
+    assert not fits_inputs([2], [3])
+    assert not fits_inputs([torch.ones(2)], [torch.ones(2).double()])
+
+
+def test_an_output_that_no_input_moves_has_no_power() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.sin(), torch.zeros_like(x) + 2
+
+    capture = bp.capture(f, torch.randn(4, requires_grad=True))
+    graphs = bench_graphs(capture)
+    others = moved_graphs(capture, graphs)
+    moved = dict(zip(graphs[0].run.outputs, movement(graphs[0].run, [each[0].run for each in others]), strict=True))
+    assert sorted(moved[port] for port in moved if port[0] == "output") == [False, True]
+
+
+def test_a_backward_gets_what_its_forward_saved_from_the_other_inputs() -> None:
+    capture = bp.capture(torch.nn.Linear(3, 2), torch.randn(4, 3))
+    graphs = bench_graphs(capture)
+    [first, second] = moved_graphs(capture, graphs)
+    assert first[0].run.inputs[0].shape == graphs[0].run.inputs[0].shape
+    assert not torch.equal(first[1].run.results[0], second[1].run.results[0])
