@@ -132,7 +132,7 @@ def check_inputs(run: EagerRun, values: Sequence[Any], before: Sequence[Any], re
     """Raise if inputs changed in a call, other than those that eager changes."""
     changed = [place for place in changed_places(values, before) if place not in rewritten]
     if changed:
-        names = input_names(run)
+        names = names_of_inputs(run)
         raise CheatFound(f"changes its input {', '.join(names[place] for place in changed[:4])}")
 
 
@@ -167,7 +167,7 @@ def put_random(run: EagerRun) -> None:
 
 def shared_inputs(run: EagerRun, results: Sequence[Any], values: Sequence[Any]) -> list[str]:
     """Name results that have the memory of an input where eager's have memory of their own."""
-    own, names = copies(run.inputs), input_names(run)
+    own, names = copies(run.inputs), names_of_inputs(run)
     put_random(run)
     eager = inputs_of_results(run.module()(*own), own)
     found = inputs_of_results(results, values)
@@ -189,7 +189,7 @@ def memory_of(value: Any) -> int:
     return strided_parts(value)[-1].untyped_storage().data_ptr() if isinstance(value, Tensor) else 0
 
 
-def input_names(run: EagerRun) -> list[str]:
+def names_of_inputs(run: EagerRun) -> list[str]:
     """Return the names of a graph's inputs; a step's are its forward's, and then numbers."""
     module = run.module if isinstance(run.module, type) else getattr(run.module, "forward", None)
     forward = getattr(module, "forward", None)

@@ -254,7 +254,7 @@ def time_pair(
     run, clocks = baseline.run, two_clocks()
     gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in run.inputs)
     pair = tuple(TimedProgram(function, gpu) for function in (baseline.eager, compiled))
-    seconds = [warmed(program, run) for program in pair]
+    seconds = [warm_up(program, run) for program in pair]
     stages = stages_within(2 * seconds[EAGER] + seconds[COMPILED], most_seconds)
     programs = (*pair, replace(pair[EAGER], times=[], device_times=[]))
     rounds = Rounds([run, *others], programs, agree, rewritten, reuses_memory)
@@ -290,7 +290,7 @@ def timing_of(change: TimingChange, programs: Sequence[TimedProgram]) -> BenchTi
     )
 
 
-def warmed(program: TimedProgram, run: EagerRun) -> float:
+def warm_up(program: TimedProgram, run: EagerRun) -> float:
     """Call a program until its time is steady; choose its calls a block, and return a block's seconds."""
     values = copies(run.inputs)
     spent: list[int] = []
