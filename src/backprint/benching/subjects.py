@@ -75,7 +75,7 @@ class BenchStep:
     @property
     def module(self) -> Callable[..., Any]:
         """Both modules as one function, in eager."""
-        return self.joined(self.forward.module, self.backward.module)
+        return self.joined(self.forward.module.forward, self.backward.module.forward)
 
     def joined(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of the forward's inputs and the tangents, with the outputs and then the gradients."""

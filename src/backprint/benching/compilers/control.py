@@ -16,8 +16,8 @@ from backprint.sample.rerun import copies
 
 
 def build_eager(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Return the graph itself."""
-    return module
+    """Return the graph itself, without the hooks of a module's call."""
+    return module.forward
 
 
 def build_aot(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
