@@ -257,7 +257,7 @@ def test_a_right_compiler_ends_with_1_and_writes_nothing(sample: Path, tmp_path:
     ("fault", "options", "said"),
     [
         (f"{FAULTS_FILE}:rigth", (), "has no function 'rigth'"),
-        ("inductr", (), "did you mean inductor?"),
+        ("inductr", (), "did you mean inductor"),
         (f"{FAULTS_FILE}:right", ("--graph", "pair_7 forward"), "it has pair_0 forward, pair_0 backward"),
         ("absent.py:right", (), "absent.py"),
     ],

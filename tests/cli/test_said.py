@@ -244,6 +244,7 @@ VERBS: dict[str, list[str]] = {
     "power": ["power", "{}"],
     "show": ["show", "{}"],
     "export": ["export", "{}", "-o", "out.py"],
+    "minify": ["minify", "{}", "--compiler", "eager", "-o", "out"],
     "record": ["record", "{}"],
     "region show": ["region", "show", "{}"],
     "region compare": ["region", "compare", "{}", "{}"],

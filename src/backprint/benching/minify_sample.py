@@ -130,7 +130,7 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     without_device_threads()
     if ":" not in options["compiler"]:
         torch.compiler.list_backends(exclude_tags=())
-    if options["compiler"] == "inductor":
+    if options["compiler"].partition(":")[0] == "inductor":
         import torch._inductor.compile_fx
     return versions(options)
 
@@ -158,7 +158,7 @@ class SampleSearch:
 
         self.options, self.memory = options, task.memory // 2
         self.work, self.cases, self.written = Path(options["work"]), 0, float("-inf")
-        self.versions = compiler_versions(options["asked"])
+        self.versions = compiler_versions(options["compiler"])
         with stage("read"):
             self.capture = load(task.path, tuple(options["allow"]))
 
@@ -248,7 +248,8 @@ class SampleSearch:
         from backprint.benching.asked import backend_in_file
         from backprint.benching.cases import case_of, shows_fault, write_case
 
-        asked, backend = self.options["asked"], backend_in_file(self.options["asked"])
+        asked = self.options["asked"]
+        backend = asked if backend_in_file(self.options["compiler"]) else None
         case = case_of(found, self.capture, inputs, asked, self.versions)
         folder = self.work / f"{self.cases:06}.part"
         folder.mkdir()

@@ -18,7 +18,7 @@ from backprint.cli.say import echo, ending, working
     "--compiler",
     required=True,
     metavar="NAME",
-    help="A backend of torch.compile, package.module:function or file.py:function.",
+    help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function.",
 )
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The sample; OUTPUT.py beside it.")
 @click.option("--graph", metavar="TITLE", help="A graph, such as 'pair_0 backward'; else the first that fails.")
