@@ -115,7 +115,8 @@ def off(baseline: EagerBaseline, draw: random.Random, largest: bool) -> Callable
         place
         for place, value in enumerate(baseline.run.results)
         if isinstance(value, Tensor) and value.is_floating_point() and bool(value.any())
-        if not isinstance(wide, str) and apart(value, wide[place]) < 1e-3  # else it is 0 but for rounding, as a bias's gradient before a batch norm
+        if not isinstance(wide, str)
+        and apart(value, wide[place]) < 1e-3  # else it is 0 but for rounding, as a bias's gradient before a batch norm
     ]
     place, chance = draw.choice(places or [0]), draw.random()
 

@@ -168,13 +168,12 @@ def eager_baseline(run: EagerRun, eager: Callable[..., Any] | None = None) -> Ea
 def measured(eager: Callable[..., Any], run: EagerRun) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return seconds of a call of eager, and of a loop in plain Python, from rounds of both."""
     values = copies(run.inputs)
-    with torch.no_grad():
-        fastest = min(timed(eager, values, short=False)[0] for _ in range(3))
-        calls, short = max(1, round(SHORTEST / fastest)), fastest < SHORT
-        eagers, loops = [], []
-        for _ in range(FEWEST_ROUNDS):
-            eagers.append(sum(timed(eager, values, short)[0] for _ in range(calls)) / calls * 1e-9)
-            loops.append(timed(python_loop, (), short=False)[0] * 1e-9)
+    fastest = min(timed(eager, values, short=False)[0] for _ in range(3))
+    calls, short = max(1, round(SHORTEST / fastest)), fastest < SHORT
+    eagers, loops = [], []
+    for _ in range(FEWEST_ROUNDS):
+        eagers.append(sum(timed(eager, values, short)[0] for _ in range(calls)) / calls * 1e-9)
+        loops.append(timed(python_loop, (), short=False)[0] * 1e-9)
     return tuple(eagers), tuple(loops)
 
 

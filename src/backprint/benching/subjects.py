@@ -145,9 +145,8 @@ def bench_graphs(capture: Capture) -> list[BenchGraph]:
     content = content_of(capture, graphs, recipes)
     classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
     made = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
-    torch.manual_seed(capture.seed)
-    with torch.no_grad():
-        runs = Program(content, classes, made, copies=True).play()
+    torch.manual_seed(capture.seed)  # in the grad mode of a training step: cuDNN's and oneDNN's LSTMs ask for it
+    runs = Program(content, classes, made, copies=True).play()
     return [BenchGraph(title, graph, compilable(graph), runs[title]) for title, (_, graph) in graphs.items()]
 
 

@@ -226,7 +226,7 @@ def honest_and_timed(
     agree = agree or agreement(compiled)
     notes = baseline.restored()
     check_replaced()
-    with torch.no_grad(), settings_held():
+    with settings_held():
         honest = check_honest(baseline.run, others, compiled, agree, reuses_memory)
         timing = time_pair(
             baseline,

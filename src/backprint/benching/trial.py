@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from backprint.benching.baseline import EagerBaseline, eager_baseline
 from backprint.benching.cells import NOT_JUDGED, STOPPED, UNTIMED, BenchCell
 from backprint.benching.compilers.table import Compiler
@@ -166,8 +164,7 @@ class CompilerTrial:
         """Compare each output with eager's and float64's."""
         run, compiled = work.graph.run, self.compiled[work.graph.title]
         try:
-            with torch.no_grad():
-                results = run.again(compiled)
+            results = run.again(compiled)
         except Exception as error:
             return replace(cell, outcome="failed", reason=reason_of(error))
         if not isinstance(results, (tuple, list)) or len(results) != len(run.outputs):
