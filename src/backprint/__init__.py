@@ -19,7 +19,8 @@ from backprint.api import (
     split,
     verify,
 )
-from backprint.benches import bench
+from backprint.benches import bench, minify
+from backprint.benching.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.corpora import CorpusRun, dedup, run_corpus
 from backprint.errors import (
     BackprintError,
@@ -40,23 +41,34 @@ from backprint.graph.verdicts import PortVerdict, Verdict
 from backprint.version import __version__
 
 if TYPE_CHECKING:
+    from backprint.benching.minify_sample import MinifiedSample
+    from backprint.benching.runs import BenchRun
     from backprint.regions.region import Region
     from backprint.replaying.whole import Replayed
 
-_WITH_TORCH = {"Region": "backprint.regions.region", "Replayed": "backprint.replaying.whole"}
-"""Types of the face whose modules load torch, and are imported when first asked for."""
+_LATER = {
+    "BenchRun": "backprint.benching.runs",
+    "MinifiedSample": "backprint.benching.minify_sample",
+    "Region": "backprint.regions.region",
+    "Replayed": "backprint.replaying.whole",
+}
+"""Types of the face whose modules load torch or much else, and are imported when first asked for."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WITH_TORCH:
+    if name not in _LATER:
         raise AttributeError(f"module 'backprint' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_WITH_TORCH[name]), name)
+    return getattr(import_module(_LATER[name]), name)
 
 
 __all__ = [
     "BackprintError",
+    "BenchCell",
+    "BenchOutput",
+    "BenchRun",
+    "BenchTiming",
     "Capture",
     "CaptureError",
     "CorpusRun",
@@ -66,6 +78,7 @@ __all__ = [
     "Guard",
     "GuardError",
     "Link",
+    "MinifiedSample",
     "Pair",
     "Port",
     "PortKey",
@@ -93,6 +106,7 @@ __all__ = [
     "forward_backward_graphs",
     "inference_graph",
     "load",
+    "minify",
     "power",
     "record",
     "region",

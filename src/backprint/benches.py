@@ -1,4 +1,4 @@
-"""`backprint bench` for Python. Nothing here imports torch; worker processes do."""
+"""`backprint bench` and `backprint minify` for Python. Nothing here imports torch; worker processes do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from backprint.benching.cells import DIRECTIONS
 
 if TYPE_CHECKING:
+    from backprint.benching.minify_sample import MinifiedSample
     from backprint.benching.runs import BenchRun
     from backprint.corpus.run import Watcher
 
@@ -58,3 +59,32 @@ def bench(
     )
     place = Workplace(executor, ray_address, jobs, (memory, disk))
     return launch(plan, place, restart=restart, retry=retry, watch=watch or ignore)
+
+
+def minify(
+    sample: str | os.PathLike[str],
+    compiler: str,
+    out: str | os.PathLike[str],
+    *,
+    graph: str | None = None,
+    tests: int = 100,
+    limit: float = 60.0,
+    timeout: float = 3600.0,
+    memory: float | None = None,
+    allow: Sequence[str] = (),
+    overwrite: bool = False,
+) -> MinifiedSample:
+    """Shrink the first graph of a sample on which a compiler fails, and write it as a sample and as one Python file.
+
+    `out` is the sample's folder, and the file is beside it: `out.py`. `graph` names another graph, `"pair_0 backward"`;
+    `tests` is how many smaller graphs are tried at most, `limit` the seconds of a test before one has failed, `timeout`
+    those of the whole. Each test runs in a process of its own.
+    """
+    from backprint.benching.minify_sample import minify_sample
+    from backprint.choices import check_sequence
+
+    check_sequence("allow", allow)
+    return minify_sample(
+        sample, compiler, out, graph=graph, tests=tests, limit=limit, timeout=timeout, memory=memory,
+        allow=tuple(allow), overwrite=overwrite,
+    )  # fmt: skip

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import torch
 
 from backprint.benching.cells import BenchOutput
-from backprint.benching.subjects import BenchGraph, BenchStep, JoinedClass
 from backprint.benching.tolerances import TOLERANCES
-from backprint.sample.judged import Eager, first_line, judged, one_to_the_bit, strided, widen
+from backprint.sample.judged import Eager, judged, one_to_the_bit, strided
 
 GOOD = ("bitwise", "close", "random")
-
-
-class EagerStep(Eager):
-    """The eager runs of a forward and its backward."""
-
-    @cached_property
-    def wide(self) -> Any:
-        """The results in float64, or a text with the reason if that run raises."""
-        made: JoinedClass = self.run.module
-        try:
-            return self.run.again(made.widened()(), [widen(value) for value in self.run.inputs])
-        except Exception as error:
-            return f"no float64 run: {type(error).__name__}: {first_line(error)}"
-
-
-def eager_of(graph: BenchGraph | BenchStep, compiled: Callable[..., Any]) -> Eager:
-    """Return the eager runs that results are judged by."""
-    return (EagerStep if isinstance(graph, BenchStep) else Eager)(graph.run, compiled)
 
 
 def judged_outputs(eager: Eager, results: Sequence[Any]) -> tuple[BenchOutput, ...]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.benching.cells import DIRECTIONS
-from backprint.benching.compilers.table import Compiler, check_installed, compiler_named, versions_of
+from backprint.benching.compilers.table import Compiler, absolute_compiler, check_installed, compiler_named, versions_of
 from backprint.benching.runs import FORMAT, META, BenchRun, read_meta, read_run
 from backprint.choices import check_choice, check_sequence
 from backprint.corpora import workplace
@@ -98,7 +98,8 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
         names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
     tell = across(watch, len(compilers))
     for compiler in compilers:
-        options = {**plan.options, "compiler": compiler.name, "caches": os.fspath((plan.out / CACHES).resolve())}
+        names_of_it = {"compiler": compiler.name, "asked": absolute_compiler(compiler.name)}
+        options = {**plan.options, **names_of_it, "caches": os.fspath((plan.out / CACHES).resolve())}
         folder = plan.out / folder_of(compiler.name)
         own = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
         most = (plan.timeout * GRAPHS, *place.most)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from backprint.benching.compilers.table import absolute_compiler
 from backprint.corpus.apart import apart, write_answer
 from backprint.corpus.clock import stage
 from backprint.corpus.task import Task
@@ -93,12 +94,6 @@ def minify_sample(
     if found is None and "error" in ended:
         raise SampleError(f"{sample}: {ended['error']}")
     return found or MinifiedSample(Path(sample), why=ended["why"])
-
-
-def absolute_compiler(text: str) -> str:
-    """Return a compiler with the absolute path of its file."""
-    place, colon, name = text.rpartition(":")
-    return f"{Path(place).absolute()}:{name}" if colon and place.endswith(".py") else text
 
 
 def put_in_place(sample: Path, work: Path, place: Path, file: Path) -> MinifiedSample | None:

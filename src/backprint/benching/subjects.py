@@ -27,7 +27,7 @@ from backprint.graph.steps import live
 from backprint.graph.text import HEADER, emit_class
 from backprint.sample.alone import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
-from backprint.sample.judged import widened_class
+from backprint.sample.judged import widen, widened_class
 from backprint.sample.rerun import EagerRun, Program
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
@@ -115,6 +115,15 @@ class BenchStep:
         made = EagerRun(self.class_by(lambda graph: graph.run.module), inputs, self.forward.run.random, outputs, ())
         return replace(made, results=made.again(made.module()))
 
+    def after(self, forward: Callable[..., Any], run: EagerRun) -> EagerRun:
+        """Return the run of eager's backward on what a compiled forward saves from the inputs of a run.
+
+        A compiled step is judged by it. The forward is judged on its own; by both graphs in eager, its rounding alone
+        would be an error, because a backward may make much of it where a mask or an index changes.
+        """
+        module = JoinedClass(self, CompiledForward(self, forward), self.backward.run.module)
+        return replace(run, module=module, results=tuple(run.again(module())))
+
     def class_by(self, form: Callable[[BenchGraph], Any]) -> Any:
         """Return what makes the step from one form of both graphs, and of them in float64."""
         return JoinedClass(self, form(self.forward), form(self.backward))
@@ -134,6 +143,28 @@ class JoinedClass:
     def widened(self) -> JoinedClass:
         """Return the same in float64."""
         return JoinedClass(self.step, widened_class(self.forward), widened_class(self.backward))
+
+
+@dataclass(frozen=True)
+class CompiledForward:
+    """A compiled forward in the place of a forward's class. In float64 it computes what it always does."""
+
+    step: BenchStep
+    function: Callable[..., Any]
+    wide: bool = False
+
+    def __call__(self) -> Callable[..., Any]:
+        return self.in_own_dtypes if self.wide else self.function
+
+    def in_own_dtypes(self, *values: Any) -> list[Any]:
+        """Call it with the dtypes of the inputs that it was compiled for, and widen its results."""
+        own = zip(values, self.step.forward.run.inputs, strict=True)
+        narrow = (value.to(kept.dtype) if isinstance(value, torch.Tensor) else value for value, kept in own)
+        return [widen(value) for value in self.function(*narrow)]
+
+    def widened(self) -> CompiledForward:
+        """Return what computes the same in a float64 run."""
+        return replace(self, wide=True)
 
 
 def bench_graphs(capture: Capture) -> list[BenchGraph]:

@@ -19,8 +19,8 @@ from backprint.benching.cells import NOT_JUDGED, STOPPED, UNTIMED, BenchCell
 from backprint.benching.compilers.table import Compiler
 from backprint.benching.compilers.timed import compile_timed
 from backprint.benching.findings import CheatFound, TimingWithheld
-from backprint.benching.honest import agreement, check_honest
-from backprint.benching.judging import eager_of, judged_outputs, outcome_of_outputs
+from backprint.benching.honest import Agree, agreement, check_honest
+from backprint.benching.judging import judged_outputs, outcome_of_outputs
 from backprint.benching.moved import moved_graphs
 from backprint.benching.roofline import least_step_work, least_work
 from backprint.benching.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
@@ -105,7 +105,7 @@ class CompilerTrial:
 
     def run_eager(self, graph: AnyGraph, others: Sequence[EagerRun]) -> GraphAtWork:
         """Run eager a second time, and time it, before the compiler is loaded."""
-        eager = eager_of(graph, lambda *values: self.compiled[graph.title](*values))
+        eager = Eager(graph.run, lambda *values: self.compiled[graph.title](*values))
         with stage(f"{graph.title}: eager"):
             _ = eager.again
             if not self.plan.timed:
@@ -150,8 +150,9 @@ class CompilerTrial:
         """Join the compiled forward and backward of a step."""
         for part in (graph.forward, graph.backward):
             ended = self.outcomes.get(part.title, "")
-            if ended in (*STOPPED, *NOT_JUDGED):
-                return replace(cell, outcome="skipped", reason=f"{part.title}: {ended}")
+            if ended in (*STOPPED, *NOT_JUDGED, "wrong"):
+                outcome = "wrong" if ended == "wrong" else "skipped"
+                return replace(cell, outcome=outcome, reason=f"{part.title}: {ended}")
             if part.title not in self.compiled:
                 _, refused = self.compile_as(part, cold=False)
                 if refused:
@@ -170,9 +171,23 @@ class CompilerTrial:
         if not isinstance(results, (tuple, list)) or len(results) != len(run.outputs):
             count = len(results) if isinstance(results, (tuple, list)) else type(results).__name__
             return replace(cell, outcome="wrong", reason=f"{count} results where eager gives {len(run.outputs)}")
-        outputs = judged_outputs(work.eager, results)
+        outputs = judged_outputs(self.eager_to_judge_by(work), results)
         outcome, reason = outcome_of_outputs(outputs)
         return replace(cell, outputs=outputs, outcome=outcome, reason=one_line(reason))
+
+    def eager_to_judge_by(self, work: GraphAtWork) -> Eager:
+        """Return the eager runs of a graph; of a step, those of its backward after the compiled forward."""
+        graph, compiled = work.graph, self.compiled[work.graph.title]
+        if not isinstance(graph, BenchStep):
+            return work.eager
+        return Eager(graph.after(self.compiled[graph.forward.title], graph.run), compiled)
+
+    def agreement(self, graph: AnyGraph) -> Agree:
+        """Return the comparison of results with those of an eager run on the same inputs."""
+        agree = agreement(self.compiled[graph.title])
+        if not isinstance(graph, BenchStep):
+            return agree
+        return lambda run, results: agree(graph.after(self.compiled[graph.forward.title], run), results)
 
     def compile_again(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with the caches that the first time has filled."""
@@ -184,13 +199,13 @@ class CompilerTrial:
 
     def time(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
         """Call it on other inputs, and time it beside eager, alone on the machine."""
-        compiled = self.compiled[work.graph.title]
+        compiled, agree = self.compiled[work.graph.title], self.agreement(work.graph)
         try:
             if work.baseline is None:
-                honest, timing = check_honest(work.graph.run, work.others, compiled, agreement(compiled)), None
+                honest, timing = check_honest(work.graph.run, work.others, compiled, agree), None
             else:
                 with self.turns.alone():
-                    honest, timing = honest_and_timed(work.others, compiled, work.baseline)
+                    honest, timing = honest_and_timed(work.others, compiled, work.baseline, agree=agree)
         except CheatFound as error:
             return replace(cell, outcome="wrong", reason=one_line(str(error)))
         except TimingWithheld as error:

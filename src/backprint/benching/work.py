@@ -108,7 +108,7 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, w
     from backprint.benching.trial import TrialPlan, tried
 
     torch.set_num_threads(options["threads"])
-    name = options["compiler"]
+    name = options["asked"]
     caches = Path(options["caches"]) / hashlib.sha256(f"{name} {task.id}".encode()).hexdigest()[:16]
     plan = TrialPlan(compiler_named(name), tuple(options["directions"]), options["timed"], caches)
     turns = Turns(_turns, waited)
@@ -118,7 +118,8 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, w
 
     with turns.working():
         for cell in tried(capture, plan, outcomes(file), turns, begun):
-            append(file, replace(cell, sample=task.id, family=task.family).to_json())
+            named = replace(cell, sample=task.id, family=task.family, compiler=options["compiler"])
+            append(file, named.to_json())
     for place in caches.parent.glob(f"{caches.name}_*"):
         shutil.rmtree(place, ignore_errors=True)
 

@@ -214,3 +214,9 @@ def loaded_build(compiler: Compiler) -> Any:
             + OWN
         )
     return space[name]
+
+
+def absolute_compiler(text: str) -> str:
+    """Return a compiler with the absolute path of its file."""
+    place, colon, name = text.rpartition(":")
+    return f"{Path(place).absolute()}:{name}" if colon and place.endswith(".py") else text
