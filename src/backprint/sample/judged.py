@@ -25,6 +25,8 @@ from backprint.sample.generator import parts
 from backprint.sample.rerun import EagerRun, copies, rebuilt
 
 FACTOR = 4.0  # how many times as far from float64 as eager is, an output may be
+SUMMED = 16.0  # how far sums of some thousand terms, added up in another order, may differ, in units in the last place
+COARSE = 8.0  # how many units in the last place a value may move that an index was chosen by
 SEEDS = 4  # from how many seeds a graph that draws random numbers is run again
 EXACT = re.compile(
     r"(_to_copy|_?(new_)?(empty|zeros|ones|full|rand|randn|randint|randperm|arange|eye|scalar_tensor|lift_fresh).*|clone|"
@@ -77,15 +79,22 @@ class Eager:
     @functools.cached_property
     def rounded(self) -> list[Any]:
         """The results of runs in which each operator's results are rounded otherwise; none if a run raises."""
-        with contextlib.suppress(Exception):
-            return [self.rounded_run(seed) for seed in range(NUDGES)]
-        return []
+        return self.rounded_runs(1.0)
 
-    def rounded_run(self, seed: int) -> Any:
+    @functools.cached_property
+    def chosen(self) -> list[Any]:
+        """The same with coarser rounding: an integer may be the index of a value that is only `close`."""
+        return self.rounded_runs(COARSE)
+
+    def rounded_runs(self, units: float) -> list[Any]:
         """Run eager in OtherRounding."""
-        module = self.run.module()
-        with OtherRounding(seed):
-            return self.run.again(module)
+        found = []
+        with contextlib.suppress(Exception):
+            for seed in range(NUDGES):
+                module = self.run.module()
+                with OtherRounding(seed, units):
+                    found.append(self.run.again(module))
+        return found if len(found) == NUDGES else []
 
     def largest(self, role: str) -> float:
         """Return the largest number among the outputs of a role."""
@@ -150,8 +159,10 @@ def rounds_as_far(eager: Eager, index: int, found: Any) -> bool:
     """Whether an output is as near to eager's as eager's own are whose operators round otherwise. Of integers, such as
     the indices of largest values, as many may differ."""
     wanted = eager.run.results[index]
-    others = [run[index] for run in eager.rounded if text_of_kind(run[index]) == text_of_kind(wanted)]
-    if wanted.is_floating_point() or wanted.is_complex():
+    numbers = wanted.is_floating_point() or wanted.is_complex()
+    runs = eager.rounded if numbers else eager.chosen
+    others = [run[index] for run in runs if text_of_kind(run[index]) == text_of_kind(wanted)]
+    if numbers:
         return apart(found, wanted) <= TIMES * max((apart(each, wanted) for each in others), default=0.0)
     if wanted.layout is not torch.strided:
         return False
@@ -159,12 +170,12 @@ def rounds_as_far(eager: Eager, index: int, found: Any) -> bool:
 
 
 class OtherRounding(TorchDispatchMode):
-    """Adds to the floating-point results of each operator up to one unit in the last place: of each element, and where
-    elements are summed, of their root mean square too. Operators that only choose or move elements are exact."""
+    """Moves the floating-point results of each operator by up to some units in the last place; where it sums elements, by
+    up to SUMMED times that of their root mean square too. Operators that only choose or move elements are exact."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, units: float) -> None:
         super().__init__()
-        self.source = torch.Generator().manual_seed(seed)
+        self.units, self.source = units, torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = function(*args, **(kwargs or {}))
@@ -183,8 +194,8 @@ class OtherRounding(TorchDispatchMode):
         by = 2 * torch.rand(value.shape, generator=self.source, device="cpu").to(value) - 1
         size = value.abs()
         if summed and value.numel():
-            size = size + value.double().square().mean().sqrt().nan_to_num(0.0, 0.0, 0.0).to(value)
-        moved = value + by * size * torch.finfo(value.dtype).eps
+            size = size + SUMMED * value.double().square().mean().sqrt().nan_to_num(0.0, 0.0, 0.0).to(value)
+        moved = value + by * size * self.units * torch.finfo(value.dtype).eps
         return torch.where(torch.isfinite(value), moved, value)
 
 
