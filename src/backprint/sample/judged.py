@@ -170,8 +170,8 @@ def rounds_as_far(eager: Eager, index: int, found: Any) -> bool:
 
 
 class OtherRounding(TorchDispatchMode):
-    """Moves the floating-point results of each operator by up to some units in the last place; where it sums elements, by
-    up to SUMMED times that of their root mean square too. Operators that only choose or move elements are exact."""
+    """Moves the results of each operator by up to some units in the last place; where it sums elements, by up to SUMMED
+    times that of their root mean square too. Operators that only choose or move elements are exact."""
 
     def __init__(self, seed: int, units: float) -> None:
         super().__init__()
