@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from backprint.cli.reporting import report_options, write_or_print
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
     from backprint.benching.runs import BenchRun
-    from backprint.report.nouns import Report
 
 
 @click.command("report")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "format",
-    type=click.Choice(["markdown", "html", "csv", "parquet"]),
-    help="What to write; by default what FILE's ending says, else markdown. CSV and Parquet have a row a cell.",
-)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to; else to the terminal.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a cell, every column.")
+@report_options("cell")
 @click.option(
     "--logs", type=click.Path(path_type=Path), metavar="FOLDER", help="Write GraphNet's log of each compiler."
 )
@@ -43,7 +35,7 @@ def command(run: Path, format: str | None, output: Path | None, as_json: bool, l
         for place in write_run_logs(read_run(run), logs):
             echo(f"GraphNet log in {place}", err=True)
     if logs is None or format or output or as_json:
-        write_or_print(report_of(run), format, output, as_json, f"report of {run}")
+        write_or_print(lambda: report_of(run), format, output, as_json, f"report of {run}")
 
 
 def write_page(run: BenchRun) -> Path:
@@ -54,25 +46,3 @@ def write_page(run: BenchRun) -> Path:
     page = run.place / "report.html"
     write_report(bench_report(run), "html", page)
     return page
-
-
-def write_or_print(report: Report, format: str | None, output: Path | None, as_json: bool, title: str) -> None:
-    """Write a report to a file, or print it."""
-    from backprint.errors import UsageError
-    from backprint.report.files import json_lines
-    from backprint.report.write import FORMATS, format_of, write_report
-
-    if as_json and (format or output):
-        raise UsageError("--json prints to the terminal: pass either it, or --format and -o")
-    chosen = format_of(format, output)
-    if as_json:
-        for line in json_lines(report):
-            echo(line.rstrip("\n"))
-    elif output is not None:
-        write_report(report, chosen, output)
-        echo(f"{chosen} {title} in {output}", err=True)
-    elif not FORMATS[chosen].text:
-        raise UsageError(f"--format {chosen} is not text, which a terminal could show: write it to a file, -o FILE")
-    else:
-        FORMATS[chosen].write(report, sys.stdout.buffer)
-        sys.stdout.flush()
