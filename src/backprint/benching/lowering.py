@@ -2,7 +2,7 @@
 
 Formats for inference lack the backward operators, and get some others wrong: batch norm in training, attention that
 saves its logarithm. `lower` traces the graph with its inputs, with a form of each such operator: torch's own
-decomposition, or one of `benching/forms`. A graph that draws random numbers is refused: no format draws as torch does.
+decomposition, or one of `benching/forms`. A graph that draws random numbers is refused: `outside_draws` takes out most.
 
 Private torch APIs of this module, tried on torch 2.11 to 2.14.1: `torch._decomp`.
 """

@@ -14,6 +14,7 @@ from torch import Tensor, fx
 
 from backprint.benching.borders import Build, bordered, core_of
 from backprint.benching.lowering import NONE, lower, refuse_draws
+from backprint.benching.outside_draws import with_draws_outside
 from backprint.errors import RefusedError
 from backprint.sample.rerun import copies
 
@@ -25,6 +26,10 @@ def exchanged(
 
     `more` has forms for this compiler in place of the usual ones.
     """
+    outside = with_draws_outside(module)
+    if outside is not None:
+        call = exchanged(outside.module, [*inputs, *outside.draw()], build, more)
+        return lambda *values: call(*values, *outside.draw())
     refuse_draws(module)
     refuse_layouts(inputs)
 
