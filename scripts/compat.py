@@ -62,7 +62,14 @@ NEWEST = "2.14.1"
 SPACE = 12 << 30
 """The bytes that have to be free for an environment and for what pip unpacks."""
 
-QUICK = ("tests/test_tiny.py", "tests/regions", "tests/corpus/test_commands.py", "tests/tracing/test_programs.py")
+QUICK = (
+    "tests/test_tiny.py",
+    "tests/regions",
+    "tests/corpus/test_commands.py",
+    "tests/tracing/test_programs.py",
+    "tests/benching/test_lowering.py",
+    "tests/benching/test_outside_draws.py",
+)
 """What `--smoke` runs: something of every room."""
 
 TEN = """
