@@ -232,8 +232,8 @@ def test_an_option_takes_the_same_values_in_every_verb() -> None:
     assert differing == {}
 
 
-ELSEWHERE = {"-o", "--json"}
-"""Where the answer goes is each verb's own."""
+ELSEWHERE = {"-o", "--json", "--compiler"}
+"""Where the answer goes is each verb's own, and how many compilers it takes."""
 
 
 def test_options_with_words_have_those_of_the_table() -> None:

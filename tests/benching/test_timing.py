@@ -66,7 +66,7 @@ def sleeps(seconds: float) -> float:
 
 
 def test_a_sleep_takes_its_time() -> None:
-    assert sleeps(0.02) >= 0.02 * 0.99
+    assert sleeps(0.02) >= 0.02 * 0.9
 
 
 def test_waiting_for_a_processor_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_work_of_other_threads_is_not_taken_off(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(clock, "counts_of_thread", lambda: 0)
     monkeypatch.setattr(clock, "waited", lambda counts: next(waits))
     monkeypatch.setattr(clock, "PROCESSOR", lambda: next(worked))
-    assert sleeps(0.02) >= 0.02 * 0.99
+    assert sleeps(0.02) >= 0.02 * 0.9
 
 
 def test_slower_calls_get_fewer_rounds_but_enough() -> None:
