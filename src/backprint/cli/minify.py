@@ -23,7 +23,7 @@ from backprint.cli.say import echo, ending, working
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The sample; OUTPUT.py beside it.")
 @click.option("--graph", metavar="TITLE", help="A graph, such as 'pair_0 backward'; else the first that fails.")
 @click.option("--tests", type=click.IntRange(4), default=100, show_default=True, help="The most tests.")
-@click.option("--test-seconds", "limit", default=60.0, show_default=True, help="What a test may take before one failed.")
+@click.option("--test-seconds", "limit", default=60.0, show_default=True, help="Of a test, before one failed.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of the whole search.")
 @click.option("--memory", type=float, metavar="GIB", help="What the search may take; else nearly all that is free.")
 @ALLOW
