@@ -62,8 +62,14 @@ def raises(gm: fx.GraphModule, inputs: Sequence[Any]) -> Function:
     return call
 
 
-def has_backward(gm: fx.GraphModule) -> bool:
-    return any(node.op == "placeholder" and "tangent" in node.name for node in gm.graph.nodes)
+def takes_four_seconds(gm: fx.GraphModule, inputs: Sequence[Any]) -> Function:
+    """The first graph takes eight, because a compiler first compiles an addition (`compilers/timed`)."""
+    time.sleep(4)
+    return gm
+
+
+def leaves(gm: fx.GraphModule, inputs: Sequence[Any]) -> Function:
+    raise SystemExit(3)
 
 
 def dies_in_forward(gm: fx.GraphModule, inputs: Sequence[Any]) -> Function:

@@ -162,7 +162,7 @@ def test_a_place_without_that_function_says_so(tmp_path: Path) -> None:
         compiler_named("no_such_module:mine")
     with pytest.raises(UsageError, match="'1x' is no function's name"):
         compiler_named(f"{place}:1x")
-    broken = own_file(tmp_path, "1 / 0\n")
+    broken = own_file(tmp_path, "1 / 0\nmine = None\n")
     with pytest.raises(UsageError, match=r"mine\.py raises ZeroDivisionError"):
         compiled_by(compiler_named(f"{broken}:mine"))
 

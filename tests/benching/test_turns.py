@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backprint.benching.turns import Turns, Waited, turns_folder
+from backprint.benching.turns import GraphClock, Turns, turns_folder
 
 
 def in_a_process(function) -> int:  # type: ignore[no-untyped-def]
@@ -30,7 +30,7 @@ def test_nobody_works_while_one_times(tmp_path: Path) -> None:
             file.write(f"{word} {time.monotonic_ns()}\n")
 
     def work(name: str) -> None:
-        turns = Turns(turns_folder(tmp_path), Waited())
+        turns = Turns(turns_folder(tmp_path), GraphClock())
         with turns.working():
             for _ in range(3):
                 note(f"{name} works")
@@ -62,22 +62,25 @@ def test_nobody_works_while_one_times(tmp_path: Path) -> None:
                 timing.discard(name)
 
 
-def test_what_was_waited_is_known_to_the_parent(tmp_path: Path) -> None:
-    first = Turns(turns_folder(tmp_path), Waited())
-    waited = Waited()
+def test_what_was_waited_is_not_spent_and_the_parent_knows(tmp_path: Path) -> None:
+    first = Turns(turns_folder(tmp_path), GraphClock())
+    clock = GraphClock()
 
     def wait() -> None:
-        with Turns(turns_folder(tmp_path), waited).working():
-            pass
+        with Turns(turns_folder(tmp_path), clock).working():
+            time.sleep(0.2)
 
     with first.working(), first.alone():
         pid = in_a_process(wait)
-        time.sleep(0.3)
-        assert waited.seconds() > 0.1
+        time.sleep(1.0)
+        assert clock.seconds() < 0.7  # it waits
     os.waitpid(pid, 0)
-    known = waited.seconds()
-    time.sleep(0.05)
-    assert waited.seconds() == known
+    before = clock.seconds()
+    assert before >= 0.2
+    time.sleep(0.1)
+    assert clock.seconds() >= before + 0.1
+    clock.begin_graph()
+    assert clock.seconds() < 0.1
 
 
 def test_a_folder_of_another_is_refused(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def with_values_baked(module: fx.GraphModule, inputs: Sequence[Any]) -> fx.Graph
         values = {port: value}
         for user in list(port.users):
             user.args, user.kwargs = (
-                fx.node.map_arg(part, lambda node: values.get(node, node))  # noqa: B023
+                fx.node.map_arg(part, lambda node: values.get(node, node))  # noqa: B023  # called at once
                 for part in (user.args, user.kwargs)
             )
     made.recompile()

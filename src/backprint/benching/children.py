@@ -14,7 +14,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from backprint.corpus import processes
@@ -44,10 +44,10 @@ class ChildEnd:
 
 
 def in_child(
-    function: Callable[[], Any], timeout: float, memory: int = 0, waited: Callable[[], float] = float
+    function: Callable[[], Any], timeout: float, memory: int = 0, spent: Callable[[], float] | None = None
 ) -> ChildEnd:
-    """Call a function in a forked process; end it and all that it started after `timeout` seconds, without those that
-    it `waited`, or when they use more `memory` (0: as much as there is)."""
+    """Call a function in a forked process; end it and all that it started after `timeout` seconds (those that it has
+    `spent`, if it says), or when they use more `memory` (0: as much as there is)."""
     answers, tell = os.pipe()
     pid = os.fork()
     if not pid:
@@ -57,7 +57,9 @@ def in_child(
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
     try:
-        text, blame = everything_told(answers, ChildLimits(pid, timeout, memory, waited))
+        began = time.monotonic()
+        limits = ChildLimits(pid, timeout, memory, spent or (lambda: time.monotonic() - began))
+        text, blame = everything_told(answers, limits)
     finally:
         os.close(answers)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -68,17 +70,16 @@ def in_child(
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """What a child may use, and since when."""
+    """What a child may use, and how many seconds it has spent."""
 
     pid: int
     timeout: float
     memory: int
-    waited: Callable[[], float]
-    began: float = field(default_factory=time.monotonic)
+    spent: Callable[[], float]
 
     def overstepped(self) -> ChildEnd | None:
         """Return the end of a child that used too much."""
-        if time.monotonic() - self.began - self.waited() > self.timeout:
+        if self.spent() > self.timeout:
             return ChildEnd(cause="timeout", detail=f"still at work after {self.timeout:g} s (--timeout)")
         if not self.memory:
             return None

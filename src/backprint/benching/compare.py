@@ -47,7 +47,7 @@ class BenchChange:
         """The cell that names it: the old one if there is one."""
         if self.old is None and self.new is None:
             raise UsageError("a BenchChange has an old cell, a new one, or both")
-        return self.old or self.new  # type: ignore[return-value]
+        return self.old or self.new  # type: ignore[return-value]  # one of the two is there
 
     @property
     def regression(self) -> bool:

@@ -141,7 +141,7 @@ def minify_task(task: Task, options: Mapping[str, Any], staging: Path) -> dict[s
         return write_answer(staging, {"usage": str(error)})
 
 
-minify_task.warm = loaded_compiling  # type: ignore[attr-defined]
+minify_task.warm = loaded_compiling  # type: ignore[attr-defined]  # what a worker calls first
 
 
 class SampleSearch:

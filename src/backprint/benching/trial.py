@@ -141,7 +141,7 @@ class CompilerTrial:
         caches = self.plan.caches.with_name(f"{self.plan.caches.name}_{graph.title.replace(' ', '_')}")
         try:
             made, seconds = compile_timed(self.plan.compiler, graph.module, inputs, caches, cold)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return None, reason_of(error)
         self.compiled.setdefault(graph.title, made)  # what is timed is what was judged
         return seconds, ""
@@ -166,11 +166,12 @@ class CompilerTrial:
         run, compiled = work.graph.run, self.compiled[work.graph.title]
         try:
             results = run.again(compiled)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return replace(cell, outcome="failed", reason=reason_of(error))
         if not isinstance(results, (tuple, list)) or len(results) != len(run.outputs):
-            count = len(results) if isinstance(results, (tuple, list)) else type(results).__name__
-            return replace(cell, outcome="wrong", reason=f"{count} results where eager gives {len(run.outputs)}")
+            given = f"{len(results)} results" if isinstance(results, (tuple, list)) else f"a {type(results).__name__}"
+            wanted = f"a tuple of {len(run.outputs)} results"
+            return replace(cell, outcome="wrong", reason=f"{given} where eager gives {wanted}")
         outputs = judged_outputs(self.eager_to_judge_by(work), results)
         outcome, reason = outcome_of_outputs(outputs)
         return replace(cell, outputs=outputs, outcome=outcome, reason=one_line(reason))
@@ -210,7 +211,7 @@ class CompilerTrial:
             return replace(cell, outcome="wrong", reason=one_line(str(error)))
         except TimingWithheld as error:
             return replace(cell, outcome=UNTIMED, reason=one_line(str(error)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return replace(cell, outcome="failed", reason=f"on other inputs: {reason_of(error)}")
         outputs = tuple(replace(each, power=moved) for each, moved in zip(cell.outputs, honest.moved, strict=True))
         cell = replace(cell, outputs=outputs, notes=(*cell.notes, *honest.notes), timing=timing)
@@ -226,6 +227,8 @@ PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]
     "time": CompilerTrial.time,
 }
 """The parts of a trial, in order: each adds to the cell, and one that sets the outcome is the last."""
+
+FIRST_PART = next(iter(PARTS))
 
 
 def called_eager(graph: AnyGraph) -> Callable[..., Any]:

@@ -16,29 +16,45 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-class Waited:
-    """How long a process has waited for its turns, in memory that its parent sees too."""
+class GraphClock:
+    """How long a process has been at one graph, without what it waited for its turns; its parent reads it too."""
 
     def __init__(self) -> None:
-        self.memory = mmap.mmap(-1, 16)
+        self.memory = mmap.mmap(-1, 24)
+        self.put(time.monotonic(), 0.0, 0.0)
 
-    def add(self, began: float, seconds: float) -> None:
-        """Keep the seconds waited so far, and since when it waits now (0 if it does not)."""
-        self.memory[:] = struct.pack("dd", began, seconds)
+    def put(self, began: float, waits: float, waited: float) -> None:
+        """Keep when the graph was begun, since when the process waits now (0 if it does not), and the seconds that it
+        waited before."""
+        self.memory[:] = struct.pack("ddd", began, waits, waited)
+
+    def begin_graph(self) -> None:
+        """Start anew, at another graph."""
+        self.put(time.monotonic(), 0.0, 0.0)
+
+    def begin_wait(self) -> None:
+        """The process waits from now on."""
+        began, _, waited = struct.unpack("ddd", self.memory[:])
+        self.put(began, time.monotonic(), waited)
+
+    def end_wait(self) -> None:
+        """The process waits no more."""
+        began, waits, waited = struct.unpack("ddd", self.memory[:])
+        self.put(began, 0.0, waited + time.monotonic() - waits)
 
     def seconds(self) -> float:
-        """Return how long the process has waited, with the wait that still goes on."""
-        began, seconds = struct.unpack("dd", self.memory[:])
-        return float(seconds + (time.monotonic() - began if began else 0.0))
+        """Return how long the process has worked on its graph."""
+        began, waits, waited = struct.unpack("ddd", self.memory[:])
+        return float((waits or time.monotonic()) - began - waited)
 
 
 class Turns:
     """The locks of one process, below a folder. It works while it has entered `working`."""
 
-    def __init__(self, folder: Path, waited: Waited) -> None:
+    def __init__(self, folder: Path, clock: GraphClock) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self.gate, self.work = (os.open(folder / name, flags, 0o600) for name in ("gate", "work"))
-        self.waited = waited
+        self.clock = clock
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -61,14 +77,13 @@ class Turns:
     def take(self, kind: int) -> None:
         """Give the lock up, and wait for it in this kind."""
         fcntl.flock(self.work, fcntl.LOCK_UN)
-        began, before = time.monotonic(), self.waited.seconds()
-        self.waited.add(began, before)
+        self.clock.begin_wait()
         fcntl.flock(self.gate, fcntl.LOCK_EX)
         try:
             fcntl.flock(self.work, kind)
         finally:
             fcntl.flock(self.gate, fcntl.LOCK_UN)
-        self.waited.add(0.0, before + time.monotonic() - began)
+        self.clock.end_wait()
 
 
 def turns_folder(below: Path) -> Path:

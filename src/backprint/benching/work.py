@@ -19,7 +19,7 @@ from typing import Any
 
 from backprint.benching.cells import RIGHT, STOPPED, BenchCell, cell_from_json
 from backprint.benching.children import ChildEnd, in_child
-from backprint.benching.turns import Turns, Waited, turns_folder
+from backprint.benching.turns import GraphClock, Turns, turns_folder
 from backprint.corpus.clock import stage
 from backprint.corpus.task import Task, failure, one_line
 from backprint.errors import SampleError
@@ -59,21 +59,19 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
     wanted = titles(capture, options["directions"])
     file = staging / CELLS
     while left := [title for title in wanted if title not in outcomes(file)]:
-        waited = Waited()
-        end = in_child(
-            partial(try_rest, task, capture, options, file, waited),
-            options["timeout"],
-            task.memory,
-            waited.seconds,
-        )
+        clock = GraphClock()
+        given = task, capture, options, file, clock
+        end = in_child(partial(try_rest, *given), options["timeout"], task.memory, clock.seconds)
         if not end.ended_well:
             write_ended(file, end, left, BenchCell(task.id, "", "", options["compiler"], "", family=task.family))
         elif [title for title in wanted if title not in outcomes(file)] == left:
             return failure("no cells", f"nothing was tried of {left[0]}", "bench")
+    for place in caches_of(task, options).parent.glob(f"{caches_of(task, options).name}_*"):
+        shutil.rmtree(place, ignore_errors=True)
     return row_of(list(read_cells(file)))
 
 
-bench_sample.warm = load_all  # type: ignore[attr-defined]
+bench_sample.warm = load_all  # type: ignore[attr-defined]  # what a worker calls first
 
 
 def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:
@@ -100,28 +98,33 @@ def capture_sample(source: Path, place: Path, device: str | None) -> None:
     bp.save(capture_target(read_target(source, device=device)), place)
 
 
-def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, waited: Waited) -> None:
+def caches_of(task: Task, options: Mapping[str, Any]) -> Path:
+    """Return the path below which a compiler keeps what it made of a sample; each graph adds its name."""
+    name = hashlib.sha256(f"{options['asked']} {task.id}".encode()).hexdigest()[:16]
+    return Path(options["caches"]) / name
+
+
+def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
     """Try the compiler on the graphs without a cell, and write each cell; in a process of its own."""
     import torch
 
     from backprint.benching.compilers.table import compiler_named
-    from backprint.benching.trial import TrialPlan, tried
+    from backprint.benching.trial import FIRST_PART, TrialPlan, tried
 
     torch.set_num_threads(options["threads"])
-    name = options["asked"]
-    caches = Path(options["caches"]) / hashlib.sha256(f"{name} {task.id}".encode()).hexdigest()[:16]
-    plan = TrialPlan(compiler_named(name), tuple(options["directions"]), options["timed"], caches)
-    turns = Turns(_turns, waited)
+    compiler, directions = compiler_named(options["asked"]), tuple(options["directions"])
+    plan = TrialPlan(compiler, directions, options["timed"], caches_of(task, options))
+    turns = Turns(_turns, clock)
 
     def begun(title: str, part: str) -> None:
+        if part == FIRST_PART:
+            clock.begin_graph()
         append(file, {BEGUN: title, "stage": part})
 
     with turns.working():
         for cell in tried(capture, plan, outcomes(file), turns, begun):
             named = replace(cell, sample=task.id, family=task.family, compiler=options["compiler"])
             append(file, named.to_json())
-    for place in caches.parent.glob(f"{caches.name}_*"):
-        shutil.rmtree(place, ignore_errors=True)
 
 
 # ------------------------------------------------------------------ the file of cells
@@ -150,10 +153,13 @@ def outcomes(file: Path) -> dict[str, str]:
 
 
 def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) -> None:
-    """Give the graph at work the outcome of its process; all graphs, if none was at work: eager itself ended it."""
+    """Give the graph at work the outcome of its process; all graphs, if none was at work: eager itself ended it.
+
+    What a compiler raises is in a cell already, so another error is ours.
+    """
     known = outcomes(file)
     begun = [row for row in rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
-    outcome = {"raised": "failed"}.get(end.cause, end.cause) if begun else "eager failed"
+    outcome = {"raised": "unjudged"}.get(end.cause, end.cause) if begun else "eager failed"
     reason = one_line(": ".join([*(row["stage"] for row in begun[-1:]), end.detail]))
     for title in [row[BEGUN] for row in begun[-1:]] or left:
         direction = title.partition(" ")[2]

@@ -111,7 +111,7 @@ def run_command(
         echo(line)
     page = write_page(done)
     echo(f"report: {page}; compare two runs with: backprint bench compare OLD NEW", err=True)
-    bad = {"wrong", *STOPPED} - ({"refused"} if allow_refused else set())
+    bad = {"wrong", "unjudged", *STOPPED} - ({"refused"} if allow_refused else set())
     if any(cell.outcome in bad for cell in done.cells):
         raise SystemExit(1)
 

@@ -25,7 +25,7 @@ def model_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor
 
     A model from torch.export has inputs of unknown sizes, which are slow and which convolutions refuse as weights.
     """
-    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # None: not importable
     import openvino
 
     kinds = kinds_of(core, given)

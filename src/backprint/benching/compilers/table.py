@@ -6,6 +6,7 @@ a text, so that a package is imported when its compiler is used.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import importlib.metadata
@@ -155,7 +156,25 @@ def own_compiler(text: str, place: str, function: str) -> Compiler:
         what = "file" if place.endswith(".py") else "module"
         why = f"no {what} {place}" if not known else f"{function!r} is no function's name"
         raise UsageError(f"compiler {text!r}: {why}; {OWN}")
+    if place.endswith(".py") and not {function, "*"} & (names := names_of_file(Path(place))):
+        raise without_function(text, place, function, sorted(names))
     return Compiler(text, text, note="a function of the user's own")
+
+
+def names_of_file(place: Path) -> set[str]:
+    """Return the names that a Python file mentions, which is not run: a name that it does not mention is not in it."""
+    try:
+        tree = ast.parse(place.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UsageError(f"{place} cannot be read as Python: {error}; {OWN}") from error
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name):
+                found.add(name)
+            case ast.alias(name=name, asname=own):
+                found.add(own or name)
+    return found
 
 
 def has_module(name: str) -> bool:
@@ -207,13 +226,15 @@ def loaded_build(compiler: Compiler) -> Any:
     except Exception as error:
         raise UsageError(f"compiler {compiler.name!r}: {place} raises {type(error).__name__}: {error}") from error
     if not callable(space.get(name)):
-        near = difflib.get_close_matches(name, [each for each in space if callable(space[each])], 1)
-        raise UsageError(
-            f"compiler {compiler.name!r}: {place} has no function {name!r}"
-            + (f": did you mean {near[0]}? " if near else "; ")
-            + OWN
-        )
+        raise without_function(compiler.name, place, name, [each for each in space if callable(space[each])])
     return space[name]
+
+
+def without_function(compiler: str, place: str, function: str, names: Sequence[str]) -> UsageError:
+    """Return the error for a place that does not have a function."""
+    near = difflib.get_close_matches(function, names, 1)
+    hint = f": did you mean {near[0]}? " if near else "; "
+    return UsageError(f"compiler {compiler!r}: {place} has no function {function!r}{hint}{OWN}")
 
 
 def absolute_compiler(text: str) -> str:
