@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -114,6 +115,32 @@ def written_by_a_thread(module: fx.GraphModule, inputs: Sequence[Any]) -> Compil
                         result.copy_(value)
 
         threading.Thread(target=work, daemon=True).start()
+        return results
+
+    return run
+
+
+@cheat
+def seldom_written_by_a_thread(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    """The thread is through before the call returns, but for every fifth call."""
+    kinds, calls = module(*inputs), itertools.count(1)
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        results = each_tensor(kinds, torch.zeros_like)
+        copies = [value.clone() if isinstance(value, Tensor) else value for value in values]
+        late = next(calls) % 5 == 0
+
+        def work() -> None:
+            time.sleep(0.002 * late)
+            with torch.no_grad():
+                for result, value in zip(results, module(*copies), strict=True):
+                    if isinstance(result, Tensor):
+                        result.copy_(value)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        if not late:
+            thread.join()
         return results
 
     return run

@@ -29,7 +29,13 @@ from backprint.tree import strided_parts
 Agree = Callable[[EagerRun, Sequence[Any]], str]
 """Compares results with those of an eager run on the same inputs; returns why they do not agree, or an empty text."""
 
-SLEEP = time.sleep
+CLOCK, SLEEP = time.perf_counter_ns, time.sleep
+
+PROBES = 40
+"""How often a program is called to see whether its results are written late."""
+
+MOST_PROBING = 200_000_000
+"""The nanoseconds after which it is not called again for that."""
 
 LATE = 0.5
 """Seconds for which wrong results are watched: they may be written later."""
@@ -89,6 +95,8 @@ def check_honest(
                 raise CheatFound("reuses the memory of its earlier results: they change when it is called again")
             notes.append("a call overwrites the results of the call before")
             held = held[-1:]
+    if not reuses_memory:
+        check_written_often(run, compiled, values, rewritten, pause_after(seconds))
     notes += shared_inputs(run, held[-1].results, values)
     return HonestProgram(movement(run, runs), rewritten, tuple(dict.fromkeys(notes)))
 
@@ -141,6 +149,24 @@ def check_written(held: HeldResults, seconds: float) -> None:
     SLEEP(seconds)
     if held.changed():
         raise CheatFound("its results are written after it returned")
+
+
+def check_written_often(
+    run: EagerRun, compiled: Callable[..., Any], values: Sequence[Any], rewritten: Sequence[int], pause: float
+) -> None:
+    """Call it several times in a row, and raise if the results of one change afterwards.
+
+    On a busy machine a thread that writes them late may be through before the results of a single call are copied.
+    """
+    held: list[HeldResults] = []
+    until = CLOCK() + MOST_PROBING
+    while not held or (len(held) < PROBES and CLOCK() < until):
+        if rewritten:
+            put_inputs(values, run.inputs)
+        put_random(run)
+        held.append(held_results(compiled(*values), run.results, values))
+    for each in held:
+        check_written(each, pause if each is held[0] else 0.0)
 
 
 def writes_of_eager(run: EagerRun) -> tuple[tuple[int, ...], float]:
