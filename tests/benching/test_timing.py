@@ -76,6 +76,18 @@ def test_waiting_for_a_processor_is_taken_off(monkeypatch: pytest.MonkeyPatch) -
     assert 0.011 < sleeps(0.02) < 0.02
 
 
+def test_waiting_before_the_call_is_not_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = iter([1_000_000, 9_000_000])
+
+    def waited(counts: int) -> int:
+        time.sleep(0.01)
+        return next(waits)
+
+    monkeypatch.setattr(clock, "counts_of_thread", lambda: 0)
+    monkeypatch.setattr(clock, "waited", waited)
+    assert sleeps(0.02) >= 0.02 * 0.9
+
+
 def test_work_of_other_threads_is_not_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     waits, worked = iter([0, 10**9]), iter([0, 10**9])
     monkeypatch.setattr(clock, "counts_of_thread", lambda: 0)
