@@ -1,0 +1,1 @@
+"""Kernels that compilers make of graphs: extracted, checked, normalised and deduplicated."""

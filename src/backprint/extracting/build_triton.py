@@ -1,0 +1,83 @@
+"""Compile Triton kernels to PTX and cubin for a GPU that need not be there.
+
+A kernel's source is run to get its function and its configurations: only kernels that were extracted in this process
+come here. Triton compiles for a target that it is given, so nothing asks for a driver.
+
+Private torch APIs of this module, tried on torch 2.13 with triton 3.7.1: `CachingAutotuner` of
+`torch._inductor.runtime.triton_heuristics`, `torch._inductor.runtime.triton_helpers.set_driver_to_gpu`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from backprint.errors import RefusedError, UsageError
+from backprint.extracting.fake_gpu import pretended
+from backprint.extracting.nouns import Kernel
+from backprint.extracting.targets import KernelTarget
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """One configuration of a Triton kernel, compiled."""
+
+    configuration: tuple[tuple[str, int], ...]
+    """Block sizes, num_warps and num_stages."""
+    ptx: str
+    cubin: bytes
+    llir: str
+    ttir: str
+    shared: int
+    """Bytes of shared memory of a block."""
+
+
+def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
+    """Yield every configuration of a Triton kernel, compiled for a target."""
+    if kernel.language != "triton":
+        raise UsageError(f"{kernel.name} is written in {kernel.language}: only Triton kernels are compiled to PTX")
+    if importlib.util.find_spec("triton") is None:
+        raise RefusedError("compiling a Triton kernel needs triton, which is not installed: pip install triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    with pretended(target):
+        tuner = loaded_kernel(kernel)
+        for configuration in tuner.configs:
+            meta = tuner._create_compile_meta(configuration)
+            options = tuner._create_compile_options(configuration, meta)
+            source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
+            made = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
+            yield built_kernel(made, configuration)
+
+
+def built_kernel(made: Any, configuration: Any) -> BuiltKernel:
+    """Return what Triton compiled."""
+    sizes = tuple((name, int(value)) for name, value in configuration.kwargs.items())
+    counts = (("num_warps", int(configuration.num_warps)), ("num_stages", int(configuration.num_stages)))
+    texts = made.asm
+    return BuiltKernel(
+        (*sizes, *counts), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], int(made.metadata.shared)
+    )
+
+
+def loaded_kernel(kernel: Kernel) -> Any:
+    """Return a kernel's autotuner, which has its function and its configurations."""
+    import torch._inductor.runtime.triton_helpers as helpers
+
+    name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(helpers, "set_driver_to_gpu"):
+        place = Path(folder) / f"{name}.py"
+        place.write_text(kernel.source, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(name, place)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return getattr(module, kernel.name)

@@ -1,0 +1,137 @@
+"""Run the wrapper that Inductor wrote on meta tensors, which have no numbers, and note every call that it makes.
+
+A kernel notes its arguments and computes nothing; extern calls (matmuls, convolutions) run on meta tensors. The wrapper
+is code that Inductor wrote in this process: none of it comes from a file.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._inductor.async_compile.AsyncCompile`,
+`torch._inductor.select_algorithm.extern_kernels`, `torch.cuda._DeviceGuard`, and names of the wrapper's own text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from backprint.extracting.nouns import KernelArgument, KernelCall
+
+META = torch.device("meta")
+
+MEMORY = ("aten.empty_strided.default", "aten.set_.source_Tensor")
+"""Operators that a wrapper calls for memory alone."""
+
+MAKERS = ("empty_strided_cpu", "empty_strided_cuda", "empty_strided_cpu_pinned")
+"""The names by which a wrapper makes memory."""
+
+
+@dataclass(slots=True)
+class RecordedCalls:
+    """The calls that a wrapper made: of each kernel by name, and how often each extern operator."""
+
+    kernels: dict[str, list[KernelCall]] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    externs: Counter[str] = field(default_factory=Counter)
+
+    def note(self, name: str, args: Sequence[Any]) -> None:
+        """Note a call of a kernel."""
+        self.kernels.setdefault(name, []).append(KernelCall(tuple(map(argument_of, args))))
+        self.order.append(name)
+
+
+def argument_of(value: Any) -> KernelArgument:
+    """Return what a call has for one argument, without its numbers."""
+    if isinstance(value, Tensor):
+        return KernelArgument(str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
+    return KernelArgument(type(value).__name__, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class NotedKernel:
+    """Stands for a kernel in a wrapper."""
+
+    name: str
+    recorded: RecordedCalls
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Note a call of a Triton kernel; the stream is no argument of it."""
+        self.recorded.note(self.name, args)
+
+    __call__ = run
+
+
+class NotedOperators(TorchDispatchMode):
+    """Counts the operators that a wrapper calls beside its kernels."""
+
+    def __init__(self, recorded: RecordedCalls) -> None:
+        super().__init__()
+        self.recorded = recorded
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        views = any(value.alias_info and not value.alias_info.is_write for value in function._schema.returns)
+        if not views and str(function) not in MEMORY:
+            self.recorded.externs[str(function)] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def recorded_calls(wrapper: str, inputs: Sequence[Tensor]) -> RecordedCalls:
+    """Run a wrapper on tensors like these; return its calls."""
+    recorded = RecordedCalls()
+    space = loaded_wrapper(wrapper, lambda name: NotedKernel(name, recorded))
+    values = [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META) for value in inputs]
+    with without_gpu(), NotedOperators(recorded):
+        space["call"](values)
+    return recorded
+
+
+def loaded_wrapper(wrapper: str, kernel: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the names of a wrapper whose kernels are made by a function, and whose memory is that of meta tensors."""
+    import torch._inductor.async_compile as compiling
+
+    class Noted:
+        """What a wrapper has in the place of AsyncCompile. Kernels have the names that the wrapper gives them."""
+
+        def triton(self, name: str, *args: Any, **kwargs: Any) -> Any:
+            return kernel(name)
+
+        def cpp_pybinding(self, *args: Any, **kwargs: Any) -> Any:
+            return None
+
+        def wait(self, scope: dict[str, Any]) -> None:
+            for name, value in list(scope.items()):
+                if value is None and name.startswith("cpp_"):
+                    scope[name] = kernel(name)
+
+    space: dict[str, Any] = {"__name__": "wrapper"}
+    stream = mock.patch.object(torch._C, "_cuda_getCurrentRawStream", return_value=0, create=True)
+    with mock.patch.object(compiling, "AsyncCompile", Noted), stream:
+        exec(compile(wrapper, "<wrapper of Inductor>", "exec"), space)
+    space.update(dict.fromkeys(MAKERS, empty_on_meta))
+    space.update(device=lambda *args, **kwargs: META, assert_alignment=lambda *args: None, assert_size_stride=lay_out)
+    return space
+
+
+def lay_out(value: Tensor, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
+    """Give a result the strides that Inductor expects of it; on meta tensors some operators have others."""
+    if tuple(value.stride()) != tuple(stride):
+        value.set_(torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=META))
+
+
+def empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(shape, stride, dtype=dtype, device=META)
+
+
+@contextlib.contextmanager
+def without_gpu() -> Any:
+    """While this lasts, a wrapper may choose a GPU that is not there."""
+    with (
+        mock.patch.object(torch.cuda, "_DeviceGuard", side_effect=lambda index: contextlib.nullcontext()),
+        mock.patch.object(torch.cuda, "set_device", return_value=None),
+    ):
+        yield

@@ -1,0 +1,190 @@
+"""Kernels in folders of others: wrappers, a cache, GraphNet's layout, files of their own, and what cannot be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from extracting.inductor_sources import TEMPLATE, inductor_kernels, unpack
+
+from backprint.errors import UsageError
+from backprint.extracting.normal import kernel_hash
+from backprint.extracting.nouns import Kernel
+from backprint.extracting.read import WRAPPER_LARGEST, UnreadKernels, read_kernels
+
+
+def read(place: Path) -> tuple[list[Kernel], list[UnreadKernels]]:
+    found = list(read_kernels(place))
+    kernels = [one for one in found if isinstance(one, Kernel)]
+    return kernels, [one for one in found if isinstance(one, UnreadKernels)]
+
+
+def test_wrappers_have_their_kernels_by_sample_and_direction(tmp_path: Path) -> None:
+    kernels, unread = read(unpack(tmp_path))
+    assert unread == []
+    assert len(kernels) == len(inductor_kernels()) - 1
+    assert {kernel_hash(one) for one in kernels} < {kernel_hash(one) for one in inductor_kernels()}
+    block = [kernel for kernel in kernels if kernel.sample == "cuda_block"]
+    assert [kernel.name for kernel in block if kernel.direction == "forward"] == [
+        "triton_per_fused_addmm_gelu_native_layer_norm_0",
+        "triton_per_fused__softmax_1",
+    ] or len(block) > 3
+    assert {kernel.direction for kernel in kernels} == {"forward", "backward"}
+    assert all(Path(kernel.place).name == "output_code.py" for kernel in kernels)
+    assert {kernel.language for kernel in kernels if kernel.sample.startswith("cpu")} == {"cpp"}
+
+
+def test_a_wrapper_says_its_direction(tmp_path: Path) -> None:
+    source = next(kernel for kernel in inductor_kernels("cpp")).source
+    call = f"cpp_fused_0 = async_compile.cpp_pybinding(['float*'], r'''{source}''')\n"
+    (tmp_path / "output_code.py").write_text(f"# AOT ID: ['3_backward']\n{call}")
+    [kernel], _ = read(tmp_path)
+    assert (kernel.direction, kernel.sample, kernel.declared) == ("backward", tmp_path.name, "['float*']")
+
+
+def test_a_cache_is_one_sample(tmp_path: Path) -> None:
+    cpp, triton = inductor_kernels("cpp")[0], inductor_kernels("triton")[0]
+    for name, text in {
+        "ab/cabcd.py": f"k = async_compile.triton('{triton.name}', '''{triton.source}''', device_str='cuda')\n",
+        "xy/cxyzz.py": triton.source,
+        "qq/cqqqq.main.cpp": f"{cpp.source}\n// Python bindings to call kernel():\n#define X {{{{\n",
+        "zz/czzzz.cpp": '#include <immintrin.h>\nextern "C" __m512bh __avx512_bf16_chk_kernel(__m512 a) {}\n',
+        "fxgraph/notes.txt": "nothing",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    kernels, unread = read(tmp_path)
+    assert unread == []
+    assert {kernel.sample for kernel in kernels} == {tmp_path.name}
+    assert [kernel_hash(kernel) for kernel in kernels] == [kernel_hash(one) for one in (triton, cpp, triton)]
+
+
+def test_the_layout_of_graphnet(tmp_path: Path) -> None:
+    for sample in ("extracted/one", "extracted/two"):
+        place = tmp_path / sample
+        for folder in ("original_graph", "triton_kernel", "ptx"):
+            (place / folder).mkdir(parents=True)
+        (place / "original_graph" / "model.py").write_text("import torch\nclass GraphModule(torch.nn.Module): ...\n")
+        (place / "triton_kernel" / "triton_tem_fused_mm_0.py").write_text(TEMPLATE)
+        (place / "ptx" / "triton_tem_fused_mm_0.ptx").write_text("// ptx")
+    kernels, unread = read(tmp_path)
+    assert unread == []
+    assert [(kernel.sample, kernel.name) for kernel in kernels] == [
+        ("extracted/one", "triton_tem_fused_mm_0"),
+        ("extracted/two", "triton_tem_fused_mm_0"),
+    ]
+
+
+def test_a_sample_comes_in_one_piece(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(TEMPLATE)
+    for folder in ("inner", "triton_kernel", "pair_0/backward", "zoo"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "k.py").write_text(TEMPLATE)
+    samples = [kernel.sample for kernel in read(tmp_path)[0]]
+    assert samples == [tmp_path.name] * 3 + ["inner", "zoo"]
+
+
+def test_samples_that_are_done_are_not_read(tmp_path: Path) -> None:
+    unpack(tmp_path)
+    asked: list[str] = []
+    found = list(read_kernels(tmp_path, is_done=lambda sample: bool(asked.append(sample)) or sample != "cpu_drop"))
+    assert {kernel.sample for kernel in found if isinstance(kernel, Kernel)} == {"cpu_drop"}
+    assert len(asked) == len(set(asked)), "a sample is asked for once"
+    assert list(read_kernels(tmp_path, is_done=lambda sample: True)) == []
+
+
+# ------------------------------------------------------------------ what cannot be read
+
+SOURCE = inductor_kernels("triton")[0].source
+MARK = "import triton\n@triton.jit\n"
+
+BAD_FILES: dict[str, tuple[bytes, str]] = {
+    "truncated.py": (f"k = async_compile.triton('k', '''{SOURCE[:500]}".encode(), "not Python"),
+    "binary.py": (b"\x7fELF\x00\x01" + MARK.encode(), "not text: it has a zero byte"),
+    "latin.py": (b"# caf\xe9\n" + MARK.encode(), "not UTF-8 text (byte 5)"),
+    "deep.py": (f"{MARK}x = {'(' * 5000}".encode(), "not Python"),
+    "long.py": (f"{MARK}def k(): ...\nx = {'-' * 90000}1".encode(), "nested too deeply"),
+    "sum.py": (f"{MARK}def k(): ...\nx = {'1 + ' * 90000}1".encode(), "nested too deeply"),
+    "wide.py": (f"{MARK}{'x;' * 300000}".encode(), "words and signs of code"),
+    "variable.py": (
+        b"k = async_compile.triton('k', source, device_str='cuda')\n",
+        "line 1: k: its source is not a text",
+    ),
+    "large.py": (f"k = async_compile.triton('k', '''{'#' * (5 << 20)}''')\n".encode(), "k: a source of 5242880"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path, name: str) -> None:
+    content, reason = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "zz_good.py").write_text(TEMPLATE)
+    kernels, [unread] = read(tmp_path)
+    assert [kernel.name for kernel in kernels] == ["triton_tem_fused_mm_0"]
+    assert unread.place == str(tmp_path / name)
+    assert reason in unread.reason
+
+
+def test_a_file_of_a_hundred_megabytes_is_not_opened_to_its_end(tmp_path: Path) -> None:
+    with open(tmp_path / "huge.py", "wb") as huge:
+        huge.truncate(100 << 20)
+    _, [unread] = read(tmp_path)
+    assert unread.reason == f"{100 << 20} bytes; the limit is {WRAPPER_LARGEST}"
+
+
+def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    _, [unread] = read(tmp_path)
+    assert unread.reason == "is no regular file"
+
+
+def test_links_to_folders_are_not_followed_and_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "round").symlink_to(tmp_path)
+    (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "k.py").write_text(TEMPLATE)
+    kernels, [unread] = read(tmp_path)
+    assert len(kernels) == 1
+    assert unread.place.endswith("gone.py")
+    assert "No such file" in unread.reason
+
+
+def test_what_a_file_would_do_if_it_ran_is_not_done(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    attack = f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n"
+    (tmp_path / "module.py").write_text(f"{attack}{TEMPLATE}")
+    (tmp_path / "wrapper.py").write_text(f"{attack}k = async_compile.triton('k', '''{attack}{TEMPLATE}''')\n")
+    kernels, unread = read(tmp_path)
+    assert (len(kernels), unread) == (2, [])
+    assert [kernel_hash(kernel) for kernel in kernels]
+    assert not marker.exists()
+    exec(attack)
+    assert marker.exists(), "the attack would have worked"
+
+
+def test_a_folder_without_kernels_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("import torch\n")
+    (tmp_path / "deeper").mkdir()
+    assert read(tmp_path)[0] == []
+    [unread] = read(tmp_path)[1]
+    assert unread.place == str(tmp_path)
+    assert unread.reason.startswith("there are no kernels here; known are Inductor's output_code.py, ")
+    with pytest.raises(UsageError, match="there is no such file or folder"):
+        list(read_kernels(tmp_path / "missing"))
+
+
+def test_a_module_by_hand_has_several_kernels(tmp_path: Path) -> None:
+    kernel = "@triton.jit\ndef {0}(p, n):\n    tl.store(p + n, {1})\n\n"
+    text = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef helper(x):\n    return x + 1\n\n"
+    text += kernel.format("first", "helper(n)") + kernel.format("second", "n * 2")
+    text += "def launch(p):\n    first[(1,)](p, 3)\n"
+    (tmp_path / "ops.py").write_text(text)
+    kernels, _ = read(tmp_path)
+    assert [kernel.name for kernel in kernels] == ["first", "second"]
+    assert len({kernel_hash(kernel) for kernel in kernels}) == 2
+
+
+def test_one_file_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(TEMPLATE)
+    [kernel], _ = read(tmp_path / "kernel.py")
+    assert (kernel.sample, kernel.name) == ("kernel", "triton_tem_fused_mm_0")
