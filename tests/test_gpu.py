@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ def test_a_program_on_the_gpu_is_captured_kept_and_proved(
     expected, grads = gradients(copy.deepcopy(model), x)
     torch.manual_seed(3)
     result = bp.replay(capture, x)
-    assert torch.equal(result.outputs, expected)
+    same = torch.equal if engine == "eager" else partial(torch.allclose, rtol=1e-3, atol=1e-3)
+    assert same(result.outputs, expected)
     for key, value in grads.items():
         assert torch.allclose(result.gradients[key], value, rtol=1e-3 if dtype is torch.float32 else 2e-2, atol=1e-2), (
             key

@@ -208,13 +208,6 @@ def test_calls_that_take_too_long_are_not_timed() -> None:
         honest_and_timed(subject.others, subject.graph.module, subject.baseline, most_seconds=0.001)
 
 
-def test_a_documented_reuse_of_memory_is_a_note() -> None:
-    subject = subjects("gelu")[0]
-    compiled = cheats.one_memory_for_all_results(subject.graph.module, subject.graph.run.inputs)
-    honest, _ = honest_and_timed(subject.others, compiled, subject.baseline, reuses_memory=True)
-    assert "a call overwrites the results of the call before" in honest.notes
-
-
 def test_a_step_is_checked_and_timed_too() -> None:
     torch.manual_seed(3)
     model, x = MODELS["batchnorm"]()

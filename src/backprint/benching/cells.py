@@ -92,6 +92,8 @@ class BenchCell:
     """Seconds of the second compilation, in the same process with the caches that the first has filled."""
     peak_bytes: int | None = None
     """The most memory of the process, with all that was compiled and compared."""
+    device_bytes: int | None = None
+    """The most memory of the GPU that the first call took, with a copy of its inputs; None on a CPU."""
     flops: int | None = None
     """The least number of floating-point operations that the graph's results take."""
     moved_bytes: int | None = None

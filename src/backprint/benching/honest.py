@@ -2,7 +2,7 @@
 
 One comparison on one set of inputs does not show that a program computes anything: it may remember its results by call,
 by tensor or by value, return memory that it writes later, or change the inputs that the next program gets. Each of
-these is a CheatFound. Results may share the memory of earlier results only where a compiler's documentation says so.
+these is a CheatFound.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from backprint.benching.clock import timed
 from backprint.benching.findings import CheatFound
 from backprint.benching.moved import movement
 from backprint.benching.varied import changed_places, fits_inputs, put_contents
-from backprint.closeness import TOLERANCE
 from backprint.sample.alone import ports
-from backprint.sample.judged import Eager, apart, judged, one_to_the_bit, text_of_kind
+from backprint.sample.judged import Eager, judged, one_to_the_bit, within_tolerance
 from backprint.sample.rerun import EagerRun, copies
 from backprint.tree import strided_parts
 
@@ -36,6 +35,9 @@ PROBES = 40
 
 MOST_PROBING = 200_000_000
 """The nanoseconds after which it is not called again for that."""
+
+MOST_HELD = 2**31
+"""The bytes of results that are held at a time, to see whether they change."""
 
 LATE = 0.5
 """Seconds for which wrong results are watched: they may be written later."""
@@ -72,12 +74,9 @@ class HeldResults:
 
 
 def check_honest(
-    run: EagerRun, others: Sequence[EagerRun], compiled: Callable[..., Any], agree: Agree, reuses_memory: bool = False
+    run: EagerRun, others: Sequence[EagerRun], compiled: Callable[..., Any], agree: Agree
 ) -> HonestProgram:
-    """Check a compiled graph on its inputs, on the other runs' inputs in the same tensors, and on its inputs again.
-
-    `reuses_memory` says that the compiler documents that a call overwrites the results of the call before.
-    """
+    """Check a compiled graph on its inputs, on the other runs' inputs in the same tensors, and on its inputs again."""
     rewritten, seconds = writes_of_eager(run)
     values = copies(run.inputs)
     runs = [other for other in others if fits_inputs(values, other.inputs)]
@@ -86,19 +85,28 @@ def check_honest(
     for count, each in enumerate([run, *runs, run]):
         if count:
             put_inputs(values, each.inputs)
-        held.append(checked_call(each, compiled, values, rewritten, seconds))
+        held = [*within_bytes(held), checked_call(each, compiled, values, rewritten, seconds)]
         if reason := agree(each, held[-1].copied):
             check_written(held[-1], LATE)
             raise CheatFound(f"{occasion(count)}: {reason}" if count else reason)
         if any(earlier.changed() for earlier in held[:-1]):
-            if not reuses_memory:
-                raise CheatFound("reuses the memory of its earlier results: they change when it is called again")
-            notes.append("a call overwrites the results of the call before")
-            held = held[-1:]
-    if not reuses_memory:
-        check_written_often(run, compiled, values, rewritten, pause_after(seconds))
+            raise CheatFound("reuses the memory of its earlier results: they change when it is called again")
+    check_written_often(run, compiled, values, rewritten, pause_after(seconds))
     notes += shared_inputs(run, held[-1].results, values)
     return HonestProgram(movement(run, runs), rewritten, tuple(dict.fromkeys(notes)))
+
+
+def within_bytes(held: list[HeldResults]) -> list[HeldResults]:
+    """Return the last of these results that take no more than MOST_HELD, and at least one."""
+    kept: list[HeldResults] = []
+    taken = 0
+    for each in reversed(held):
+        tensors = (value for value in each.results if isinstance(value, Tensor))
+        taken += 2 * sum(part.nbytes for value in tensors for part in strided_parts(value))
+        if kept and taken > MOST_HELD:
+            break
+        kept.insert(0, each)
+    return kept
 
 
 def occasion(count: int) -> str:
@@ -160,7 +168,7 @@ def check_written_often(
     """
     held: list[HeldResults] = []
     until = CLOCK() + MOST_PROBING
-    while not held or (len(held) < PROBES and CLOCK() < until):
+    while not held or (len(held) < PROBES and CLOCK() < until and within_bytes(held) == held):
         if rewritten:
             put_inputs(values, run.inputs)
         put_random(run)
@@ -247,10 +255,3 @@ def draws(eager: Eager, place: int) -> bool:
     """Whether an output of the compiled graph differs from seed to seed."""
     results = [found[place] for _, found in eager.reseeded]
     return any(not one_to_the_bit(first, second) for first, second in itertools.pairwise(results))
-
-
-def within_tolerance(value: Any, wanted: Any) -> bool:
-    """Whether a tensor is as close to another as its dtype asks."""
-    if not isinstance(value, Tensor) or not isinstance(wanted, Tensor) or text_of_kind(value) != text_of_kind(wanted):
-        return False
-    return apart(value, wanted) <= TOLERANCE.get(str(wanted.dtype)[6:], 0.0)

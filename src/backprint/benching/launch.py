@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -28,6 +29,7 @@ from backprint.corpus.find import absent, escape
 from backprint.corpus.limits import cores
 from backprint.corpus.pool import Stage
 from backprint.corpus.run import Begun, RunPlan, Written, run_plan
+from backprint.corpus.verbs import gpus_here
 from backprint.errors import BackprintError, UsageError
 from backprint.version import __version__
 
@@ -46,6 +48,9 @@ TAKEN = (CACHES, LISTED, META)
 
 GRAPHS = 1000
 """How many times the limit of a graph's time a sample may take in all: each of its processes is watched on its own."""
+
+READ_FOR_DEVICE = 100
+"""How many graphs are read to see on which device samples are."""
 
 PROCESSES = 512
 """How many processes a compiler may start."""
@@ -96,10 +101,10 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
     names = plan.out / LISTED if ids else None
     if names is not None:
         names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
-    tell = across(watch, len(compilers))
+    tell, gpus = across(watch, len(compilers)), gpus_here()
     for compiler in compilers:
         names_of_it = {"compiler": compiler.name, "asked": absolute_compiler(compiler.name)}
-        options = {**plan.options, **names_of_it, "caches": os.fspath((plan.out / CACHES).resolve())}
+        options = {**plan.options, **names_of_it, **gpus, "caches": os.fspath((plan.out / CACHES).resolve())}
         folder = plan.out / folder_of(compiler.name)
         own = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
         most = (plan.timeout * GRAPHS, *place.most)
@@ -187,7 +192,7 @@ def begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str
         raise UsageError(f"{place} exists, and is not the folder of a bench run: choose another")
     place.mkdir(parents=True, exist_ok=True)
     new = {"format": FORMAT, "backprint": __version__, "started": time.time(), "finished": None, "compilers": rows}
-    peaks = measured_peaks(plan.threads, plan.device or "cpu")
+    peaks = measured_peaks(plan.threads, plan.device or device_of(plan.sources))
     put_meta(place, {**new, **facts, "torch": peaks.pop("torch"), "machine": machine(), "peaks": peaks})
 
 
@@ -212,11 +217,20 @@ def machine() -> dict[str, Any]:
     return {"cpu": model, "cores": cores(), "python": platform.python_version(), "system": platform.platform()}
 
 
+def device_of(places: Sequence[Path]) -> str:
+    """Return the device whose peaks samples are held against: a GPU, if the first of them have tensors on one."""
+    if not gpus_here():
+        return "cpu"
+    files = itertools.islice((file for place in places for file in sorted(place.rglob("model.py"))), READ_FOR_DEVICE)
+    return "cuda" if any(b"@cuda" in file.read_bytes() for file in files) else "cpu"
+
+
 def measured_peaks(threads: int, device: str) -> dict[str, Any]:
     """Measure a matmul and a copy in a process of their own; return them with the version of torch."""
     command = [sys.executable, "-P", "-m", "backprint.benching.peaks", str(threads), device]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise BackprintError(f"the machine's peaks could not be measured: {done.stderr.strip()[-300:]}")
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][-300:]
+        raise BackprintError(f"the peaks of device {device} could not be measured: {why}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -20,6 +20,7 @@ from backprint.benching.compilers.table import absolute_compiler
 from backprint.corpus.apart import apart, write_answer
 from backprint.corpus.clock import stage
 from backprint.corpus.task import Task
+from backprint.corpus.verbs import gpus_here
 from backprint.errors import SampleError, UsageError
 from backprint.sample.place import check_place, settle
 
@@ -71,6 +72,7 @@ def minify_sample(
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=".part", dir=place.parent) as work:
         options = {
+            **gpus_here(),
             "compiler": absolute_compiler(compiler),
             "asked": compiler,
             "graph": graph,
@@ -118,11 +120,12 @@ def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     import torch
 
     from backprint.benching import cases
-    from backprint.corpus.verbs import versions, without_device_threads
+    from backprint.corpus.verbs import on_cpu, versions, without_device_threads
 
     _ = cases
     torch.set_num_threads(1)
-    without_device_threads()
+    if on_cpu(options):  # a process that has used a GPU cannot be forked
+        without_device_threads()
     if ":" not in options["compiler"]:
         torch.compiler.list_backends(exclude_tags=())
     if options["compiler"].partition(":")[0] == "inductor":

@@ -135,11 +135,16 @@ def compile_times(cells: Sequence[BenchCell]) -> Table:
 def peak_memory(cells: Sequence[BenchCell]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for name, own in by_compiler(cells).items():
-        if known := [(cell.peak_bytes, cell) for cell in own if cell.peak_bytes is not None]:
-            most, which = max(known, key=lambda pair: pair[0])
-            rows.append((name, len(known), statistics.median(value for value, _ in known), most, title_of(which)))
-    heads = "compiler:name count:count median:size most:size which:name"
-    note = "The most memory of a process, with all that it compiled and compared."
+        for place, kind in (("process", "peak_bytes"), ("GPU", "device_bytes")):
+            if known := [(value, cell) for cell in own if (value := getattr(cell, kind)) is not None]:
+                most, which = max(known, key=lambda pair: pair[0])
+                middle = statistics.median(value for value, _ in known)
+                rows.append((name, place, len(known), middle, most, title_of(which)))
+    heads = "compiler:name memory count:count median:size most:size which:name"
+    note = (
+        "Of a process, with all that it compiled and compared; of a GPU, what a call took beside what was there "
+        "before it, with a copy of its inputs."
+    )
     return Table("Peak memory", note, columns(heads), tuple(rows))
 
 

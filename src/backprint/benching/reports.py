@@ -179,7 +179,7 @@ FIELDS = (
     *((name, "number") for name in ("instructions", "device")),
     ("rounds", "count"),
     *((name, "number") for name in ("cold", "warm", "roofline", "seconds")),
-    *((name, "count") for name in ("peak_bytes", "flops", "moved_bytes")),
+    *((name, "count") for name in ("peak_bytes", "device_bytes", "flops", "moved_bytes")),
     ("notes", "texts"),
 )
 """The columns of a cell in files, and their kinds."""
@@ -191,7 +191,7 @@ TIMED = (
 
 KEPT = (
     *("sample", "graph", "direction", "compiler", "outcome", "reason", "family", "right"),
-    *("cold", "warm", "seconds", "peak_bytes", "flops", "moved_bytes", "notes"),
+    *("cold", "warm", "seconds", "peak_bytes", "device_bytes", "flops", "moved_bytes", "notes"),
 )
 
 

@@ -78,39 +78,41 @@ class BenchStep:
         return self.joined(self.forward.module.forward, self.backward.module.forward)
 
     def joined(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of the forward's inputs and the tangents, with the outputs and then the gradients."""
-        roles = [role for role, _ in self.forward.run.outputs]
-        saved = {name: place for place, (role, name) in enumerate(self.forward.run.outputs) if role == "saved"}
-        shown = [place for place, role in enumerate(roles) if role != "saved"]
-        given = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
-        tangents = itertools.count(len(given))
-        plan = [self.source(port, saved, given, tangents) for port in self.backward.graph.inputs]
+        """Return a function of the forward's inputs and the backward's own, with the outputs and then the gradients."""
+        count, sources = len(self.forward.graph.inputs), self.sources
+        shown = [place for place, (role, _) in enumerate(self.forward.run.outputs) if role != "saved"]
 
         def both(*values: Any) -> tuple[Any, ...]:
-            results = forward(*values[: len(given)])
-            gradients = backward(*(results[place] if from_forward else values[place] for from_forward, place in plan))
+            results = forward(*values[:count])
+            taken = (results[place] if from_forward else values[place] for from_forward, place in sources)
+            gradients = backward(*taken)
             return (*(results[place] for place in shown), *gradients)
 
         return both
 
-    @staticmethod
-    def source(port: Any, saved: Mapping[str, int], given: Mapping[str, int], tangents: Any) -> tuple[bool, int]:
-        """Return whether an input of the backward is one of the forward's results, and its place there or among the
-        step's arguments."""
-        if port.role == "tangent":
-            return False, next(tangents)
-        if port.role == "saved" and port.name in saved:
-            return True, saved[port.name]
-        return False, given[port.name]
+    @cached_property
+    def sources(self) -> list[tuple[bool, int]]:
+        """Of each input of the backward, whether it is one of the forward's results, and its place there or among the
+        step's arguments: tangents, and constants that the forward does not have, come after the forward's inputs."""
+        saved = {name: place for place, (role, name) in enumerate(self.forward.run.outputs) if role == "saved"}
+        given = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
+        own, found = itertools.count(len(given)), []
+        for port in self.backward.graph.inputs:
+            if port.role == "saved" and port.name in saved:
+                found.append((True, saved[port.name]))
+            elif port.role != "tangent" and port.name in given:
+                found.append((False, given[port.name]))
+            else:
+                found.append((False, next(own)))
+        return found
 
     @cached_property
     def run(self) -> EagerRun:
         """The eager run of both."""
-        ports = self.backward.graph.inputs
-        tangents = [
-            value for port, value in zip(ports, self.backward.run.inputs, strict=True) if port.role == "tangent"
-        ]
-        inputs = [*self.forward.run.inputs, *tangents]
+        count = len(self.forward.graph.inputs)
+        pairs = zip(self.sources, self.backward.run.inputs, strict=True)
+        own = [value for (from_forward, place), value in pairs if not from_forward and place >= count]
+        inputs = [*self.forward.run.inputs, *own]
         outputs = [port for port in self.forward.run.outputs if port[0] != "saved"] + list(self.backward.run.outputs)
         made = EagerRun(self.class_by(lambda graph: graph.run.module), inputs, self.forward.run.random, outputs, ())
         return replace(made, results=made.again(made.module()))

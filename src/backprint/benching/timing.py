@@ -27,6 +27,7 @@ from backprint.benching.baseline import SHORTEST, EagerBaseline, check_replaced,
 from backprint.benching.cells import BenchTiming
 from backprint.benching.clock import CLOCK, SHORT, timed
 from backprint.benching.findings import CheatFound, TimingWithheld
+from backprint.benching.gpu import on_gpu
 from backprint.benching.honest import (
     Agree,
     HeldResults,
@@ -128,14 +129,14 @@ class Rounds:
         programs: tuple[TimedProgram, ...],
         agree: Agree,
         rewritten: Sequence[int],
-        reuses: bool,
     ) -> None:
         self.chance = random.Random(os.urandom(16))
         self.inputs = VariedInputs(runs[0].inputs, self.chance)
+        self.inputs.leave_out_refused(programs[EAGER].function)
         self.kinds = runs[0].results
         others = [other for other in runs[1:] if fits_inputs(self.inputs.values, other.inputs)]
         self.contents = others or [runs[0]]
-        self.programs, self.agree, self.rewritten, self.reuses = programs, agree, rewritten, reuses
+        self.programs, self.agree, self.rewritten = programs, agree, rewritten
 
     def more(self, rounds: int) -> tuple[list[float], list[float]]:
         """Run further rounds; return the seconds of eager's calls and of the compiled graph's."""
@@ -198,8 +199,7 @@ class Rounds:
 
     def compare(self, eager: CheckedCall, compiled: CheckedCall) -> None:
         """Raise unless the results of a round's checked calls agree, and the compiled graph's stay as they were."""
-        if not self.reuses:
-            check_written(compiled.held, pause_after(self.programs[EAGER].times[-1] * 1e-9))
+        check_written(compiled.held, pause_after(self.programs[EAGER].times[-1] * 1e-9))
         run = replace(eager.run, inputs=eager.inputs, results=eager.held.copied)
         if reason := self.agree(run, compiled.held.copied):
             raise CheatFound(f"a timed call gives other results than the one that was checked: {reason}")
@@ -214,7 +214,6 @@ def honest_and_timed(
     baseline: EagerBaseline,
     *,
     agree: Agree | None = None,
-    reuses_memory: bool = False,
     most_seconds: float = MOST_SECONDS,
 ) -> tuple[HonestProgram, BenchTiming]:
     """Check that a compiled graph computes its results, then time it beside eager.
@@ -227,14 +226,13 @@ def honest_and_timed(
     notes = baseline.restored()
     check_replaced()
     with settings_held():
-        honest = check_honest(baseline.run, others, compiled, agree, reuses_memory)
+        honest = check_honest(baseline.run, others, compiled, agree)
         timing = time_pair(
             baseline,
             compiled,
             others=others,
             agree=agree,
             rewritten=honest.rewritten,
-            reuses_memory=reuses_memory,
             most_seconds=most_seconds,
         )
     return replace(honest, notes=(*notes, *honest.notes)), timing
@@ -247,17 +245,16 @@ def time_pair(
     agree: Agree,
     others: Sequence[EagerRun] = (),
     rewritten: Sequence[int] = (),
-    reuses_memory: bool = False,
     most_seconds: float = MOST_SECONDS,
 ) -> BenchTiming:
     """Time a compiled graph beside eager on varied inputs; raise CheatFound or TimingWithheld."""
     run, clocks = baseline.run, two_clocks()
-    gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in run.inputs)
+    gpu = on_gpu(run.inputs)
     pair = tuple(TimedProgram(function, gpu) for function in (baseline.eager, compiled))
     seconds = [warm_up(program, run) for program in pair]
     stages = stages_within(2 * seconds[EAGER] + seconds[COMPILED], most_seconds)
     programs = (*pair, replace(pair[EAGER], times=[], device_times=[]))
-    rounds = Rounds([run, *others], programs, agree, rewritten, reuses_memory)
+    rounds = Rounds([run, *others], programs, agree, rewritten)
     change = compare_in_stages(rounds.more, stages)
     timing = timing_of(change, programs)
     for contents in rounds.contents:

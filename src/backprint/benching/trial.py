@@ -11,6 +11,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from backprint.benching.cells import NOT_JUDGED, STOPPED, UNTIMED, BenchCell
 from backprint.benching.compilers.table import Compiler
 from backprint.benching.compilers.timed import compile_timed
 from backprint.benching.findings import CheatFound, TimingWithheld
+from backprint.benching.gpu import on_gpu, with_device_bytes
 from backprint.benching.honest import Agree, agreement, check_honest
-from backprint.benching.judging import judged_outputs, outcome_of_outputs
+from backprint.benching.judging import judged_outputs, notes_of_outputs, outcome_of_outputs
 from backprint.benching.moved import moved_graphs
 from backprint.benching.roofline import least_step_work, least_work
 from backprint.benching.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
@@ -165,16 +167,17 @@ class CompilerTrial:
         """Compare each output with eager's and float64's."""
         run, compiled = work.graph.run, self.compiled[work.graph.title]
         try:
-            results = run.again(compiled)
+            results, taken = with_device_bytes(partial(run.again, compiled), on_gpu(run.inputs))
         except (Exception, SystemExit) as error:
             return replace(cell, outcome="failed", reason=reason_of(error))
         if not isinstance(results, (tuple, list)) or len(results) != len(run.outputs):
             given = f"{len(results)} results" if isinstance(results, (tuple, list)) else f"a {type(results).__name__}"
             wanted = f"a tuple of {len(run.outputs)} results"
             return replace(cell, outcome="wrong", reason=f"{given} where eager gives {wanted}")
-        outputs = judged_outputs(self.eager_to_judge_by(work), results)
+        cell, outputs = replace(cell, device_bytes=taken), judged_outputs(self.eager_to_judge_by(work), results)
         outcome, reason = outcome_of_outputs(outputs)
-        return replace(cell, outputs=outputs, outcome=outcome, reason=one_line(reason))
+        notes = () if outcome else notes_of_outputs(outputs)
+        return replace(cell, outputs=outputs, outcome=outcome, reason=one_line(reason), notes=(*cell.notes, *notes))
 
     def eager_to_judge_by(self, work: GraphAtWork) -> Eager:
         """Return the eager runs of a graph; of a step, those of its backward after the compiled forward."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +34,10 @@ TRIES = 8
 """Draws of an element; zeros, infinities and NaN are no use, as a factor does not change them."""
 
 
+Element = tuple[Tensor, float, float]
+"""An element as a tensor without dimensions, its value, and the eps of its dtype."""
+
+
 class VariedInputs:
     """The inputs of one graph, and the elements of them that are varied."""
 
@@ -41,6 +45,23 @@ class VariedInputs:
         self.values = copies(inputs)
         self.original = copies(inputs)
         self.elements = drawn_elements(self.values, draw)
+
+    def leave_out_refused(self, eager: Callable[..., Any]) -> None:
+        """Vary no element whose change makes eager raise, as that of a mask of zeros and ones may."""
+        if not self.runs(eager, self.elements):
+            self.elements = [element for element in self.elements if self.runs(eager, [element])]
+
+    def runs(self, eager: Callable[..., Any], elements: Sequence[Element]) -> bool:
+        """Whether eager runs when these elements change by as much as they may."""
+        for element, value, unit in elements:
+            element.fill_(value * (1 + most_units(unit) * unit))
+        try:
+            eager(*self.values)
+        except Exception:  # an operator may raise anything on other values
+            return False
+        finally:
+            self.put(self.original)
+        return True
 
     @property
     def varied(self) -> bool:
@@ -81,13 +102,13 @@ def most_units(unit: float) -> int:
     return max(1, min(MOST, int(LARGEST / unit)))
 
 
-def drawn_elements(values: Sequence[Any], draw: random.Random) -> list[tuple[Tensor, float, float]]:
+def drawn_elements(values: Sequence[Any], draw: random.Random) -> list[Element]:
     """Return elements of floating-point inputs as tensors without dimensions, with their values and their dtype's eps.
 
     No element is there twice, not by another view of its memory either.
     """
     inputs = [value for value in values if isinstance(value, Tensor) and writable(value)]
-    found: dict[int, tuple[Tensor, float, float]] = {}
+    found: dict[int, Element] = {}
     for _ in range(ELEMENTS * TRIES if inputs else 0):
         tensor = inputs[draw.randrange(len(inputs))]
         element = tensor[tuple(draw.randrange(size) for size in tensor.shape)]

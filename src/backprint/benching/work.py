@@ -36,11 +36,12 @@ def load_all(options: Mapping[str, Any]) -> dict[str, str]:
 
     from backprint import target
     from backprint.benching import trial
-    from backprint.corpus.verbs import versions, without_device_threads
+    from backprint.corpus.verbs import on_cpu, versions, without_device_threads
 
     _ = target, trial  # loaded, for the processes that are forked from this one
     torch.set_num_threads(1)
-    without_device_threads()
+    if on_cpu(options):  # a process that has used a GPU cannot be forked
+        without_device_threads()
     global _turns
     _turns = turns_folder(Path(tempfile.gettempdir()))
     return versions(options)
@@ -109,9 +110,11 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
     import torch
 
     from backprint.benching.compilers.table import compiler_named
+    from backprint.benching.gpu import compute_in_float32
     from backprint.benching.trial import FIRST_PART, TrialPlan, tried
 
     torch.set_num_threads(options["threads"])
+    compute_in_float32()
     compiler, directions = compiler_named(options["asked"]), tuple(options["directions"])
     plan = TrialPlan(compiler, directions, options["timed"], caches_of(task, options))
     turns = Turns(_turns, clock)

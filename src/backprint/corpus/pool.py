@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from backprint.corpus import processes
 from backprint.corpus.limits import Limits
 from backprint.corpus.task import Task, failure
+from backprint.corpus.verbs import on_cpu
 from backprint.errors import BackprintError
 
 SILENCE = 60.0
@@ -117,7 +118,7 @@ class Pool:
         self, verb: str, options: Mapping[str, Any], limits: Limits, jobs: int, work: Path, run: str = ""
     ) -> None:
         self.setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "parent": os.getpid()}
-        self.on_cpu = (options.get("device") or "cpu").startswith("cpu")
+        self.on_cpu = on_cpu(options)
         self.jobs, self.work, self.run, self.shares = jobs, work.absolute(), run, limits.shares
         self.workers: list[Worker] = []
         self.versions: dict[str, str] = {}

@@ -149,8 +149,15 @@ def without_device_threads() -> None:
 
 
 def on_cpu(options: Options) -> bool:
-    """Whether samples run on the CPU."""
-    return (options.get("device") or "cpu").startswith("cpu")
+    """Whether samples run on the CPU, so that workers see no GPU."""
+    return not options.get("gpus") and (options.get("device") or "cpu").startswith("cpu")
+
+
+def gpus_here() -> dict[str, bool]:
+    """Return the option with which workers see the GPUs of this machine, for verbs whose samples may be on one. The
+    devices are looked for without torch, which would take seconds to import."""
+    found = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
+    return {"gpus": True} if found else {}
 
 
 # ------------------------------------------------------------------ the verbs

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch._inductor
 from torch import Tensor, fx
 
 from backprint.benching.borders import bordered
+from backprint.benching.gpu import on_gpu
 
 AS_EAGER = {"fallback_random": True}
 """Options that make random draws those of eager."""
@@ -27,9 +29,17 @@ def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "d
     def build(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
         with torch.no_grad():
             call = torch._inductor.compile(core, given, options=options)
+        if options.get("triton.cudagraphs") and on_gpu(given):
+            return partial(results_of_cuda_graph, call)
         return lambda values: call(*values)
 
     return bordered(module, inputs, build)
+
+
+def results_of_cuda_graph(call: Callable[..., Sequence[Tensor]], values: list[Tensor]) -> Sequence[Tensor]:
+    """Call a CUDA graph and copy its results, because its next call writes into their memory."""
+    torch.compiler.cudagraph_mark_step_begin()
+    return [value.clone() if isinstance(value, Tensor) else value for value in call(*values)]
 
 
 def build_aotinductor(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,20 @@ def build_onnxruntime(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable
     return exchanged(module, inputs, session_of)
 
 
+UNCONVERTED = re.compile(r"target=torch\.ops\.([\w.]+)\]")
+"""What torch.onnx's error says of the operator that it does not convert, after a page of advice."""
+
+
+def converted(program: torch.export.ExportedProgram) -> Any:
+    """Return a program as an ONNX model; name the operator that torch.onnx does not convert."""
+    try:
+        return torch.onnx.export(program, dynamo=True, verbose=False)
+    except Exception as error:
+        if found := UNCONVERTED.search(str(error)):
+            raise NotImplementedError(f"torch.onnx does not convert {found[1]}: try another compiler") from error
+        raise
+
+
 def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
     """Return a core as a session of ONNX Runtime."""
     import onnxruntime
@@ -30,7 +45,7 @@ def session_of(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tens
     options.log_severity_level = 3
     with torch.no_grad():
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of each operator of torchvision
-        program = torch.onnx.export(exported(core, given), dynamo=True, verbose=False)
+        program = converted(exported(core, given))
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "core.onnx")
         program.save(path)

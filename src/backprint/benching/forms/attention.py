@@ -22,7 +22,7 @@ LOW = (torch.float16, torch.bfloat16)
 def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None) -> Tensor:
     """Return the scaled products of queries and keys, with the mask added."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    found = (query @ key.transpose(-1, -2)) * factor
+    found = (query @ repeated(key, query).transpose(-1, -2)) * factor
     if is_causal:
         seen = torch.ones(list(found.shape[-2:]), dtype=torch.bool, device=query.device).tril()
         found = torch.where(seen, found, float("-inf"))
@@ -31,6 +31,18 @@ def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, sca
     if mask.dtype == torch.bool:
         return torch.where(mask, found, float("-inf"))
     return found + mask.to(found.dtype)
+
+
+def repeated(heads: Tensor, query: Tensor) -> Tensor:
+    """Return keys or values with as many heads as the query, which may have several to each of theirs."""
+    times = query.shape[1] // heads.shape[1]
+    return heads if times == 1 else heads.repeat_interleave(times, 1)
+
+
+def summed(gradient: Tensor, heads: Tensor) -> Tensor:
+    """Return the gradient of heads that were repeated."""
+    times = gradient.shape[1] // heads.shape[1]
+    return gradient if times == 1 else gradient.unflatten(1, (heads.shape[1], times)).sum(2)
 
 
 def weights(scored: Tensor, logarithm: Tensor) -> Tensor:
@@ -61,7 +73,7 @@ def attention(
     query, key, value = (widened(each) for each in (query, key, value))
     scored = scores(query, key, is_causal, attn_mask, scale)
     logarithm = torch.logsumexp(scored, -1)
-    return (weights(scored, logarithm) @ value).to(dtype), logarithm
+    return (weights(scored, logarithm) @ repeated(value, query)).to(dtype), logarithm
 
 
 def attention_backward(
@@ -83,9 +95,12 @@ def attention_backward(
     gradient, query, key, value, out = (widened(each) for each in (gradient, query, key, value, out))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     weighed = weights(scores(query, key, is_causal, attn_mask, scale), logsumexp)
-    moved = weighed * (gradient @ value.transpose(-1, -2) - (gradient * out).sum(-1, keepdim=True))
-    found = (moved @ key) * factor, (moved.transpose(-1, -2) @ query) * factor, weighed.transpose(-1, -2) @ gradient
-    return tuple(each.to(dtype) for each in found)
+    of_weights = gradient @ repeated(value, query).transpose(-1, -2)
+    moved = weighed * (of_weights - (gradient * out).sum(-1, keepdim=True))
+    of_query = (moved @ repeated(key, query)) * factor
+    of_key = summed((moved.transpose(-1, -2) @ query) * factor, key)
+    of_value = summed(weighed.transpose(-1, -2) @ gradient, value)
+    return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)
 
 
 def widened(value: Tensor) -> Tensor:

@@ -1,0 +1,99 @@
+"""What a sample's bench costs beside its compilations and trials: comparisons, copies, pauses, statistics.
+
+A trial is every call of eager, of float64 and of what was compiled, and every check that calls them; a compilation is
+what the compiler does. Their time is taken inside of the whole, with nothing counted twice.
+
+    python benchmarks/bench_cost.py SAMPLE... [--compiler eager,inductor]
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import backprint as bp
+from backprint.benching import baseline, clock, honest, timing, trial
+from backprint.benching.compilers.table import compiler_named
+from backprint.benching.trial import TrialPlan, tried
+from backprint.benching.turns import GraphClock, Turns, turns_folder
+from backprint.sample.rerun import EagerRun, Program
+
+
+class Spent:
+    """The seconds inside of the functions that it counts, those of one inside of another once."""
+
+    def __init__(self) -> None:
+        self.seconds, self.depth = 0.0, 0
+
+    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function whose time counts."""
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            self.depth += 1
+            began = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.depth -= 1
+                if not self.depth:
+                    self.seconds += time.perf_counter() - began
+
+        return called
+
+
+def count_calls(spent: Spent) -> None:
+    """Count compilations, and calls of graphs wherever a bench makes them."""
+    for module in (clock, baseline, honest, timing):
+        module.timed = spent.counted(module.timed)  # type: ignore[attr-defined]
+    EagerRun.again = spent.counted(EagerRun.again)  # type: ignore[method-assign]
+    Program.play = spent.counted(Program.play)  # type: ignore[method-assign]
+    compile_timed = trial.compile_timed
+
+    def compiled(*args: Any) -> Any:
+        function, seconds = compile_timed(*args)
+        return spent.counted(function), seconds
+
+    trial.compile_timed = spent.counted(compiled)
+
+
+def cost(sample: Path, name: str, spent: Spent) -> tuple[float, float, list[str]]:
+    """Return the seconds of a sample's bench, those of its compilations and trials, and the outcomes."""
+    with tempfile.TemporaryDirectory() as folder:
+        turns = Turns(turns_folder(Path(folder)), GraphClock())
+        plan = TrialPlan(compiler_named(name), ("forward", "backward", "step"), True, Path(folder) / "caches")
+        before, began = spent.seconds, time.perf_counter()
+        with turns.working():
+            cells = list(tried(bp.load(sample), plan, {}, turns, lambda title, part: None))
+        return time.perf_counter() - began, spent.seconds - before, [cell.outcome for cell in cells]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("samples", nargs="+", type=Path)
+    parser.add_argument("--compiler", default="eager,inductor")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    spent = Spent()
+    count_calls(spent)
+    for name in arguments.compiler.split(","):
+        whole, parts = 0.0, 0.0
+        for sample in arguments.samples:
+            seconds, inside, outcomes = cost(sample, name, spent)
+            whole, parts = whole + seconds, parts + inside
+            print(f"{name} {sample.name}: {seconds:.2f} s, {inside:.2f} in compilations and trials: "
+                  f"{seconds / inside:.2f} ({', '.join(outcomes)})", flush=True)  # fmt: skip
+        print(f"{name}: {whole / parts:.2f} times its compilations and trials")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
