@@ -20,7 +20,7 @@ from unittest import mock
 
 from backprint.errors import RefusedError, UsageError
 from backprint.extracting.fake_gpu import pretended
-from backprint.extracting.nouns import Kernel
+from backprint.extracting.nouns import Kernel, KernelConfiguration
 from backprint.extracting.targets import KernelTarget
 
 
@@ -28,8 +28,7 @@ from backprint.extracting.targets import KernelTarget
 class BuiltKernel:
     """One configuration of a Triton kernel, compiled."""
 
-    configuration: tuple[tuple[str, int], ...]
-    """Block sizes, num_warps and num_stages."""
+    configuration: KernelConfiguration
     ptx: str
     cubin: bytes
     llir: str
@@ -59,12 +58,16 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
 
 def built_kernel(made: Any, configuration: Any) -> BuiltKernel:
     """Return what Triton compiled."""
-    sizes = tuple((name, int(value)) for name, value in configuration.kwargs.items())
-    counts = (("num_warps", int(configuration.num_warps)), ("num_stages", int(configuration.num_stages)))
-    texts = made.asm
+    texts, shared = made.asm, int(made.metadata.shared)
     return BuiltKernel(
-        (*sizes, *counts), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], int(made.metadata.shared)
+        read_configuration(configuration), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], shared
     )
+
+
+def read_configuration(configuration: Any) -> KernelConfiguration:
+    """Return a configuration of Triton as plain values."""
+    sizes = tuple((name, int(value)) for name, value in configuration.kwargs.items())
+    return KernelConfiguration(sizes, int(configuration.num_warps), int(configuration.num_stages))
 
 
 def loaded_kernel(kernel: Kernel) -> Any:

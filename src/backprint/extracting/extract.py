@@ -10,6 +10,7 @@ import torch
 
 from backprint.benching.forms import attention
 from backprint.errors import RefusedError
+from backprint.extracting.grids import with_grids
 from backprint.extracting.lowering_inductor import InductorCode, lower_with_inductor, lowering_for
 from backprint.extracting.nouns import FusedOperator, Kernel
 from backprint.extracting.prepare import PortLayout, PreparedGraph, prepared_graph
@@ -40,6 +41,7 @@ class ExtractedGraph:
     direction: str
     target: KernelTarget
     wrapper: str
+    """Python code that calls the kernels, as the compiler wrote it."""
     kernels: tuple[Kernel, ...]
     order: tuple[str, ...]
     """The names of the kernels in the order of their calls."""
@@ -50,15 +52,19 @@ class ExtractedGraph:
     """Lines that must hold before the kernels are called."""
     notes: tuple[str, ...]
     """What was rewritten to get there."""
+    title: str = ""
+    """`pair_0 forward`, in a Capture."""
 
 
-def extracted_pair(pair: Pair, target: KernelTarget, threads: int = 1, sample: str = "") -> tuple[ExtractedGraph, ...]:
+def extracted_pair(
+    pair: Pair, target: KernelTarget, threads: int = 1, sample: str = "", direction: str = "both"
+) -> tuple[ExtractedGraph, ...]:
     """Return the kernels of a forward, and of its backward, which takes what the forward saves on the target."""
     forward, saved = extracted_graph(pair.forward, "forward", target, threads, sample, {})
-    if pair.backward is None:
-        return (forward,)
+    if pair.backward is None or direction == "forward":
+        return (forward,) if direction != "backward" else ()
     backward, _ = extracted_graph(pair.backward, "backward", target, threads, sample, saved)
-    return forward, backward
+    return (forward, backward) if direction == "both" else (backward,)
 
 
 def extracted_graph(
@@ -71,17 +77,26 @@ def extracted_graph(
         refuse_cpu_only(prepared, target)
         code = lower_with_inductor(prepared, direction == "backward")
         recorded = recorded_calls(code.wrapper, prepared.inputs)
-    blank = Kernel(
-        target.language, "", "", target.name, compiler=f"inductor {torch.__version__.partition('+')[0]}",
-        threads=threads if target.device == "cpu" else None, isa=target.isa, sample=sample, direction=direction,
-    )  # fmt: skip
-    written = (found for found in kernels_of_wrapper(code.wrapper, direction) if isinstance(found, Kernel))
-    kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in written)
+        blank = blank_kernel(target, threads, sample, direction)
+        written = (found for found in kernels_of_wrapper(code.wrapper, direction) if isinstance(found, Kernel))
+        kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in written)
+        if target.language == "triton":
+            kernels = tuple(map(with_grids, kernels))
     found = ExtractedGraph(
         direction, target, code.wrapper, kernels, tuple(recorded.order), dict(recorded.externs),
         lowered_ports(graph, prepared), guard_lines(graph), prepared.notes,
     )  # fmt: skip
     return found, prepared.saved
+
+
+def blank_kernel(target: KernelTarget, threads: int, sample: str, direction: str) -> Kernel:
+    """Return what all kernels of a graph have in common."""
+    on_cpu = target.device == "cpu"
+    compiler = f"inductor {torch.__version__.partition('+')[0]}"
+    return Kernel(
+        target.language, "", "", target.name, compiler=compiler, threads=threads if on_cpu else None, isa=target.isa,
+        sample=sample, direction=direction,
+    )  # fmt: skip
 
 
 def refuse_cpu_only(prepared: PreparedGraph, target: KernelTarget) -> None:

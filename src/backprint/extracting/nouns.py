@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backprint.extracting.build_triton import BuiltKernel
 
 VERSION = "1"
 """Of normal forms; hashes of two versions are never the same."""
@@ -23,10 +27,25 @@ class KernelArgument:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One call of a kernel: its arguments in order, and its grid on a GPU."""
+    """One call of a kernel: its arguments in order, and on a GPU its grid for each configuration of the kernel."""
 
     arguments: tuple[KernelArgument, ...]
-    grid: tuple[int, ...] = ()
+    grids: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelConfiguration:
+    """One way to compile a Triton kernel: the sizes of its blocks, its warps and its pipeline's stages."""
+
+    sizes: tuple[tuple[str, int], ...]
+    num_warps: int
+    num_stages: int
+
+    @property
+    def name(self) -> str:
+        """A name for files: `XBLOCK128_R0_BLOCK8_warps4_stages1`."""
+        parts = [*(f"{name}{size}" for name, size in self.sizes), f"warps{self.num_warps}", f"stages{self.num_stages}"]
+        return "_".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,8 @@ class Kernel:
     declared: str = ""
     """Of C++: the types of its arguments, as its binding declares them."""
     operators: tuple[FusedOperator, ...] = ()
+    configurations: tuple[KernelConfiguration, ...] = ()
+    """Of Triton: what its autotuner chooses from; empty where it is not known."""
     calls: tuple[KernelCall, ...] = ()
     compiler: str = ""
     """The compiler and its version: `inductor 2.13.0`."""
@@ -64,6 +85,33 @@ class Kernel:
     direction: str = ""
     place: str = ""
     """The file that it was read from."""
+
+    @property
+    def form(self) -> NormalForm:
+        """Return the kernel's program without its names, comments and layout."""
+        from backprint.extracting.normal import normal_form
+
+        return normal_form(self)
+
+    @property
+    def hash(self) -> str:
+        """Return a hash that two kernels share only if they are the same program."""
+        return self.form.kernel_hash
+
+    def ptx(self, capability: int | None = None) -> str:
+        """Return a Triton kernel's PTX in its first configuration, for 90 or another compute capability."""
+        return self.built(capability).ptx
+
+    def cubin(self, capability: int | None = None) -> bytes:
+        """Return a Triton kernel's cubin in its first configuration, for 90 or another compute capability."""
+        return self.built(capability).cubin
+
+    def built(self, capability: int | None = None) -> BuiltKernel:
+        """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
+        from backprint.extracting.build_triton import built
+        from backprint.extracting.targets import target_named
+
+        return next(built(self, target_named(f"cuda:{capability}" if capability else self.target)))
 
 
 @dataclass(frozen=True, slots=True)
