@@ -59,7 +59,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "tracing.frames", "replaying.compare"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
-    "extracting": ("errors", "graph", "fx", "benching.forms", "benching.lowering"),
+    "extracting": (*ROOMS, "target", "corpora", "corpus", "benching", "__init__"),
+    "kernel_sets": ("errors", "graph", "api", "extracting"),
     "calls": ("errors", "choices", "graph"),
     "api": (
         *ROOMS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from backprint.extracting.prepare import PortLayout, PreparedGraph, prepared_gra
 from backprint.extracting.read import kernels_of_wrapper
 from backprint.extracting.recorded_calls import RecordedCalls, recorded_calls
 from backprint.extracting.targets import KernelTarget
-from backprint.graph.nouns import Graph, Pair, Step
+from backprint.graph.nouns import Graph, Pair, Port, Step
 
 CPU_ONLY = ("mkldnn", "_for_cpu", "mkl::", "onednn")
 """Parts of the names of operators that only a CPU has."""
@@ -48,6 +49,7 @@ class ExtractedGraph:
     externs: Mapping[str, int]
     """Operators that no kernel computes, such as matmuls and convolutions -> how often each is called."""
     inputs: tuple[LoweredPort, ...]
+    outputs: tuple[LoweredPort, ...]
     guards: tuple[str, ...]
     """Lines that must hold before the kernels are called."""
     notes: tuple[str, ...]
@@ -75,6 +77,7 @@ def extracted_graph(
     with lowering_for(target, threads):
         prepared = prepared_graph(graph, target, forms, saved)
         refuse_cpu_only(prepared, target)
+        outputs = output_ports(graph, prepared)  # before Inductor rewrites the module
         code = lower_with_inductor(prepared, direction == "backward")
         recorded = recorded_calls(code.wrapper, prepared.inputs)
         blank = blank_kernel(target, threads, sample, direction)
@@ -84,7 +87,7 @@ def extracted_graph(
             kernels = tuple(map(with_grids, kernels))
     found = ExtractedGraph(
         direction, target, code.wrapper, kernels, tuple(recorded.order), dict(recorded.externs),
-        lowered_ports(graph, prepared), guard_lines(graph), prepared.notes,
+        input_ports(graph, prepared), outputs, guard_lines(graph), prepared.notes,
     )  # fmt: skip
     return found, prepared.saved
 
@@ -126,13 +129,21 @@ def program_line(step: Step) -> str:
     return "" if source is None else f"{source.file}:{source.line} in {source.function}: {source.code}"
 
 
-def lowered_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
+def input_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
     """Return the inputs of a graph as they are on the target."""
-    pairs = zip(graph.inputs, prepared.inputs, strict=True)
-    return tuple(
-        LoweredPort(port.role, port.name, str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
-        for port, value in pairs
-    )
+    return tuple(starmap(lowered_port, zip(graph.inputs, prepared.inputs, strict=True)))
+
+
+def output_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
+    """Return the outputs of a graph as they are on the target; None, and numbers, are no tensors and left out."""
+    (results,) = prepared.module.graph.output_node().args
+    values = (getattr(result, "meta", {}).get("val") for result in results)
+    pairs = zip(graph.outputs, values, strict=True)
+    return tuple(lowered_port(port, value) for port, value in pairs if isinstance(value, torch.Tensor))
+
+
+def lowered_port(port: Port, value: torch.Tensor) -> LoweredPort:
+    return LoweredPort(port.role, port.name, str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
 
 
 def guard_lines(graph: Graph) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.GraphLowering`,
 `torch._inductor.fx_passes.joint_graph.joint_graph_passes`, `torch._inductor.fx_passes.post_grad.post_grad_passes`,
 `torch._inductor.compile_fx`, `torch._inductor.virtualized.V`, `torch._inductor.debug.DebugContext`,
-`torch._inductor.cpu_vec_isa`, `torch._inductor.config`.
+`torch._inductor.cpu_vec_isa`, `torch._inductor.cpp_builder`, `torch._inductor.exc`, `torch._inductor.config`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from unittest import mock
 import torch
 from torch import fx
 
+from backprint.errors import RefusedError
 from backprint.extracting.fake_gpu import pretended
 from backprint.extracting.prepare import PreparedGraph
 from backprint.extracting.targets import ISAS, KernelTarget
@@ -44,8 +45,26 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
             isa = getattr(cpu_vec_isa, ISAS[target.isa])()
             options["cpp.vec_isa_ok"] = True
             held.enter_context(mock.patch.object(cpu_vec_isa, "pick_vec_isa", return_value=isa))
+            held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
+        else:
+            check_compiler()
         held.enter_context(settings.patch(options))
         yield
+
+
+def check_compiler() -> None:
+    """Raise without a C++ compiler, which Inductor asks for the vector instructions of this machine."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        known = ", ".join(f"cpu:{name}" for name in ISAS)
+        raise RefusedError(
+            "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
+            f"the targets {known}, or install g++"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
