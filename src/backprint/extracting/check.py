@@ -22,7 +22,14 @@ from backprint.choices import check_choice
 from backprint.errors import BackprintError, RefusedError, UsageError
 from backprint.extracting.capture_kernels import CaptureKernels
 from backprint.extracting.check_folder import (
-    SAMPLE, CheckPlan, CheckSubject, graph_at_work, note_verdict, noted_verdicts, write_plan,
+    ERRORS,
+    SAMPLE,
+    CheckPlan,
+    CheckSubject,
+    graph_at_work,
+    note_verdict,
+    noted_verdicts,
+    write_plan,
 )  # fmt: skip
 from backprint.extracting.extract import ExtractedGraph, extracted_graph
 from backprint.extracting.lift_draws import lifted_graph, steps_that_draw
@@ -32,6 +39,9 @@ from backprint.graph.nouns import Capture, Graph, Step
 from backprint.graph.verdicts import Verdict
 from backprint.sample.inputs import Inputs, fit_inputs
 from backprint.sample.save import write_staged
+
+WORK = "backprint.extracting.check_work"
+"""The module that checks, in a process of its own."""
 
 DRAWING = re.compile(r"\b(tl\.(rand|randn|randint)\w*|philox\w*|\w*rand\w*_cpu)\s*\(")
 """A call in a kernel's source that draws random numbers."""
@@ -73,7 +83,7 @@ def verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[
             return {title: Verdict("unproven", title, str(error)) for title in titles}
         write_plan(folder, plan)
         while left := [title for title in titles if title not in noted_verdicts(folder)]:
-            cause = run_process(folder, plan, timeout)
+            cause = process_of_check(WORK, folder, plan, timeout)
             now = [title for title in left if title not in noted_verdicts(folder)]
             at_work = graph_at_work(folder)
             for title in [at_work] if at_work else now:
@@ -92,11 +102,11 @@ def write_inputs(capture: Capture, place: Path) -> None:
     write_staged(capture, place, inputs, {}, ({},) * len(capture.pairs), lambda *args: None)
 
 
-def run_process(folder: Path, plan: CheckPlan, timeout: float) -> str:
-    """Let another process check the graphs that have no Verdict; return how it ended."""
-    command = [sys.executable, "-P", "-m", "backprint.extracting.check_work", os.fspath(folder)]
+def process_of_check(module: str, folder: Path, plan: CheckPlan, timeout: float, *arguments: str) -> str:
+    """Run a module in a process of its own, which can run kernels; return how it ended."""
+    command = [sys.executable, "-P", "-m", module, os.fspath(folder), *arguments]
     settings = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": str(plan.threads)}
-    with (folder / "errors.txt").open("wb") as errors:
+    with (folder / ERRORS).open("wb") as errors:
         process = subprocess.Popen(
             command, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
             start_new_session=True,
@@ -109,7 +119,7 @@ def run_process(folder: Path, plan: CheckPlan, timeout: float) -> str:
             end_group(process)
     if code < 0:
         return f"crashed: killed by {signal.Signals(-code).name}"
-    lines = (folder / "errors.txt").read_text("utf-8", "replace").strip().splitlines()
+    lines = (folder / ERRORS).read_text("utf-8", "replace").strip().splitlines()
     return f"{lines[-1][-300:] if lines else 'no error was said'} (exit code {code})"
 
 
@@ -146,17 +156,20 @@ def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
     """Return what is run of a graph: its kernels, or, if it draws, kernels whose draws are inputs."""
     captured = graph_of(kernels.capture, graph.title)
     drawing = steps_that_draw(captured)
-    externs = [f"{name} ran as torch's own operator" for name in list(graph.externs)[:3]]
-    more = len(graph.externs) - len(externs)
-    externs += [f"and {more} more operators"] if more > 0 else []
-    unseen = (*graph.notes, *externs)
     if not drawing:
+        unseen = (*graph.notes, *externs_told(graph))
         return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, (), unseen)
     lifted, names = lifted_kernels(captured, graph, kernels.threads)
-    return CheckSubject(
-        graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, names,
-        (*unseen, *lifting_told(graph, lifted, drawing)),
-    )  # fmt: skip
+    unseen = (*graph.notes, *externs_told(lifted), *lifting_told(graph, lifted, drawing))
+    return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, names, unseen)
+
+
+def externs_told(graph: ExtractedGraph) -> Iterator[str]:
+    """Say which operators no kernel computes."""
+    names = list(graph.externs)
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"{', '.join(names[:3])}{more} ran as torch's own"
 
 
 def graph_of(capture: Capture, title: str) -> Graph:
@@ -198,9 +211,7 @@ def lifting_told(graph: ExtractedGraph, lifted: ExtractedGraph, drawing: Sequenc
     """Say what was lifted."""
     same = {kernel.hash for kernel in lifted.kernels}
     others = [kernel.name for kernel in graph.kernels if kernel.hash not in same]
-    draws: Mapping[str, int] = {
-        step.target: sum(each.target == step.target for each in drawing) for step in drawing
-    }
+    draws: Mapping[str, int] = {step.target: sum(each.target == step.target for each in drawing) for step in drawing}
     said = ", ".join(f"{count} draws of {target}" for target, count in draws.items())
     yield f"{said} were inputs, with what eager drew"
     if others:

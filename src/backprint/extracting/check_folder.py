@@ -12,8 +12,8 @@ from backprint.extracting.extract import LoweredPort
 from backprint.extracting.nouns import Kernel
 from backprint.graph.verdicts import PortVerdict, Verdict
 
-SAMPLE, SUBJECTS, VERDICTS, KERNELS = "sample", "kernels.json", "verdicts.jsonl", "kernels"
-"""What a check's folder has: the Capture, what was extracted, the answers, and the sources of kernels as files."""
+SAMPLE, SUBJECTS, VERDICTS, KERNELS, ERRORS = "sample", "kernels.json", "verdicts.jsonl", "kernels", "errors.txt"
+"""What a check's folder has: the Capture, what was extracted, the answers, kernels as files, and what processes say."""
 
 BEGUN = "begun"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,16 @@ from torch import Tensor
 from backprint.benching.subjects import BenchGraph, bench_graphs
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.check_folder import (
-    KERNELS, SAMPLE, CheckPlan, CheckSubject, note_begun, note_verdict, noted_verdicts, read_plan,
+    KERNELS,
+    SAMPLE,
+    CheckPlan,
+    CheckSubject,
+    note_begun,
+    note_verdict,
+    noted_verdicts,
+    read_plan,
 )  # fmt: skip
+from backprint.extracting.kernel_rounding import RoundingBound
 from backprint.extracting.lift_draws import LiftedRun, lifted_run
 from backprint.extracting.lowering_inductor import lowering_for
 from backprint.extracting.run_kernels import KernelRuns, root_of, runnable_graph, told
@@ -40,15 +47,19 @@ def main() -> None:
     """Check the graphs of the folder that the command line names, those without a Verdict."""
     folder = Path(sys.argv[1])
     plan = read_plan(folder)
+    for verdict in verdicts(plan, graphs_of_check(plan, folder), folder):
+        note_verdict(folder, verdict)
+
+
+def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
+    """Make this process ready to run kernels; return the graphs of the sample, which ran in eager, by title."""
     torch.set_num_threads(plan.threads)
     if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
         from backprint.extracting.mend_interpreter import mend
 
         mend()
     capture = load(folder / SAMPLE, allow=plan.allow, trust=True)  # this process is its own
-    graphs = {graph.title: graph for graph in bench_graphs(capture)}
-    for verdict in verdicts(plan, graphs, folder):
-        note_verdict(folder, verdict)
+    return {graph.title: graph for graph in bench_graphs(capture)}
 
 
 def verdicts(plan: CheckPlan, graphs: Mapping[str, BenchGraph], folder: Path) -> Iterator[Verdict]:
@@ -110,23 +121,28 @@ class GraphCheck:
 
     def checked(self) -> tuple[Verdict, ForwardKernels]:
         """Run the kernels in each configuration that is asked for, and compare."""
-        lifted = lifted_run(self.bench)
-        if tuple(lifted.names) != self.subject.draws:
-            raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
-        given = self.given(lifted)
-        run = self.judging_run(lifted, given)
+        judge = self.judge()
         found: list[Verdict] = []
         saved: Mapping[str, Any] = {}
         for place in range(MOST_CONFIGURATIONS):
-            runs, results = self.results(given, place)
-            found.append(self.judge(run, runs, results))
+            runs, results = judge.results(self.subject, place)
+            found.append(judge.verdict(self.subject, runs, results))
             if not place:
-                saved = saved_of(run, results)
+                saved = saved_of(judge.run, results)
             if not self.plan.every_configuration or place + 1 >= runs.configurations:
                 break
         word = worst([each.verdict for each in found])
         chosen = next(each for each in found if each.verdict == word)
-        return chosen, ForwardKernels(saved=saved, lifted=bool(lifted.names))
+        return chosen, ForwardKernels(saved=saved, lifted=bool(self.subject.draws))
+
+    def judge(self) -> GraphJudge:
+        """Return what runs kernels of this graph and compares their results."""
+        lifted = lifted_run(self.bench)
+        if tuple(lifted.names) != self.subject.draws:
+            raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
+        given = self.given(lifted)
+        bound = RoundingBound(Eager(self.judging_run(lifted, given), drawn_anew), given)
+        return GraphJudge(self.plan, self.folder, bound)
 
     def given(self, lifted: LiftedRun) -> list[Any]:
         """Return the inputs of the kernels: eager's, and of a backward what the kernels of its forward saved."""
@@ -149,33 +165,49 @@ class GraphCheck:
         run = replace(lifted.run, inputs=inputs)
         return replace(run, results=tuple(run.again(run.module())))
 
-    def results(self, given: Sequence[Any], place: int) -> tuple[KernelRuns, list[Any]]:
+
+def drawn_anew(*values: Any) -> Any:
+    """Stand for kernels where eager would have to draw as they do: their draws are inputs."""
+    raise RefusedError("the graph still draws random numbers in eager, and its kernels draw others")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphJudge:
+    """The inputs of a graph's kernels, and the eager runs that their results are compared with."""
+
+    plan: CheckPlan
+    folder: Path
+    bound: RoundingBound
+
+    @property
+    def run(self) -> EagerRun:
+        """The eager run that results are compared with."""
+        return self.bound.eager.run
+
+    def results(self, subject: CheckSubject, place: int = 0) -> tuple[KernelRuns, list[Any]]:
         """Run the kernels in one of their configurations; return which ran, and the results."""
-        target = target_named(self.plan.target)
         sources = self.folder / KERNELS
         sources.mkdir(exist_ok=True)
-        with ExitStack() as held:
-            held.enter_context(lowering_for(target, self.plan.threads))
-            made = runnable_graph(self.subject.wrapper, self.subject.kernels, self.subject.inputs, sources, place)
-            results = made.run(given)
-        return made.runs, results
+        with lowering_for(target_named(self.plan.target), self.plan.threads):
+            made = runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
+            return made.runs, made.run(self.bound.given)
 
-    def judge(self, run: EagerRun, runs: KernelRuns, results: Sequence[Any]) -> Verdict:
+    def verdict(self, subject: CheckSubject, runs: KernelRuns, results: Sequence[Any]) -> Verdict:
         """Compare results with eager's."""
-        title, ran = self.subject.title, runs.counts
-        if len(results) != len(run.outputs):
-            given = f"{len(results)} results, and eager gives {len(run.outputs)}"
-            return Verdict("wrong", title, f"the kernels give {given}")
-        ports = tuple(port_verdicts(run, results))
-        word = worst([port.verdict for port in ports if port.role != "saved" or not others_tell(port, ports)])
-        names = [kernel.name for kernel in self.subject.kernels]
-        idle = [name for name in names if not ran[name]]
+        wanted = self.run.outputs
+        if len(results) != len(wanted):
+            given = f"{len(results)} results, and eager gives {len(wanted)}"
+            return Verdict("wrong", subject.title, f"the kernels give {given}")
+        ports = tuple(port_verdicts(self.bound, results))
+        word = worst([port.verdict for port in ports if not (port.role == "saved" and others_tell(port, ports))])
+        names = [kernel.name for kernel in subject.kernels]
+        idle = [name for name in names if not runs.counts[name]]
         if idle and word in GOOD:
             word = "unproven"
         said = [named_first(ports, word), f"{len(names) - len(idle)} of {len(names)} kernels ran"]
         said += [f"{', '.join(idle)} did not"] if idle else []
-        said += [self.configurations_seen(runs.configurations), *self.subject.unseen]
-        return Verdict(word, title, "; ".join(each for each in said if each), ports)
+        said += [self.configurations_seen(runs.configurations), *subject.unseen]
+        return Verdict(word, subject.title, "; ".join(each for each in said if each), ports)
 
     def configurations_seen(self, count: int) -> str:
         """Say which configurations ran."""
@@ -183,17 +215,20 @@ class GraphCheck:
             return ""
         return f"all of {count} configurations" if self.plan.every_configuration else "the first configuration of each"
 
+    def warm(self) -> None:
+        """Make the eager runs that comparisons may need."""
+        eager = self.bound.eager
+        _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded, self.bound.exact
 
-def port_verdicts(run: EagerRun, results: Sequence[Any]) -> Iterator[PortVerdict]:
+
+def port_verdicts(bound: RoundingBound, results: Sequence[Any]) -> Iterator[PortVerdict]:
     """Yield what is to be said of each output."""
-
-    def unasked(*values: Any) -> Any:
-        raise RefusedError("the graph still draws random numbers in eager, and its kernels draw others")
-
-    eager = Eager(run, unasked)
-    for place, ((role, name), wanted) in enumerate(zip(run.outputs, run.results, strict=True)):
+    eager = bound.eager
+    for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
         found = as_captured(results[place], wanted) if role == "saved" else results[place]
         word, detail = judged(eager, place, found)
+        if word == "close" and (complaint := bound.complaint(place, results[place])):
+            word, detail = "wrong", f"{detail}; {complaint}"
         error = apart(found, wanted) if word in ("close", "wrong") and alike(found, wanted) else 0.0
         yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
 

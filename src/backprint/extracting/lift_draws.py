@@ -33,7 +33,9 @@ def lifted_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
     drawing = steps_that_draw(base)
     for step in drawing:
         if not isinstance(step.spec, TensorSpec):
-            raise RefusedError(f"{step.target} ({step.name}) draws, and its result is not one tensor that could be an input")
+            raise RefusedError(
+                f"{step.target} ({step.name}) draws, and its result is not one tensor that could be an input"
+            )
         if "_." in step.target or step.target.endswith(".out"):
             raise RefusedError(f"{step.target} ({step.name}) draws into a tensor that was there before")
     names = tuple(step.name for step in drawing)

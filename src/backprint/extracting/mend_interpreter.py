@@ -99,7 +99,7 @@ def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
         *handles, operation = args
         short = next((each.dtype.scalar for each in reversed(handles) if each.dtype.scalar in SHORT), None)
         with np.errstate(all="ignore"):
-            if short is None or handles[0].data.dtype == bool and len(handles) < 3:
+            if short is None or (handles[0].data.dtype == bool and len(handles) < 3):
                 return method(self, *args)
             found = operation(*map(numbers, handles))
         return Handle(found, tl.int1) if found.dtype == bool else held(found, short)

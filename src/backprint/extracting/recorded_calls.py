@@ -132,8 +132,14 @@ class NotNamed:
 
 def lay_out(value: Tensor, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
     """Give a result the strides that Inductor expects of it; some operators have others on this device."""
-    if tuple(value.stride()) != tuple(stride):
-        value.set_(torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device).copy_(value))
+    if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not is_workspace(value)):
+        laid = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
+        value.set_(laid.copy_(value))
+
+
+def is_workspace(value: Any) -> bool:
+    """Whether a tensor may be the workspace of a library, whose size only the library knows."""
+    return isinstance(value, Tensor) and value.dtype == torch.uint8 and value.dim() == 1
 
 
 def empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:

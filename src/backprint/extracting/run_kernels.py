@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._inductor.async_compile import AsyncCompile  # before it is another while a wrapper is loaded
 
 from backprint.errors import ReplayError
 from backprint.extracting.build_triton import kernel_loaded_from
@@ -24,7 +25,7 @@ from backprint.extracting.extract import LoweredPort
 from backprint.extracting.grids import grid_of
 from backprint.extracting.launch_memory import BandedMemory, launch_of
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.recorded_calls import loaded_wrapper, without_gpu
+from backprint.extracting.recorded_calls import is_workspace, loaded_wrapper, without_gpu
 
 CPU = torch.device("cpu")
 
@@ -63,11 +64,13 @@ class RunnableGraph:
         """Run the wrapper on copies of these values, which must be those that it was written for."""
         self.runs.memory = BandedMemory()
         taken = [self.taken(port, value) for port, value in zip(self.inputs, values, strict=True)]
-        with without_gpu(), torch.no_grad():
+        with without_gpu():  # in the grad mode of a training step: oneDNN's LSTM asks for it
             return list(self.call(taken))
 
     def taken(self, port: LoweredPort, value: Any) -> Tensor:
         """Return a copy of an input as the kernels expect it."""
+        if is_workspace(value) and port.dtype == "uint8":
+            return self.runs.memory.copy(value, value.stride())
         kind = f"{port.dtype}{list(port.shape)}"
         found = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         if found != kind:
@@ -133,8 +136,6 @@ def interpreted(kernel: Kernel, folder: Path, place: int, runs: KernelRuns) -> I
 
 def compiled(kernel: Kernel, types: Any, runs: KernelRuns) -> Callable[..., None]:
     """Compile a C++ kernel."""
-    from torch._inductor.async_compile import AsyncCompile
-
     try:
         function = AsyncCompile().cpp_pybinding(types, kernel.source)
     except Exception as error:
