@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "tracing.frames", "replaying.compare"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
-    "extracting": ("errors", "graph", "fx", "benching.forms", "benching.lowering"),
+    "extracting": ("errors", "choices", "graph", "fx", "sample", "benching"),
     "calls": ("errors", "choices", "graph"),
     "api": (
         *ROOMS,

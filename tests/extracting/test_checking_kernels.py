@@ -23,9 +23,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="C++ kernels need a compiler: install g++")
 
-GPU = pytest.param("cuda:90", marks=needs_triton)
-CPU = pytest.param("cpu", marks=needs_compiler)
-
 
 class Attention(nn.Module):
     """Attention with fewer heads of keys than of queries, a mask, and norms without a mean, as in a Llama."""
@@ -111,8 +108,16 @@ def told(verdicts: list[Verdict]) -> str:
     return "\n".join(f"{each.name}: {each.verdict}: {each.detail} {each.ports}" for each in verdicts)
 
 
-@pytest.mark.parametrize("target", [GPU, CPU])
-@pytest.mark.parametrize("name", PROGRAMS)
+OF_A_GPU = ("dropout in bfloat16", "looped reduction", "welford")
+"""What C++ has no form of its own for."""
+
+RIGHT = [
+    *(pytest.param(name, "cuda:90", marks=needs_triton) for name in PROGRAMS),
+    *(pytest.param(name, "cpu", marks=needs_compiler) for name in PROGRAMS if name not in OF_A_GPU),
+]
+
+
+@pytest.mark.parametrize(("name", "target"), RIGHT)
 def test_right_kernels_are_good(name: str, target: str) -> None:
     kernels = made(name, target)
     assert not kernels.refused
@@ -120,7 +125,8 @@ def test_right_kernels_are_good(name: str, target: str) -> None:
     assert [verdict.name for verdict in found] == ["pair_0 forward", "pair_0 backward"]
     assert all(verdict.good for verdict in found), told(found)
     for graph, verdict in zip(kernels.graphs, found, strict=True):
-        assert f"{len(graph.kernels)} of {len(graph.kernels)} kernels ran" in verdict.detail
+        drawn = "were inputs, with what eager drew" in verdict.detail  # other kernels than those of the graph
+        assert drawn or f"{len(graph.kernels)} of {len(graph.kernels)} kernels ran" in verdict.detail
         assert {port.witness for port in verdict.ports} == {KERNELS_EAGER}
     if name.startswith("dropout"):
         assert "1 draws of aten.bernoulli.p were inputs, with what eager drew" in found[0].detail
@@ -198,12 +204,10 @@ def test_kernels_that_do_not_compile_or_crash_are_failed() -> None:
     forward, _ = changed(kernels, 0, 'extern "C"', "no type").check()
     assert forward.verdict == "failed"
     assert "cannot be compiled" in forward.detail
-    line = "#pragma GCC ivdep"
     forward, backward = changed(kernels, 0, "{\n    {", "{\n    __builtin_trap();\n    {").check()
     assert forward.verdict == "failed"
     assert "killed by SIG" in forward.detail
     assert backward.verdict == "unproven"
-    assert line
 
 
 @needs_compiler

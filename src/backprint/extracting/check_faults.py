@@ -59,7 +59,7 @@ def planted_and_checked(kernels: CaptureKernels, every: int = 1, timeout: float 
         return [FaultRow(**json.loads(line)) for line in lines]
 
 
-def main() -> None:
+def check_planted() -> None:
     """Check the faults of the folder that the command line names."""
     from backprint.extracting import check_work
 
@@ -86,12 +86,12 @@ def rows_of_graph(check: Any, every: int) -> Iterator[FaultRow]:
     judge.warm()
     faults = [fault for kernel in check.subject.kernels for fault in planted_faults(kernel)]
     for fault in faults[::every]:
-        end = in_child(partial(outcome_of, judge, check.subject, fault, wanted), SECONDS)
+        end = in_child(partial(outcome_of_fault, judge, check.subject, fault, wanted), SECONDS)
         outcome, detail = end.value if end.ended_well else ("seen", f"{end.cause}: {end.detail}")
         yield FaultRow(check.subject.title, fault.kind, fault.told, outcome, detail)
 
 
-def outcome_of(judge: Any, subject: CheckSubject, fault: PlantedFault, wanted: Sequence[Any]) -> tuple[str, str]:
+def outcome_of_fault(judge: Any, subject: CheckSubject, fault: PlantedFault, wanted: Sequence[Any]) -> tuple[str, str]:
     """Run a graph with a fault; return the outcome and the reason."""
     from backprint.sample.judged import one_to_the_bit
 
@@ -113,4 +113,4 @@ def outcome_of(judge: Any, subject: CheckSubject, fault: PlantedFault, wanted: S
 
 
 if __name__ == "__main__":
-    main()
+    check_planted()

@@ -43,7 +43,7 @@ NOT_COMPARED = {"nondeterministic": "unproven", "random": "unproven"}
 MOST_CONFIGURATIONS = 64
 
 
-def main() -> None:
+def check_graphs() -> None:
     """Check the graphs of the folder that the command line names, those without a Verdict."""
     folder = Path(sys.argv[1])
     plan = read_plan(folder)
@@ -229,18 +229,18 @@ def port_verdicts(bound: RoundingBound, results: Sequence[Any]) -> Iterator[Port
         word, detail = judged(eager, place, found)
         if word == "close" and (complaint := bound.complaint(place, results[place])):
             word, detail = "wrong", f"{detail}; {complaint}"
-        error = apart(found, wanted) if word in ("close", "wrong") and alike(found, wanted) else 0.0
+        error = apart(found, wanted) if word in ("close", "wrong") and same_shape(found, wanted) else 0.0
         yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
 
 
-def alike(found: Any, wanted: Any) -> bool:
+def same_shape(found: Any, wanted: Any) -> bool:
     """Whether two results are tensors of the same shape."""
     return isinstance(found, Tensor) and isinstance(wanted, Tensor) and found.shape == wanted.shape
 
 
 def as_captured(value: Any, wanted: Any) -> Any:
     """Return a saved tensor in the dtype in which it was captured."""
-    return value.to(wanted.dtype) if alike(value, wanted) and value.dtype != wanted.dtype else value
+    return value.to(wanted.dtype) if same_shape(value, wanted) and value.dtype != wanted.dtype else value
 
 
 def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
@@ -262,4 +262,4 @@ def named_first(ports: Sequence[PortVerdict], word: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    check_graphs()

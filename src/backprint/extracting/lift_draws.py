@@ -5,6 +5,7 @@ Kernels draw other numbers than eager does, whatever the seed. Every step that d
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -77,17 +78,12 @@ def lifted_run(bench: BenchGraph) -> LiftedRun:
     bench.run.again(recorder.run)
     (made,) = graph_classes({"lifted": graph}).values()
     drawn = [recorder.drawn[name] for name in names]
-    run = EagerRun(rebuilt(made, source_of(made)), [*bench.run.inputs, *drawn], bench.run.random, bench.run.outputs, ())
+    run = EagerRun(
+        rebuilt(made, inspect.getsource(made)), [*bench.run.inputs, *drawn], bench.run.random, bench.run.outputs, ()
+    )
     run = replace(run, results=tuple(run.again(run.module())))
     for (role, name), found, wanted in zip(run.outputs, run.results, bench.run.results, strict=True):
         same = one_to_the_bit(found, wanted) or not isinstance(found, torch.Tensor)
         if not same:
             raise RefusedError(f"with its draws as inputs, the graph gives another {role} {name} in eager")
     return LiftedRun(graph, run, names)
-
-
-def source_of(made: Any) -> str:
-    """Return the text of a graph's class."""
-    import inspect
-
-    return inspect.getsource(made)

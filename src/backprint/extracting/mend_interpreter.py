@@ -71,7 +71,7 @@ def signed(dtype: Any) -> Any:
     return np.int16 if dtype == np.uint16 else dtype
 
 
-def held(values: Array, dtype: Any) -> Any:
+def handle_of(values: Array, dtype: Any) -> Any:
     """Return a handle of numbers in a dtype, rounded to nearest where it is short."""
     short = SHORT.get(dtype.scalar)
     if short is None:
@@ -87,9 +87,9 @@ def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
         raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
     values = numbers(source)
     if dtype.scalar in SHORT or values.dtype == bool or values.dtype.kind != "f":
-        return held(values, dtype)
+        return handle_of(values, dtype)
     with np.errstate(all="ignore"):
-        return held(values, dtype)
+        return handle_of(values, dtype)
 
 
 def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +102,7 @@ def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
             if short is None or (handles[0].data.dtype == bool and len(handles) < 3):
                 return method(self, *args)
             found = operation(*map(numbers, handles))
-        return Handle(found, tl.int1) if found.dtype == bool else held(found, short)
+        return Handle(found, tl.int1) if found.dtype == bool else handle_of(found, short)
 
     return computed
 
@@ -116,24 +116,24 @@ def in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
             if short is None:
                 return method(self, *handles)
             wide = method(self, *(Handle(numbers(each), tl.float32) for each in handles))
-        return held(wide.data, short)
+        return handle_of(wide.data, short)
 
     return computed
 
 
 def absolute(self: Any, source: Any) -> Any:
     """Return absolute values."""
-    return held(np.abs(numbers(source)), source.dtype)
+    return handle_of(np.abs(numbers(source)), source.dtype)
 
 
 def product(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> Any:
     """Return the matrix product of two blocks, plus a third."""
     found = np.matmul(numbers(left), numbers(right), dtype=np.float32 if added.dtype.scalar in SHORT else None)
-    return held(found + numbers(added), added.dtype)
+    return handle_of(found + numbers(added), added.dtype)
 
 
 def bfloat16_constant(self: Any, value: float) -> Any:
-    return held(np.array([value], dtype=np.float32), tl.bfloat16)
+    return handle_of(np.array([value], dtype=np.float32), tl.bfloat16)
 
 
 # ------------------------------------------------------------------ memory
@@ -150,7 +150,7 @@ def loaded(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, size_of_element(pointers), "reads")
     rest = np.zeros(1, dtype=kind) if other is None else other.data.astype(kind, copy=False)
-    return Handle(home._interpreter.load(where, kept, whole(rest, where.shape), kind), element)
+    return Handle(home._interpreter.load(where, kept, in_one_piece(rest, where.shape), kind), element)
 
 
 def stored(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
@@ -158,14 +158,14 @@ def stored(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, size_of_element(pointers), "writes")
     kind = home._get_np_dtype(pointers.get_element_ty())
-    return home._interpreter.store(where, whole(value.data.astype(kind, copy=False), where.shape), kept)
+    return home._interpreter.store(where, in_one_piece(value.data.astype(kind, copy=False), where.shape), kept)
 
 
 def added_atomically(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
     """Do an atomic operation on the elements that a mask leaves; return what they were."""
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, size_of_element(pointers), "changes")
-    values = whole(value.data, where.shape)
+    values = in_one_piece(value.data, where.shape)
     if value.dtype.scalar in SHORT or value.dtype.scalar == tl.float16:
         return added_one_by_one(self, operation, where, kept, Handle(values, value.dtype.scalar))
     named, ordered = self.ir_rmw_op_to_interpreter_rmw_op[operation], self.ir_sem_to_interpreter_sem[order]
@@ -182,7 +182,7 @@ def added_one_by_one(self: Any, operation: Any, where: Array, kept: Array, value
         address = where.reshape(-1)[place : place + 1]
         old = Handle(home._interpreter.load(address, yes, np.zeros(1, kind), kind), value.dtype.scalar)
         before.reshape(-1)[place] = old.data[0]
-        new = held(numbers(old).astype(np.float32) + wide[place], value.dtype)
+        new = handle_of(numbers(old).astype(np.float32) + wide[place], value.dtype)
         home._interpreter.store(address, new.data, yes)
     return Handle(before, value.dtype.scalar)
 
@@ -190,10 +190,10 @@ def added_one_by_one(self: Any, operation: Any, where: Array, kept: Array, value
 def spread(pointers: Array, mask: Array) -> tuple[Array, Array]:
     """Return pointers and their mask as arrays of one shape."""
     shape = np.broadcast_shapes(pointers.shape, mask.shape)
-    return whole(pointers, shape), whole(mask, shape)
+    return in_one_piece(pointers, shape), in_one_piece(mask, shape)
 
 
-def whole(values: Array, shape: Sequence[int]) -> Array:
+def in_one_piece(values: Array, shape: Sequence[int]) -> Array:
     """Return values as an array of a shape that lies in memory without gaps and may be written."""
     if values.shape == shape and values.flags.c_contiguous and values.flags.writeable:
         return values
@@ -286,21 +286,23 @@ def called_by_torch(name: str) -> Callable[..., Any]:
             raise RefusedError(f"Triton's interpreter has no libdevice.{name}, and libdevice_names.py has no row of it")
         tensors = [each for each in args if isinstance(each, tl.core.tensor)]
         dtype = tensors[0].dtype.scalar
-        arrays = [numbers(each.handle) if isinstance(each, tl.core.tensor) else plain(each, dtype) for each in args]
+        arrays = [
+            numbers(each.handle) if isinstance(each, tl.core.tensor) else number_as_array(each, dtype) for each in args
+        ]
         values = [torch.from_numpy(np.ascontiguousarray(each)) for each in arrays]
         found = function(*values)
         if name in ANSWERS:
             kind = tl.int32
         else:
             kind = tl.int64 if found.dtype == torch.int64 else dtype
-        result = held(found.numpy(), kind)
+        result = handle_of(found.numpy(), kind)
         is_block = any(each.type.is_block() for each in tensors)
         return tl.core.tensor(result, tl.block_type(kind, list(result.data.shape)) if is_block else kind)
 
     return called
 
 
-def plain(value: Any, dtype: Any) -> Array:
+def number_as_array(value: Any, dtype: Any) -> Array:
     """Return a number of a kernel's text as an array."""
     number = getattr(value, "value", value)
     kind = np.float64 if dtype == tl.float64 else np.float32 if isinstance(number, float) else np.int32

@@ -100,7 +100,7 @@ def loaded_wrapper(
     arguments (None of a Triton kernel), and whose memory is made by another, on a device."""
     import torch._inductor.async_compile as compiling
 
-    class Given:
+    class CompileStandIn:
         """What a wrapper has in the place of AsyncCompile. Kernels have the names that the wrapper gives them."""
 
         def triton(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -116,7 +116,7 @@ def loaded_wrapper(
 
     space: dict[str, Any] = {"__name__": "wrapper"}
     stream = mock.patch.object(torch._C, "_cuda_getCurrentRawStream", return_value=0, create=True)
-    with mock.patch.object(compiling, "AsyncCompile", Given), stream:
+    with mock.patch.object(compiling, "AsyncCompile", CompileStandIn), stream:
         exec(compile(wrapper, "<wrapper of Inductor>", "exec"), space)
     space.update(dict.fromkeys(MAKERS, make or empty_on_meta))
     space.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, assert_size_stride=lay_out)
