@@ -165,8 +165,20 @@ def test_an_error_is_seen_in_the_graph_that_has_it() -> None:
 
 
 @needs_triton
+def test_a_backward_alone_takes_what_eager_saves() -> None:
+    torch.manual_seed(0)
+    program, inputs = PROGRAMS["layer norm in bfloat16"]()
+    capture = bp.capture(program, *inputs, mode="train")
+    (found,) = capture_kernels(capture, "cuda:90", "backward").check()
+    assert found.good, told([found])
+    assert "what its forward saves was eager's" in found.detail
+
+
+@needs_triton
 def test_a_write_outside_of_the_arguments_is_seen() -> None:
-    forward, backward = changed(made("layer norm", "cuda:90"), 0, "xindex < xnumel", "xindex < xnumel + 1").check()
+    forward, backward = changed(
+        made("layer norm", "cuda:90"), 0, "r0_index < r0_numel", "r0_index < r0_numel + 1"
+    ).check()
     assert forward.verdict == "failed"
     assert "elements outside of its arguments" in forward.detail
     assert backward.verdict == "unproven"
@@ -204,7 +216,7 @@ def test_kernels_that_do_not_compile_or_crash_are_failed() -> None:
     forward, _ = changed(kernels, 0, 'extern "C"', "no type").check()
     assert forward.verdict == "failed"
     assert "cannot be compiled" in forward.detail
-    forward, backward = changed(kernels, 0, "{\n    {", "{\n    __builtin_trap();\n    {").check()
+    forward, backward = changed(kernels, 0, "auto tmp0 = ", "__builtin_trap(); auto tmp0 = ").check()
     assert forward.verdict == "failed"
     assert "killed by SIG" in forward.detail
     assert backward.verdict == "unproven"

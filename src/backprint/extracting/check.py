@@ -156,11 +156,15 @@ def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
     """Return what is run of a graph: its kernels, or, if it draws, kernels whose draws are inputs."""
     captured = graph_of(kernels.capture, graph.title)
     drawing = steps_that_draw(captured)
+    alone = graph.direction == "backward" and not any(
+        each.title == graph.title.replace("backward", "forward") for each in kernels.graphs
+    )
+    notes = (*graph.notes, *(["what its forward saves was eager's"] if alone else []))
     if not drawing:
-        unseen = (*graph.notes, *externs_told(graph))
+        unseen = (*notes, *externs_told(graph))
         return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, (), unseen)
     lifted, names = lifted_kernels(captured, graph, kernels.threads)
-    unseen = (*graph.notes, *externs_told(lifted), *lifting_told(graph, lifted, drawing))
+    unseen = (*notes, *externs_told(lifted), *lifting_told(graph, lifted, drawing))
     return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, names, unseen)
 
 

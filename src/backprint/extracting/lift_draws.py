@@ -78,9 +78,8 @@ def lifted_run(bench: BenchGraph) -> LiftedRun:
     bench.run.again(recorder.run)
     (made,) = graph_classes({"lifted": graph}).values()
     drawn = [recorder.drawn[name] for name in names]
-    run = EagerRun(
-        rebuilt(made, inspect.getsource(made)), [*bench.run.inputs, *drawn], bench.run.random, bench.run.outputs, ()
-    )
+    free, inputs = rebuilt(made, inspect.getsource(made)), [*bench.run.inputs, *drawn]
+    run = EagerRun(free, inputs, bench.run.random, bench.run.outputs, ())
     run = replace(run, results=tuple(run.again(run.module())))
     for (role, name), found, wanted in zip(run.outputs, run.results, bench.run.results, strict=True):
         same = one_to_the_bit(found, wanted) or not isinstance(found, torch.Tensor)
