@@ -72,11 +72,17 @@ def read_configuration(configuration: Any) -> KernelConfiguration:
 
 def loaded_kernel(kernel: Kernel) -> Any:
     """Return a kernel's autotuner, which has its function and its configurations."""
+    with tempfile.TemporaryDirectory() as folder:
+        return kernel_loaded_from(Path(folder), kernel)
+
+
+def kernel_loaded_from(folder: Path, kernel: Kernel) -> Any:
+    """Return the autotuner of a kernel whose source is written into a folder; the interpreter reads it there again."""
     import torch._inductor.runtime.triton_helpers as helpers
 
     name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(helpers, "set_driver_to_gpu"):
-        place = Path(folder) / f"{name}.py"
+    with mock.patch.object(helpers, "set_driver_to_gpu"):
+        place = folder / f"{name}.py"
         place.write_text(kernel.source, encoding="utf-8")
         spec = importlib.util.spec_from_file_location(name, place)
         assert spec is not None

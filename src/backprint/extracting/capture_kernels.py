@@ -38,15 +38,16 @@ class CaptureKernels:
     def __iter__(self) -> Iterator[Kernel]:
         return (kernel for graph in self.graphs for kernel in graph.kernels)
 
-    def check(self) -> list[Verdict]:
+    def check(self, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
         """Run the kernels on the Capture's inputs, and compare the results with those of its graphs in eager.
 
-        Triton's run in its interpreter, C++ is compiled; both in a process of their own. Returns a Verdict for each
-        graph; a backward takes what the kernels of its forward saved.
+        Triton's run in its interpreter, C++ is compiled; both in a process of their own, for `timeout` seconds at most.
+        Returns a Verdict for each graph; a backward takes what the kernels of its forward saved.
+        `configurations="all"` runs each configuration of Triton's kernels, instead of the first of each.
         """
         from backprint.extracting.check import checked
 
-        return checked(self)
+        return checked(self, configurations, timeout)
 
 
 def capture_kernels(

@@ -30,6 +30,16 @@ from backprint.graph.nouns import Graph, Port, ScalarSpec, TensorSpec
 aten = torch.ops.aten
 
 
+def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
+    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and what is computed of
+    them has another dtype than in eager."""
+    return (torch.rand_like(value, dtype=torch.float32) < p).to(value.dtype)
+
+
+DRAWS: Mapping[Any, Any] = {aten.bernoulli.p: bernoulli}
+"""Operators that draw, with results of eager's dtype."""
+
+
 @dataclass(frozen=True, slots=True)
 class PortLayout:
     """A tensor as it is on a target."""
@@ -72,7 +82,7 @@ def prepared_graph(
         replace_views(module)  # a form's results may have other strides
     name_sources(module)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    table = {**select_decomp_table(), **forms}
+    table = {**select_decomp_table(), **(DRAWS if target.device == "cuda" else {}), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         inputs = [fake_input(port, device, saved or {}) for port in graph.inputs]
         made = make_fx(fx.Interpreter(module).run, decomposition_table=table, tracing_mode="real")(*inputs)

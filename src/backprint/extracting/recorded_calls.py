@@ -83,44 +83,63 @@ class NotedOperators(TorchDispatchMode):
 def recorded_calls(wrapper: str, inputs: Sequence[Tensor]) -> RecordedCalls:
     """Run a wrapper on tensors like these; return its calls."""
     recorded = RecordedCalls()
-    space = loaded_wrapper(wrapper, lambda name: NotedKernel(name, recorded))
+    space = loaded_wrapper(wrapper, lambda name, types: NotedKernel(name, recorded))
     values = [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META) for value in inputs]
     with without_gpu(), NotedOperators(recorded):
         space["call"](values)
     return recorded
 
 
-def loaded_wrapper(wrapper: str, kernel: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the names of a wrapper whose kernels are made by a function, and whose memory is that of meta tensors."""
+def loaded_wrapper(
+    wrapper: str,
+    kernel: Callable[[str, Any], Any],
+    make: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor] | None = None,
+    device: torch.device = META,
+) -> dict[str, Any]:
+    """Return the names of a wrapper whose kernels are made by a function of their names and of the types of their
+    arguments (None of a Triton kernel), and whose memory is made by another, on a device."""
     import torch._inductor.async_compile as compiling
 
-    class Noted:
+    class CompileStandIn:
         """What a wrapper has in the place of AsyncCompile. Kernels have the names that the wrapper gives them."""
 
         def triton(self, name: str, *args: Any, **kwargs: Any) -> Any:
-            return kernel(name)
+            return kernel(name, None)
 
-        def cpp_pybinding(self, *args: Any, **kwargs: Any) -> Any:
-            return None
+        def cpp_pybinding(self, types: Any, *args: Any, **kwargs: Any) -> Any:
+            return NotNamed(types)
 
         def wait(self, scope: dict[str, Any]) -> None:
             for name, value in list(scope.items()):
-                if value is None and name.startswith("cpp_"):
-                    scope[name] = kernel(name)
+                if isinstance(value, NotNamed):
+                    scope[name] = kernel(name, value.types)
 
     space: dict[str, Any] = {"__name__": "wrapper"}
     stream = mock.patch.object(torch._C, "_cuda_getCurrentRawStream", return_value=0, create=True)
-    with mock.patch.object(compiling, "AsyncCompile", Noted), stream:
+    with mock.patch.object(compiling, "AsyncCompile", CompileStandIn), stream:
         exec(compile(wrapper, "<wrapper of Inductor>", "exec"), space)
-    space.update(dict.fromkeys(MAKERS, empty_on_meta))
-    space.update(device=lambda *args, **kwargs: META, assert_alignment=lambda *args: None, assert_size_stride=lay_out)
+    space.update(dict.fromkeys(MAKERS, make or empty_on_meta))
+    space.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, assert_size_stride=lay_out)
     return space
 
 
+@dataclass(frozen=True, slots=True)
+class NotNamed:
+    """A C++ kernel of which a wrapper has not said the name yet."""
+
+    types: Any
+
+
 def lay_out(value: Tensor, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
-    """Give a result the strides that Inductor expects of it; on meta tensors some operators have others."""
-    if tuple(value.stride()) != tuple(stride):
-        value.set_(torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=META))
+    """Give a result the strides that Inductor expects of it; some operators have others on this device."""
+    if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not is_workspace(value)):
+        laid = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
+        value.set_(laid.copy_(value))
+
+
+def is_workspace(value: Any) -> bool:
+    """Whether a tensor may be the workspace of a library, whose size only the library knows."""
+    return isinstance(value, Tensor) and value.dtype == torch.uint8 and value.dim() == 1
 
 
 def empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:

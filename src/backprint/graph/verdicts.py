@@ -87,6 +87,7 @@ def ports_without(count: int) -> str:
 
 PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
 DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
+KERNELS_EAGER = "the captured graph in eager"
 """The witnesses that a port can have; '' is none, and such a port is `unproven`."""
 
 
