@@ -23,7 +23,7 @@ from backprint.errors import RefusedError
 from backprint.extracting.alone_draws import Draw
 from backprint.extracting.nouns import Kernel, KernelCall
 from backprint.extracting.read_alone import MARK
-from backprint.extracting.traffic import least_bytes
+from backprint.extracting.traffic import holds_number, least_bytes
 
 WIDTH = 116
 """The letters of a line of comments or data."""
@@ -35,7 +35,7 @@ def alone_text(kernel: Kernel) -> str:
     from backprint.extracting.alone_triton import triton_file
 
     if kernel.language not in ("triton", "cpp"):
-        raise RefusedError(f"{kernel.name}: {kernel.language!r:.40} is no language of kernels; known are triton and cpp")
+        raise RefusedError(f"{kernel.name}: {kernel.language!r:.40} is no language of kernels: triton and cpp are")
     if not kernel.calls:
         raise RefusedError(f"{kernel.name}: there is no recorded call of this kernel, so nothing could run it: extract "
                            f"it from a Capture with `backprint kernels`")  # fmt: skip
@@ -92,17 +92,17 @@ def unique_calls(kernel: Kernel) -> dict[KernelCall, int]:
 
 def call_rows(kernel: Kernel, names: Sequence[str], draws: Mapping[str, Draw]) -> list[dict[str, Any]]:
     """Return the calls of a kernel as plain data."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for call, times in unique_calls(kernel).items():
-        arguments = []
+        arguments: list[dict[str, Any]] = []
         for name, argument in zip(names, call.arguments, strict=False):  # a template's launcher has further numbers
-            if argument.dtype in ("int", "float", "bool"):
+            if holds_number(argument):
                 arguments.append({"name": name, "value": argument.value})
                 continue
-            row = {"name": name, "dtype": argument.dtype, "shape": argument.shape, "stride": argument.stride}
-            arguments.append({**row, "draw": draws[name]})
-        row = {"arguments": arguments, "bytes": least_bytes(call, kernel), "times": times}
-        rows.append({**row, "grids": list(call.grids)} if call.grids else row)
+            layout = {"dtype": argument.dtype, "shape": argument.shape, "stride": argument.stride}
+            arguments.append({"name": name, **layout, "draw": draws[name]})
+        grids = {"grids": list(call.grids)} if call.grids else {}
+        rows.append({"arguments": arguments, "bytes": least_bytes(call, kernel), "times": times, **grids})
     return rows
 
 
@@ -110,34 +110,34 @@ def tensor_dtypes(kernel: Kernel, names: Sequence[str]) -> dict[str, str]:
     """Return the dtypes of the tensors that a kernel is called with, by the names of its parameters."""
     first = kernel.calls[0].arguments
     pairs = zip(names, first, strict=False)
-    return {name: argument.dtype for name, argument in pairs if argument.dtype not in ("int", "float", "bool")}
+    return {name: argument.dtype for name, argument in pairs if not holds_number(argument)}
 
 
 def literal(value: Any, indent: int = 0) -> str:
     """Return plain data as code of Python, over several lines where one is not enough."""
     if isinstance(value, str) and "\n" in value:
         return long_text(value)
-    line = one_line(value)
+    line = on_one_line(value)
     if len(line) + indent <= WIDTH or not isinstance(value, dict | list) or not value:
         return line
     inner = " " * (indent + 4)
     if isinstance(value, dict):
-        rows = [f"{inner}{one_line(key)}: {literal(one, indent + 4)}," for key, one in value.items()]
+        rows = [f"{inner}{on_one_line(key)}: {literal(one, indent + 4)}," for key, one in value.items()]
     else:
         rows = [f"{inner}{literal(one, indent + 4)}," for one in value]
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     return "\n".join([opening, *rows, " " * indent + closing])
 
 
-def one_line(value: Any) -> str:
+def on_one_line(value: Any) -> str:
     """Return plain data as one line of code; Python has no literal for numbers that are not finite."""
     match value:
         case dict():
-            return "{" + ", ".join(f"{one_line(key)}: {one_line(one)}" for key, one in value.items()) + "}"
+            return "{" + ", ".join(f"{on_one_line(key)}: {on_one_line(one)}" for key, one in value.items()) + "}"
         case list():
-            return "[" + ", ".join(map(one_line, value)) + "]"
+            return "[" + ", ".join(map(on_one_line, value)) + "]"
         case tuple():
-            return "(" + ", ".join(map(one_line, value)) + ("," if len(value) == 1 else "") + ")"
+            return "(" + ", ".join(map(on_one_line, value)) + ("," if len(value) == 1 else "") + ")"
         case float() if not math.isfinite(value):
             return f'float("{value}")'
         case str():

@@ -108,7 +108,7 @@ class FlowsOfTriton:
         return [self.aliases[name] for name in names if name in self.aliases]
 
     @property
-    def read(self) -> set[str]:
+    def drawn_from(self) -> set[str]:
         """The parameters whose tensors' values count."""
         return {name for name in self.loaded if not WRITTEN_ONLY.fullmatch(name)}
 
@@ -118,7 +118,7 @@ def draws_of_triton(function: ast.FunctionDef, dtypes: Mapping[str, str]) -> dic
     flows = FlowsOfTriton(function)
     bound = smallest_bound(one.value for one in ast.walk(function) if isinstance(one, ast.Constant))
     return {
-        name: draw_of(dtype, name in flows.read, name in flows.indices, name in flows.positive, bound)
+        name: draw_of(dtype, name in flows.drawn_from, name in flows.indices, name in flows.positive, bound)
         for name, dtype in dtypes.items()
     }
 
@@ -144,12 +144,15 @@ def draw_of(dtype: str, read: bool, index: bool, positive: bool, bound: int | No
 
 # ------------------------------------------------------------------ C++
 
-STATEMENT = re.compile(r"(?:\bauto\s+)?\b(\w+)\s*(?<![=!<>])=(?!=)\s*([^;]+);")
+STATEMENT = re.compile(r"\b(\w+)\s*(?:\[[^\]\n]*\]\s*)?(?<![=!<>])=(?!=)\s*([^;]+);")
+"""An assignment to a variable or to an element of one."""
+
 ALIAS = re.compile(r"\bauto\s+(\w+)\s*=\s*(\w+)\s*;")
 """Another name of a pointer."""
 
 NAMES = re.compile(r"[A-Za-z_]\w*")
 CALLED = re.compile(rf"\b{POSITIVE.pattern}\(|\.{POSITIVE.pattern}\(")
+BUFFER = "tmpbuf"
 OPEN, CLOSE = "([", ")]"
 
 
@@ -161,9 +164,12 @@ def draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dic
     flows: dict[str, set[str]] = defaultdict(set)
     positive: set[str] = set()
     indices: set[str] = set()
-    bare, addresses = without_addresses(source, names)
-    for _ in range(2):
-        for name, value in STATEMENT.findall(bare):
+    bare, addresses = without_addresses(numbered_buffers(source), names)
+    statements = STATEMENT.findall(bare)
+    before = -1
+    while (now := sum(map(len, flows.values()))) > before:
+        before = now
+        for name, value in statements:
             found = sources_of(value, names, flows)
             flows[name] |= found
             positive |= found if CALLED.search(value) else set()
@@ -174,6 +180,13 @@ def draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dic
         name: draw_of(dtype, not WRITTEN_ONLY.fullmatch(name), name in indices, name in positive, bound)
         for name, kind, dtype in parameters
     }
+
+
+def numbered_buffers(source: str) -> str:
+    """Return a source in which each of Inductor's local buffers, which all have one name, has its own."""
+    first, *parts = re.split(rf"\b(?={BUFFER};)", source)
+    numbered = (re.sub(rf"\b{BUFFER}\b", f"{BUFFER}_{number}", part) for number, part in enumerate(parts))
+    return "".join([first, *numbered])
 
 
 def sources_of(value: str, parameters: Sequence[str], flows: Flows) -> set[str]:

@@ -176,10 +176,14 @@ def attributes_of(node: ast.AST, module: str) -> list[str]:
     return list(found)
 
 
-def global_names(node: ast.AST) -> list[str]:
+def global_names(node: ast.AST, decorators: bool = True) -> list[str]:
     """Return the names that code reads and does not bind itself, without those of Python."""
     read, bound = dict[str, None](), set[str]()
+    marks = [] if decorators else getattr(node, "decorator_list", [])
+    left_out = {id(one) for mark in marks for one in ast.walk(mark)}
     for one in ast.walk(node):
+        if id(one) in left_out:
+            continue
         match one:
             case ast.Name(id=name, ctx=ast.Load()):
                 read[name] = None

@@ -7,7 +7,7 @@ The source is parsed and never run. Of the module only functions in Triton, and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,8 @@ from backprint.extracting.alone import (
     DRAWN,
     body,
     call_rows,
-    comment,
     header,
     literal,
-    long_text,
     tensor_dtypes,
 )
 from backprint.extracting.alone_draws import FlowsOfTriton, draws_of_triton
@@ -60,7 +58,7 @@ import triton.language as tl
 from triton.language import math as tl_math
 """
 
-ATOMIC = '''\
+ATOMIC = """\
 if DEVICE == "cpu":
     # The interpreter of triton 3.7.1 reads an array that was broadcast as if it were contiguous.
     import numpy
@@ -71,7 +69,7 @@ if DEVICE == "cpu":
     interpreter._interpreter.atomic_rmw = lambda operation, *arrays: written(
         operation, *map(numpy.ascontiguousarray, arrays[:3]), *arrays[3:]
     )
-'''
+"""
 
 OWN = frozenset(
     "make drawn run difference disagreements launch title timed main interpreted missing NAME HASH DEVICE CALLS "
@@ -157,7 +155,7 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
     if taken := known & OWN:
         raise RefusedError(f"{kernel.name}: {min(taken)} is a name that its own file has for something else")
     for node in (*module.functions, *module.constants):
-        for name in global_names(bare_function(node) if isinstance(node, ast.FunctionDef) else node):
+        for name in global_names(node, decorators=False):
             if name not in known | STANDING:
                 raise RefusedError(f"{kernel.name}: it names {name}, which a file of its own does not have")
     for function in module.functions:
@@ -165,13 +163,6 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
         if odd:
             raise RefusedError(f"{kernel.name}: {function.name} has the decorator {ast.unparse(odd[0])[:80]}, which a "
                                f"file of its own does not have")  # fmt: skip
-
-
-def bare_function(function: ast.FunctionDef) -> ast.FunctionDef:
-    """Return a function without its decorators."""
-    bare = ast.FunctionDef(**{field: getattr(function, field, None) for field in function._fields})
-    bare.decorator_list = []
-    return bare
 
 
 def triton_file(kernel: Kernel) -> str:
@@ -242,8 +233,8 @@ def written_as(kernel: Kernel, module: TritonModule) -> str:
         "target": kernel.target,
         "compiler": kernel.compiler,
     }
-    return f"# What the compiler wrote around the functions, for those who compare programs; nothing below reads it.\n" \
-           f"WRITTEN_AS = {literal(rows)}"  # fmt: skip
+    says = "# What the compiler wrote around the functions, for those who compare programs. Nothing below reads it."
+    return f"{says}\nWRITTEN_AS = {literal(rows)}"
 
 
 def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
@@ -254,7 +245,7 @@ def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
     for title in ("triton_meta", "inductor_meta"):
         meta = options.get(title)
         if not isinstance(meta, ast.Dict):
-            raise RefusedError(f"{kernel.name}: it has no {title} of Inductor, so no file can launch it as Inductor does")
+            raise RefusedError(f"{kernel.name}: it has no {title} of Inductor, so nothing says how it is launched")
         for key, value in zip(meta.keys, meta.values, strict=True):
             name = getattr(key, "value", None)
             if name in ("signature", "constants", "enable_fp_fusion", "assert_indirect_indexing"):

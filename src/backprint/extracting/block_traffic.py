@@ -88,7 +88,7 @@ def asked_bytes(
     unknown: dict[str, None] = {}
     exact = True
     try:
-        for blocks, count in alike(grid):
+        for blocks, count in blocks_alike(grid):
             exact &= len(blocks) == count
             for block in blocks:
                 follower = BlockFollower(function, known, sizes, block, grid)
@@ -102,7 +102,7 @@ def asked_bytes(
     return AskedBytes(read, written, exact, True, tuple(unknown))
 
 
-def alike(grid: Sequence[int]) -> Iterator[tuple[list[tuple[int, ...]], int]]:
+def blocks_alike(grid: Sequence[int]) -> Iterator[tuple[list[tuple[int, ...]], int]]:
     """Yield blocks of a grid that are alike, sampled, and how many there are."""
     parts = [[range(size - 1), range(size - 1, size)] if size > 1 else [range(size)] for size in grid]
     for ranges in itertools.product(*parts):
@@ -196,7 +196,7 @@ class BlockFollower:
                 return self.combined(type(op), self.value(left), self.value(right))
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 found = self.value(operand)
-                return np.logical_not(found) if getattr(found, "dtype", None) == bool else UnknownData(shape_of(found))
+                return np.logical_not(found) if is_mask(found) else UnknownData(shape_of(found))
             case ast.UnaryOp(op=op, operand=operand):
                 return self.combined(type(op), self.value(operand))
             case ast.Subscript(value=value, slice=index):
@@ -236,7 +236,9 @@ class BlockFollower:
             return self.accessed(name, node)
         if isinstance(node.func, ast.Attribute) and owner not in ("tl", "triton_helpers", "libdevice", "tl_math"):
             found = self.value(node.func.value)  # a method of a value
-            return found if name == "to" else self.broadcast(found, node.args) if name == "broadcast_to" else UnknownData()
+            if name == "broadcast_to":
+                return self.broadcast(found, node.args)
+            return found if name == "to" else UnknownData()
         values = [self.value(one) for one in node.args]
         match owner, name, values:
             case "tl", "program_id", [int() as axis]:
@@ -251,7 +253,7 @@ class BlockFollower:
                 return self.broadcast(0, node.args[:1])
             case "tl", "broadcast_to", [found, *_]:
                 return self.broadcast(found, node.args[1:])
-            case ("tl" | "triton_helpers"), _, _ if name in FUNCTIONS:
+            case (("tl" | "triton_helpers"), _, _) if name in FUNCTIONS:
                 shape, known = common_shape(values), not any(isinstance(one, UnknownData) for one in values)
                 return limited(FUNCTIONS[name](*values)) if known else UnknownData(shape)
         return UnknownData()
@@ -275,10 +277,10 @@ class BlockFollower:
             self.value(value)
         mask_node = options.get("mask", node.args[places] if len(node.args) > places else None)
         mask = True if mask_node is None or getattr(mask_node, "value", 0) is None else self.value(mask_node)
-        pointer = next((one.id for one in ast.walk(node.args[0]) if getattr(one, "id", "") in self.pointers), "")
-        if not pointer:
+        names = [one.id for one in ast.walk(node.args[0]) if isinstance(one, ast.Name) and one.id in self.pointers]
+        if not names:
             raise NotFollowed(f"line {node.lineno}: an address that begins at no parameter")
-        pointer = self.pointers[pointer]
+        pointer = self.pointers[names[0]]
         address = self.value(without_pointer(node.args[0], self.pointers))
         count = self.elements(pointer, address, mask)
         if name != "store":
@@ -310,6 +312,11 @@ def without_pointer(address: ast.expr, pointers: Mapping[str, str]) -> ast.expr:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return ast.BinOp(without_pointer(left, pointers), ast.Add(), without_pointer(right, pointers))
     return address
+
+
+def is_mask(value: Any) -> bool:
+    """Whether a value is an array of truths."""
+    return isinstance(value, np.ndarray) and value.dtype == np.bool_
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:

@@ -239,8 +239,8 @@ BARE = ('extern "C"  void  kernel(', 'extern "C" void kernel(', "cpp_fused")
 """Texts that a C++ kernel has without its binding. Inductor's probes for vector instructions have none of them."""
 
 READERS = (
-    KernelReader("a kernel that Backprint saved", ".py", (MARK,), saved_kernels, begins=True),
     KernelReader("Inductor's output_code.py", ".py", (f"{CALLED}.triton(", f"{CALLED}.cpp"), kernels_of_wrapper),
+    KernelReader("a kernel that Backprint saved", ".py", (MARK,), saved_kernels, begins=True),
     KernelReader("a module with Triton kernels", ".py", ("@triton.jit",), kernels_of_module),
     KernelReader("a C++ file of Inductor", ".cpp", (BINDING, *BARE), kernels_of_cpp),
 )

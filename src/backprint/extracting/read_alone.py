@@ -1,7 +1,7 @@
 """Reads the files that `alone` writes back as kernels: the same program, and so the same hash, as in the wrapper.
 
-The files are parsed, never imported. Beside the wrapper that a kernel came from (in its folder, or in the one above) its
-file is a copy, and yields nothing, as long as its program is the one that was saved: one that was edited is a kernel.
+The files are parsed, never imported. Beside the wrapper that a kernel came from (in its folder, or in the one above)
+its file is a copy and yields nothing, as long as its program is the one that was saved. An edited one is a kernel.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ WRAPPERS = ("wrapper.py", "output_code.py")
 RECORDED = ("NAME", "HASH", "WRITTEN_AS", "SOURCE")
 """What is read of a file."""
 
+FACTS = ("target", "declared", "compiler", "isa", "sample", "direction")
+"""What WRITTEN_AS says of a kernel, as texts."""
+
 
 def saved_kernels(text: str, place: str) -> Iterator[Kernel]:
     """Yield the kernel of a file that `alone` wrote, unless the wrapper beside it has the same."""
@@ -32,8 +35,8 @@ def saved_kernels(text: str, place: str) -> Iterator[Kernel]:
         raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {2 * LARGEST}")
     tree = parse_module(text, place)
     recorded = recorded_values(tree, place)
-    name, said = recorded.get("NAME"), recorded.get("WRITTEN_AS")
-    if not isinstance(name, str) or not is_record(said):
+    name, said = recorded.get("NAME"), recorded.get("WRITTEN_AS", {})
+    if not isinstance(name, str) or not said or not is_record(said):
         raise RefusedError(f"{place}: it begins as a kernel that Backprint saved, and has no NAME or WRITTEN_AS")
     if "SOURCE" in recorded:
         language, source = "cpp", recorded["SOURCE"]
@@ -41,9 +44,12 @@ def saved_kernels(text: str, place: str) -> Iterator[Kernel]:
         language, source = "triton", module_source(tree, text, said, place)
     if not isinstance(source, str):
         raise RefusedError(f"{place}: its SOURCE is no text")
-    facts = {fact: str(said.get(fact) or "") for fact in ("declared", "target", "compiler", "isa", "sample", "direction")}
-    threads = said.get("threads")
-    kernel = Kernel(language, name, source, threads=threads if isinstance(threads, int) else None, **facts)
+    fact = {name: str(said.get(name) or "") for name in FACTS}
+    threads = said.get("threads") if isinstance(said.get("threads"), int) else None
+    kernel = Kernel(
+        language, name, source, fact["target"], fact["declared"], compiler=fact["compiler"], threads=threads,
+        isa=fact["isa"], sample=fact["sample"], direction=fact["direction"],
+    )  # fmt: skip
     if not (has_wrapper(Path(place)) and recorded.get("HASH") == kernel.hash):
         yield kernel
 

@@ -25,7 +25,8 @@ BYTES = {
 }  # fmt: skip
 """The bytes of an element by its dtype."""
 
-NUMBERS = ("int", "float", "bool")
+NUMBERS = ("int", "float", "NoneType")
+"""What no tensor has for a dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class KernelTraffic:
     least: int
     """Each tensor once, of each no more than the blocks ask for."""
     asked: int | None
-    """What the blocks ask memory for: an instruction of a block counts each address once. None where it is not known."""
+    """What the blocks ask for: an instruction of a block counts each address once. None where it is not known."""
     exact: bool
     """Whether every block was counted; else blocks were sampled, at the edges and between."""
     unknown: tuple[str, ...] = ()
@@ -93,9 +94,14 @@ def spared_bytes(call: KernelCall, kernel: Kernel, asked: AskedBytes) -> int:
     return spared
 
 
+def holds_number(argument: KernelArgument) -> bool:
+    """Whether an argument is no tensor; `bool` is a dtype of both."""
+    return argument.value is not None or argument.dtype in NUMBERS
+
+
 def tensor_bytes(argument: KernelArgument) -> int:
     """Return the bytes of the elements that a tensor has in memory; 0 of a number."""
-    if argument.dtype in NUMBERS:
+    if holds_number(argument):
         return 0
     count = 1
     for size, stride in zip(argument.shape, argument.stride, strict=True):
@@ -105,7 +111,7 @@ def tensor_bytes(argument: KernelArgument) -> int:
 
 def element_bytes(argument: KernelArgument) -> int:
     """Return the bytes of an element of an argument; a dtype that is not known raises RefusedError."""
-    if argument.dtype in NUMBERS:
+    if holds_number(argument):
         return 0
     if argument.dtype not in BYTES:
         raise RefusedError(f"the bytes of an element of {argument.dtype!r:.40} are not known: {', '.join(BYTES)} are")
@@ -125,9 +131,7 @@ def uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[Param
     """Return the uses of a Triton kernel's parameters, without those that its configurations set."""
     flows = FlowsOfTriton(triton_function(source, name))
     return tuple(
-        ParameterUse(one, one in flows.loaded, one in flows.stored)
-        for one in flows.parameters
-        if one not in sizes
+        ParameterUse(one, one in flows.loaded, one in flows.stored) for one in flows.parameters if one not in sizes
     )
 
 
