@@ -144,15 +144,22 @@ def draw_of(dtype: str, read: bool, index: bool, positive: bool, bound: int | No
 
 # ------------------------------------------------------------------ C++
 
-STATEMENT = re.compile(r"\b(\w+)\s*(?:\[[^\]\n]*\]\s*)?(?<![=!<>])=(?!=)\s*([^;]+);")
-"""An assignment to a variable or to an element of one."""
+LAMBDA = re.compile(r"\bauto\s+(\w+)\s*=\s*\[&\]\s*\{(.*?)\breturn\b([^;]*);\s*\}\s*(?:\(\s*\))?\s*;", re.DOTALL)
+"""A block whose value a variable has."""
 
+BUFFER = re.compile(r"\btmpbuf\b")
+"""The name of each local buffer of Inductor."""
+
+PARTS = re.compile(r"[;{}]")
+ASSIGNED = re.compile(r"(\bauto\s+)?\b(\w+)\s*(?:\[[^\]\n]*\]\s*)?(?<![=!<>])=(?!=)\s*(.*)", re.DOTALL)
+"""An assignment to a variable or to an element of one; `auto` begins another variable of the name."""
+
+STORED = re.compile(r"(.*)\.store\(\s*(\w+)", re.DOTALL)
 ALIAS = re.compile(r"\bauto\s+(\w+)\s*=\s*(\w+)\s*;")
 """Another name of a pointer."""
 
 NAMES = re.compile(r"[A-Za-z_]\w*")
 CALLED = re.compile(rf"\b{POSITIVE.pattern}\(|\.{POSITIVE.pattern}\(")
-BUFFER = "tmpbuf"
 OPEN, CLOSE = "([", ")]"
 
 
@@ -164,29 +171,24 @@ def draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dic
     flows: dict[str, set[str]] = defaultdict(set)
     positive: set[str] = set()
     indices: set[str] = set()
-    bare, addresses = without_addresses(numbered_buffers(source), names)
-    statements = STATEMENT.findall(bare)
-    before = -1
-    while (now := sum(map(len, flows.values()))) > before:
-        before = now
-        for name, value in statements:
-            found = sources_of(value, names, flows)
-            flows[name] |= found
-            positive |= found if CALLED.search(value) else set()
-    for address in addresses:
-        indices |= sources_of(without_addresses(address, names)[0], names, flows)
+    for part in PARTS.split(LAMBDA.sub(r"\2;auto \1 = \3;", source)):
+        bare, addresses = without_addresses(part, names)
+        for address in addresses:
+            indices |= sources_of(without_addresses(address, names)[0], names, flows)
+        if CALLED.search(bare):
+            positive |= sources_of(bare, names, flows)
+        if BUFFER.search(bare) and "std::array" in bare:
+            flows["tmpbuf"] = set()
+        if found := ASSIGNED.search(bare):
+            own = sources_of(found[3], names, flows)
+            flows[found[2]] = own if found[1] else flows[found[2]] | own
+        elif found := STORED.match(bare):
+            flows[found[2]] |= sources_of(found[1], names, flows)
     bound = smallest_bound([source])
     return {
         name: draw_of(dtype, not WRITTEN_ONLY.fullmatch(name), name in indices, name in positive, bound)
         for name, kind, dtype in parameters
     }
-
-
-def numbered_buffers(source: str) -> str:
-    """Return a source in which each of Inductor's local buffers, which all have one name, has its own."""
-    first, *parts = re.split(rf"\b(?={BUFFER};)", source)
-    numbered = (re.sub(rf"\b{BUFFER}\b", f"{BUFFER}_{number}", part) for number, part in enumerate(parts))
-    return "".join([first, *numbered])
 
 
 def sources_of(value: str, parameters: Sequence[str], flows: Flows) -> set[str]:
