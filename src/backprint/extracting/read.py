@@ -19,6 +19,7 @@ from backprint.extracting.normal import LARGEST
 from backprint.extracting.normal_cpp import BINDING
 from backprint.extracting.normal_triton import find_kernels, parse_module
 from backprint.extracting.nouns import Kernel
+from backprint.extracting.read_alone import MARK, saved_kernels
 
 WRAPPER_LARGEST = 64 << 20
 """The bytes of a file with many kernels; each of them has its own limit."""
@@ -65,6 +66,12 @@ class KernelReader:
     """Texts of which each such file has one; the others are not parsed."""
     kernels_in: Callable[[str, str], Iterator[Found]]
     """Yields the kernels of a file's text; the second argument is the file's place."""
+    begins: bool = False
+    """Whether a file begins with the mark."""
+
+    def knows(self, text: str) -> bool:
+        """Whether a text is one of this kind."""
+        return text.startswith(self.marks) if self.begins else any(mark in text for mark in self.marks)
 
 
 def read_kernels(path: Path, is_done: Callable[[str], bool] = lambda sample: False) -> Iterator[Found]:
@@ -135,7 +142,7 @@ def kernels_of_file(file: Path, sample: str) -> Iterator[Found]:
         text = read_text(file)
         readers = [reader for reader in READERS if place.endswith(reader.suffix)]
         for reader in readers:
-            if any(mark in text for mark in reader.marks):
+            if reader.knows(text):
                 for found in reader.kernels_in(text, place):
                     if isinstance(found, Kernel):
                         direction = found.direction or direction_of(text, file)
@@ -233,6 +240,7 @@ BARE = ('extern "C"  void  kernel(', 'extern "C" void kernel(', "cpp_fused")
 
 READERS = (
     KernelReader("Inductor's output_code.py", ".py", (f"{CALLED}.triton(", f"{CALLED}.cpp"), kernels_of_wrapper),
+    KernelReader("a kernel that Backprint saved", ".py", (MARK,), saved_kernels, begins=True),
     KernelReader("a module with Triton kernels", ".py", ("@triton.jit",), kernels_of_module),
     KernelReader("a C++ file of Inductor", ".cpp", (BINDING, *BARE), kernels_of_cpp),
 )
