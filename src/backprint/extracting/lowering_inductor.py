@@ -9,6 +9,7 @@ Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.G
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +18,13 @@ from unittest import mock
 import torch
 from torch import fx
 
+from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.fake_gpu import pretended
 from backprint.extracting.prepare import PreparedGraph
 from backprint.extracting.targets import ISAS, KernelTarget
+
+OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
+"""The line of Inductor's errors that names an operator."""
 
 
 @contextlib.contextmanager
@@ -65,7 +70,7 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
 
-    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad():
+    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), named_refusals():
         module = joint_graph_passes(prepared.module)
         view_to_reshape(module)
         record_original_output_strides(module)
@@ -76,6 +81,23 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
             graph.run(*prepared.inputs)
             code, _ = graph.codegen()
     return InductorCode(str(getattr(code, "value", code)), steps)
+
+
+@contextlib.contextmanager
+def named_refusals() -> Iterator[None]:
+    """Raise what Inductor raises as a RefusedError, with the operator where Inductor names it."""
+    try:
+        yield
+    except BackprintError:
+        raise
+    except Exception as error:  # of any kind: the code of a lowering raises what it meets
+        said = str(error).strip()
+        named = OPERATOR.search(said)
+        what = named[1] if named else "a graph whose operators it does not name"
+        raise RefusedError(
+            f"Inductor does not lower {what}: {type(error).__name__}: {said.partition(chr(10))[0][:300]}; rewrite the "
+            "program without it, or extract for another target"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ Guards are left out: they are a precondition of the kernels. What only a CPU has
 with common operators on a GPU. Tensors that a forward saves may have another dtype or stride on the target than on the
 device of the capture, so a forward is prepared first, and its backward takes what that forward saves.
 
-Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor.FakeTensorMode`,
+Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor`,
 `torch._inductor.decomposition.select_decomp_table`.
 """
 
@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from backprint.benching.lowering import replace_views
-from backprint.errors import RefusedError
+from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.canonical_order import in_canonical_order
+from backprint.extracting.known_sizes import with_known_sizes
 from backprint.extracting.targets import KernelTarget
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph, Port, ScalarSpec, TensorSpec
@@ -65,18 +66,42 @@ def prepared_graph(
         )
     module = to_fx(in_canonical_order(graph))
     device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
-    notes = [note for note in (guards_left_out(graph), moved_to(module, device)) if note]
+    notes = [note for note in (guards_left_out(graph), moved_to(module, device), with_known_sizes(module)) if note]
     rewritten = sorted({str(node.target) for node in module.graph.nodes if node.target in forms})
     notes += [f"{name} is written with other operators" for name in rewritten]
-    if rewritten:
-        replace_views(module)  # a form's results may have other strides
+    replace_views(module)  # results on the target, and those of a form, may have other strides
     name_sources(module)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     table = {**select_decomp_table(), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         inputs = [fake_input(port, device, saved or {}) for port in graph.inputs]
-        made = make_fx(fx.Interpreter(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
+        made = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
     return PreparedGraph(made, inputs, mode, saved_layouts(graph, made), tuple(notes))
+
+
+class Tracing(fx.Interpreter):
+    """Runs a graph on fake tensors; raises RefusedError for an operator that does not run on the target's."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # the message has the node
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            return super().run_node(n)
+        except BackprintError:
+            raise
+        except (DynamicOutputShapeException, DataDependentOutputException) as error:
+            raise RefusedError(
+                f"{n.target} ({n.name}): its result has a size or a value that depends on values, and no form with the "
+                "size of the capture here: compute it outside of what is captured"
+            ) from error
+        except Exception as error:  # what an operator asks of a device is in its own code
+            said = str(error).strip().partition("\n")[0][:300]
+            raise RefusedError(
+                f"{n.target} ({n.name}) does not run on the target's tensors: {type(error).__name__}: {said}; capture "
+                "the program on such a device, or extract for another target"
+            ) from error
 
 
 def name_sources(module: fx.GraphModule) -> None:
