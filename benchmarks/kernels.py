@@ -58,7 +58,7 @@ def examine(subject: str, found: Path, build: bool) -> None:
     seconds = time.perf_counter() - start
     for target in TARGETS:
         place = found / f"{target.replace(':', '_')}.json"
-        if not place.exists():
+        if is_missing(place, build):
             row = {"pairs": len(capture.pairs), "capture": seconds, **lowered(capture, target, build, found)}
             save_row(place, row)
 
@@ -139,7 +139,8 @@ def subjects(folders: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
 
 def run_apart(place: str, found: Path, build: bool, limit: float) -> None:
     """Examine a subject in a process of its own; note for each target what ended it."""
-    if all((found / f"{target.replace(':', '_')}.json").exists() for target in TARGETS):
+    files = [found / f"{target.replace(':', '_')}.json" for target in TARGETS]
+    if not any(is_missing(file, build) for file in files):
         return
     found.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, __file__, str(found), "--one", place, *(["--build"] if build else [])]
@@ -151,11 +152,18 @@ def run_apart(place: str, found: Path, build: bool, limit: float) -> None:
         except subprocess.TimeoutExpired:
             ended = f"ended after {limit:.0f} s"
     said = (found / "log.txt").read_text().strip().splitlines()[-1:]
-    for target in TARGETS:
-        file = found / f"{target.replace(':', '_')}.json"
+    for file in files:
         if not file.exists():
             save_row(file, {"ended": f"{ended}: {said[0][:300]}" if said else ended})
             ended, said = "not reached", []
+
+
+def is_missing(file: Path, build: bool) -> bool:
+    """Whether a row is not there, or was made without a build that is now asked for."""
+    if not file.exists():
+        return True
+    row = json.loads(file.read_text())
+    return build and "ended" not in row and "built" not in row and file.stem != "cpu"
 
 
 def read_rows(out: Path, listed: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str, Row]]:

@@ -6,6 +6,7 @@ A capture holds such a size by a guard, so the kernels are right wherever the gu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,7 @@ from backprint.graph.nouns import TensorSpec
 
 aten = torch.ops.aten
 
-MASKS = (torch.bool, torch.uint8)
+MASKS = ("bool", "uint8")
 
 
 def with_known_sizes(module: fx.GraphModule) -> str:
@@ -26,7 +27,7 @@ def with_known_sizes(module: fx.GraphModule) -> str:
     for node in module.graph.nodes:
         spec = node.meta.get("spec")
         if node.op == "call_function" and node.target in SIZED and isinstance(spec, TensorSpec):
-            if node.target is aten.index.Tensor and not has_mask(node):
+            if node.target is aten.index.Tensor and not has_one_mask(node):
                 continue
             found[str(node.target)] = None
             node.target, node.kwargs = SIZED[node.target], {**node.kwargs, "shape": tuple(map(int, spec.shape))}
@@ -34,10 +35,11 @@ def with_known_sizes(module: fx.GraphModule) -> str:
     return f"{', '.join(found)}: the size is that of the capture, which its guards hold" if found else ""
 
 
-def has_mask(node: fx.Node) -> bool:
-    """Whether an index of a call is a mask."""
+def has_one_mask(node: fx.Node) -> bool:
+    """Whether a mask is the only index of a call: how many places it has can then be read from the result's shape."""
     specs = [each.meta.get("spec") for each in node.args[1] if isinstance(each, fx.Node)]
-    return any(isinstance(spec, TensorSpec) and spec.dtype in ("bool", "uint8") for spec in specs)
+    kinds = [spec.dtype in MASKS for spec in specs if isinstance(spec, TensorSpec) and math.prod(spec.shape) != 1]
+    return kinds == [True]
 
 
 def nonzero(value: Tensor, shape: Sequence[int]) -> Tensor:
@@ -52,17 +54,12 @@ def masked_select(value: Tensor, mask: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor:
-    """Return the values at indices; a mask among them stands for its places."""
+    """Return the values at indices; the mask among them stands for its places."""
     given: list[Tensor | None] = []
-    masks = sum(each is not None and each.dtype in MASKS for each in indices)
-    others = [each for each in indices if each is not None and each.dtype not in MASKS and each.numel() != 1]
     for each in indices:
-        if each is None or each.dtype not in MASKS:
-            given.append(each)
-        elif masks == 1 and not others:
-            # The places of the only mask take one dimension of the result: the first that is indexed.
+        if each is not None and each.dtype in (torch.bool, torch.uint8):
             given += nonzero(each, [shape[first_indexed(indices)]]).unbind(1)
-        else:  # how many places each mask has cannot be read from the result's shape
+        else:
             given.append(each)
     return aten.index.Tensor(value, given)
 

@@ -16,7 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -71,7 +76,8 @@ def prepared_graph(
     notes += [f"{name} is written with other operators" for name in rewritten]
     replace_views(module)  # results on the target, and those of a form, may have other strides
     name_sources(module)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
+    mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu")
     table = {**select_decomp_table(), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         inputs = [fake_input(port, device, saved or {}) for port in graph.inputs]
@@ -87,21 +93,32 @@ class Tracing(fx.Interpreter):
         self.extra_traceback = False  # the message has the node
 
     def run_node(self, n: fx.Node) -> Any:
+        called = f"{operator_of(n)} ({n.name})"
         try:
             return super().run_node(n)
         except BackprintError:
             raise
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             raise RefusedError(
-                f"{n.target} ({n.name}): its result has a size or a value that depends on values, and no form with the "
+                f"{called}: its result has a size or a value that depends on values, and no form with the "
                 "size of the capture here: compute it outside of what is captured"
+            ) from error
+        except UnsupportedOperatorException as error:
+            raise RefusedError(
+                f"{called} has no rule for the sizes and strides of its results on the target: "
+                "capture the program without it"
             ) from error
         except Exception as error:  # what an operator asks of a device is in its own code
             said = str(error).strip().partition("\n")[0][:300]
             raise RefusedError(
-                f"{n.target} ({n.name}) does not run on the target's tensors: {type(error).__name__}: {said}; capture "
+                f"{called} does not run on the target's tensors: {type(error).__name__}: {said}; capture "
                 "the program on such a device, or extract for another target"
             ) from error
+
+
+def operator_of(node: fx.Node) -> str:
+    """Return the name of the operator that a node calls, or of its form."""
+    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", "")
 
 
 def name_sources(module: fx.GraphModule) -> None:

@@ -81,7 +81,7 @@ class NotedOperators(TorchDispatchMode):
         try:
             return function(*args, **(kwargs or {}))
         except Exception as error:  # of any kind: each operator has its own code for meta tensors
-            said = str(error).strip().partition("\n")[0][:300]
+            said = str(error).strip().partition(". ")[0][:200]
             raise RefusedError(
                 f"{function} is called beside the kernels, and does not run on meta tensors, with which calls are "
                 f"recorded: {type(error).__name__}: {said}; capture the program without it"
