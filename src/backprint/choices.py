@@ -15,6 +15,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "power": ("none", "quick", "own", "all"),
     "files": ("link", "copy", "none"),
     "executor": ("pool", "ray"),
+    "by": ("program", "structure"),
 }
 
 

@@ -57,7 +57,7 @@ def test_a_cache_is_one_sample(tmp_path: Path) -> None:
     kernels, unread = read(tmp_path)
     assert unread == []
     assert {kernel.sample for kernel in kernels} == {tmp_path.name}
-    assert [kernel_hash(kernel) for kernel in kernels] == [kernel_hash(one) for one in (triton, cpp, triton)]
+    assert [kernel_hash(kernel) for kernel in kernels] == [kernel_hash(one) for one in (triton, cpp)]
 
 
 def test_the_layout_of_graphnet(tmp_path: Path) -> None:
@@ -83,15 +83,6 @@ def test_a_sample_comes_in_one_piece(tmp_path: Path) -> None:
         (tmp_path / folder / "k.py").write_text(TEMPLATE)
     samples = [kernel.sample for kernel in read(tmp_path)[0]]
     assert samples == [tmp_path.name] * 3 + ["inner", "zoo"]
-
-
-def test_samples_that_are_done_are_not_read(tmp_path: Path) -> None:
-    unpack(tmp_path)
-    asked: list[str] = []
-    found = list(read_kernels(tmp_path, is_done=lambda sample: bool(asked.append(sample)) or sample != "cpu_drop"))
-    assert {kernel.sample for kernel in found if isinstance(kernel, Kernel)} == {"cpu_drop"}
-    assert len(asked) == len(set(asked)), "a sample is asked for once"
-    assert list(read_kernels(tmp_path, is_done=lambda sample: True)) == []
 
 
 # ------------------------------------------------------------------ what cannot be read
@@ -153,7 +144,8 @@ def test_what_a_file_would_do_if_it_ran_is_not_done(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     attack = f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n"
     (tmp_path / "module.py").write_text(f"{attack}{TEMPLATE}")
-    (tmp_path / "wrapper.py").write_text(f"{attack}k = async_compile.triton('k', '''{attack}{TEMPLATE}''')\n")
+    other = TEMPLATE.replace("GROUP_M : tl.constexpr = 8", "GROUP_M : tl.constexpr = 4")
+    (tmp_path / "wrapper.py").write_text(f"{attack}k = async_compile.triton('k', '''{attack}{other}''')\n")
     kernels, unread = read(tmp_path)
     assert (len(kernels), unread) == (2, [])
     assert [kernel_hash(kernel) for kernel in kernels]
