@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from extracting.inductor_sources import TEMPLATE, inductor_kernels, unpack
+from extracting.saved_layout import save_layout
 
 from backprint.errors import UsageError
 from backprint.extracting.normal import kernel_hash
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.read import WRAPPER_LARGEST, UnreadKernels, read_kernels
+from backprint.extracting.read import WRAPPER_LARGEST, ExternCalls, UnreadKernels, read_kernels
 
 
 def read(place: Path) -> tuple[list[Kernel], list[UnreadKernels]]:
@@ -180,3 +181,101 @@ def test_one_file_is_enough(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(TEMPLATE)
     [kernel], _ = read(tmp_path / "kernel.py")
     assert (kernel.sample, kernel.name) == ("kernel", "triton_tem_fused_mm_0")
+
+
+# ------------------------------------------------------------------ what Backprint saves
+
+
+def test_the_folders_that_backprint_writes(tmp_path: Path) -> None:
+    kernels, unread = read(save_layout(tmp_path))
+    assert unread == []
+    of_cpu = [kernel for kernel in kernels if kernel.language == "cpp"]
+    assert len(kernels) == len(of_cpu) + 2 * (len(inductor_kernels("triton")) - 1), "stand-alone files count no more"
+    assert len(of_cpu) == len(inductor_kernels("cpp"))
+    assert {kernel.sample for kernel in kernels} == {path.name for path in tmp_path.iterdir()}
+    assert {kernel.target for kernel in kernels} == {"cpu:avx2", "cuda:80", "cuda:90"}
+    assert {kernel.direction for kernel in kernels} == {"forward", "backward"}
+    first = kernels[0]
+    assert (first.compiler, first.threads, len(first.calls)) == ("inductor 2.13.0", 1, 2)
+    assert first.operators[0].operator == "aten.gelu.default"
+    assert first.calls[0].arguments[2].value == 32
+    assert {Path(kernel.place).name for kernel in kernels} == {"wrapper.py"}
+    called = [found for found in read_kernels(tmp_path) if isinstance(found, ExternCalls)]
+    assert len(called) == len(list(tmp_path.rglob("graph.json")))
+    assert called[0].operators == {"aten.addmm.out": 2, "aten.mm.out": 1}
+
+
+@pytest.mark.parametrize("below", ["", "block", "block/cuda_90", "block/cuda_90/pair_0/forward"])
+def test_a_part_of_such_a_folder_says_the_same(tmp_path: Path, below: str) -> None:
+    (tmp_path / "saved").mkdir()
+    place = save_layout(tmp_path / "saved") / below
+    found = [
+        one for one in read(place)[0] if (one.sample, one.target, one.direction) == ("block", "cuda:90", "forward")
+    ]
+    assert len(found) == 2
+    assert all(kernel.calls for kernel in found)
+
+
+def test_stand_alone_files_are_read_where_they_are_alone(tmp_path: Path) -> None:
+    folder = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward"
+    hashes = {kernel_hash(kernel) for kernel in read(folder)[0]}
+    (folder / "kernels").rename(tmp_path / "taken_along")
+    assert {kernel_hash(kernel) for kernel in read(tmp_path / "taken_along")[0]} == hashes
+
+
+def test_a_file_that_is_added_beside_a_wrapper_counts(tmp_path: Path) -> None:
+    folder = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward"
+    before = len(read(folder)[0])
+    (folder / "kernels" / "by_hand.py").write_text(TEMPLATE)
+    assert [kernel.name for kernel in read(folder)[0]][before:] == ["triton_tem_fused_mm_0"]
+
+
+def test_folders_of_others_with_these_names_are_samples(tmp_path: Path) -> None:
+    for name in ("cpu", "kernels", "built", "cuda_90"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "k.py").write_text(TEMPLATE)
+    assert [kernel.sample for kernel in read(tmp_path)[0]] == ["built", "cpu", "cuda_90", "kernels"]
+    assert {kernel.target for kernel in read(tmp_path)[0]} == {""}
+
+
+BAD_FACTS: dict[str, tuple[str, str]] = {
+    "newer": ('"format": 1', '"format": 2'),
+    "none": ('"format": 1', '"other": 1'),
+    "truncated": ('"externs"', "!"),
+    "twice": ('"format": 1', '"format": 1, "format": 1'),
+    "shape": ('"shape": [4, 8]', '"shape": [4, -8]'),
+    "strides": ('"stride": [8, 1]', '"stride": [8]'),
+    "text": ('"shape": [4, 8]', '"shape": "4"'),
+    "infinite": ('"value": 32', '"value": Infinity'),
+    "word": ('"value": 32', '"value": "x"'),
+    "grid": ('"grids": [[1, 1, 1]]', '"grids": [[1, 1]]'),
+    "sizes": ('"sizes": [["XBLOCK", 128]]', '"sizes": [["XBLOCK"]]'),
+    "calls": ('"externs": {"aten.addmm.out": 2', '"externs": {"aten.addmm.out": "2"'),
+    "kernels": ('"kernels": [', '"kernels": [7, '),
+    "deep": ('"notes": []', '"notes": ' + "[" * 90000),
+    "long": ('"value": 32', '"value": ' + "1" * 9000),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FACTS)
+def test_a_graph_whose_facts_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path, name: str) -> None:
+    old, new = BAD_FACTS[name]
+    place = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward" / "graph.json"
+    count = len(read(tmp_path)[0])
+    text = place.read_text()
+    assert old in text
+    place.write_text(text.replace(old, new))
+    kernels, [unread] = read(tmp_path)
+    assert len(kernels) == count - 2, "of this graph nothing is read"
+    assert unread.place == str(place)
+    assert str(place) not in unread.reason
+    assert unread.reason
+    if name == "newer":
+        assert unread.reason.startswith("a folder of format 2; this version reads 1: read it with the Backprint that")
+
+
+def test_facts_without_a_wrapper_are_named(tmp_path: Path) -> None:
+    place = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward"
+    (place / "wrapper.py").unlink()
+    _, [unread] = read(tmp_path)
+    assert unread.reason == "there is no wrapper.py beside it, which has the kernels"

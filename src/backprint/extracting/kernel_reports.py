@@ -15,7 +15,8 @@ from backprint.extracting.kernel_tables import (
     name_table,
     operator_table,
     program_table,
-    shared_table,
+    shared_programs,
+    shared_structures,
     target_table,
     unread_table,
 )
@@ -52,8 +53,8 @@ def kernel_report(groups: KernelGroups, folders: Iterable[Path] = ()) -> Report:
     tables = (
         target_table(index),
         direction_table(index),
-        shared_table(groups, "program"),
-        shared_table(groups, "structure"),
+        shared_programs(groups),
+        shared_structures(groups),
         operator_table(index),
         byte_table(index),
         name_table(index),

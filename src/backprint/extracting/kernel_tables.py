@@ -60,18 +60,19 @@ def direction_table(index: KernelIndex) -> Table:
     return Table("Forward against backward", note, columns(heads), tuple(rows))
 
 
-def shared_table(groups: KernelGroups, by: str) -> Table:
-    """Return the groups with most uses, if they have more than one."""
+def shared_programs(groups: KernelGroups) -> Table:
+    """Return the programs with most uses, of those that are used more than once."""
+    rows = tuple(program_row(group) for group in groups.groups(limit=MOST) if group.uses > 1)
+    return Table("The most shared programs", "The same program, whatever its name.", columns(PROGRAM), rows)
+
+
+def shared_structures(groups: KernelGroups) -> Table:
+    """Return the structures with most uses, of those that several programs have."""
     rows = tuple(
-        (group.name, group.language, group.uses, group.samples, group.forward, group.backward, group.programs,
-         group.hash[:LETTERS])
-        for group in groups.groups(by, MOST)
-        if group.uses > 1 and (by == "program" or group.programs > 1)
-    )  # fmt: skip
-    heads = "kernel:name language uses:count samples:count forward:count backward:count programs:count hash:name"
-    if by == "program":
-        return Table("The most shared programs", "The same program, whatever its name.", columns(heads), rows)
-    return Table("The most shared structures", "Programs that differ in sizes and constants.", columns(heads), rows)
+        (*program_row(group), group.programs) for group in groups.groups("structure", MOST) if group.programs > 1
+    )
+    note = "Programs that differ in sizes and constants alone."
+    return Table("The most shared structures", note, columns(f"{PROGRAM} programs:count"), rows)
 
 
 def name_table(index: KernelIndex) -> Table:
@@ -81,7 +82,7 @@ def name_table(index: KernelIndex) -> Table:
         "on kernels.hash = uses.hash group by 1, 2 having count(distinct uses.hash) > 1 order by 3 desc, 1 limit ?"
     )
     note = "A name is no key: these are names of more than one program."
-    heads = columns("name:name language programs:count kernels:count")
+    heads = columns("kernel:name language programs:count kernels:count")
     return Table("Names of several programs", note, heads, tuple(index.rows(query, (MOST,))))
 
 
@@ -173,11 +174,14 @@ class ProgramRows:
         return map(program_row, self.groups.groups())
 
 
+PROGRAM = "kernel:name language uses:count samples:count forward:count backward:count hash:name"
+"""The columns of `program_row`."""
+
+
 def program_row(group: KernelGroup) -> tuple[Cell, ...]:
     return (group.name, group.language, group.uses, group.samples, group.forward, group.backward, group.hash[:LETTERS])
 
 
 def program_table(groups: KernelGroups) -> Table:
     """Return all programs."""
-    heads = "kernel:name language uses:count samples:count forward:count backward:count hash:name"
-    return Table("All programs", "", columns(heads), ProgramRows(groups))
+    return Table("All programs", "", columns(PROGRAM), ProgramRows(groups))

@@ -354,11 +354,16 @@ def direction_of(text: str, file: Path) -> str:
 
 
 def kernels_of_wrapper(text: str, place: str) -> Iterator[Found]:
-    """Yield the kernels that Inductor's wrapper has compiled: the texts in its calls of AsyncCompile."""
+    """Yield the kernels that Inductor's wrapper has compiled: the texts in its calls of AsyncCompile.
+
+    A wrapper that is cut off between two kernels is Python all the same, and named.
+    """
     for node in ast.walk(parse_module(text, place)):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if method := method_of(call):
                 yield compiled_kernel(name, method, call, place)
+    if BEGUN in text and "def call(" not in text:
+        yield UnreadKernels(place, "the file is not whole: it has no function that calls the kernels")
 
 
 def method_of(call: ast.Call) -> str:
@@ -393,8 +398,11 @@ def kernels_of_module(text: str, place: str) -> Iterator[Found]:
     if len(text) > LARGEST:
         raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {LARGEST}")
     functions = [node for node in parse_module(text, place).body if isinstance(node, ast.FunctionDef)]
-    for found in find_kernels(functions):
-        yield Kernel("triton", found.name, text)
+    found = find_kernels(functions)
+    if not found and JITTED not in text:
+        yield UnreadKernels(place, "there is no kernel in this module, which begins as Inductor's do")
+    for kernel in found:
+        yield Kernel("triton", kernel.name, text)
 
 
 def kernels_of_cpp(text: str, place: str) -> Iterator[Found]:
@@ -408,9 +416,16 @@ def kernels_of_cpp(text: str, place: str) -> Iterator[Found]:
 BARE = ('extern "C"  void  kernel(', 'extern "C" void kernel(', "cpp_fused")
 """Texts that a C++ kernel has without its binding. Inductor's probes for vector instructions have none of them."""
 
+BEGUN = f"{CALLED} = AsyncCompile()"
+JITTED = "@triton.jit"
+MARKS = ("\n@triton_heuristics.", "\nfrom torch._inductor.runtime import triton_helpers, triton_heuristics\n")
+"""Lines with which a wrapper, a kernel by hand and Inductor's kernels begin; the rest of a file may be missing."""
+
 READERS = (
-    KernelReader("Inductor's output_code.py", ".py", (f"{CALLED}.triton(", f"{CALLED}.cpp"), kernels_of_wrapper, True),
-    KernelReader("a module with Triton kernels", ".py", ("@triton.jit",), kernels_of_module),
+    KernelReader(
+        "Inductor's output_code.py", ".py", (f"{CALLED}.triton(", f"{CALLED}.cpp", BEGUN), kernels_of_wrapper, True
+    ),
+    KernelReader("a module with Triton kernels", ".py", (JITTED, *MARKS), kernels_of_module),
     KernelReader("a C++ file of Inductor", ".cpp", (BINDING, *BARE), kernels_of_cpp),
 )
 """The kinds of files, the first that fits reads a file."""
