@@ -15,7 +15,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "power": ("none", "quick", "own", "all"),
     "files": ("link", "copy", "none"),
     "executor": ("pool", "ray"),
-    "by": ("program", "structure"),
 }
 
 

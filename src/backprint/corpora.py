@@ -125,7 +125,7 @@ def dedup(
 
 
 @overload
-def dedup(source: Iterable[Kernel]) -> KernelGroups: ...
+def dedup(source: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGroups: ...
 
 
 def dedup(
@@ -142,15 +142,15 @@ def dedup(
     sizes are the same. `files` says how the kept samples are written to `out`: as hard links (`"link"`), copies
     (`"copy"`), or not (`"none"`). `kept.txt` and `duplicates.json` are always written.
 
-    Or `source` is an iterable of Kernels, such as `bp.kernels(capture)` or several of them in a list, and the only
-    argument: `bp.dedup(kernels)` returns KernelGroups. Iterating over them yields a group for each program.
-    `.groups("structure")` yields coarser ones, without sizes and constants; `.representative(group)` and
-    `.members(group)` return their kernels, `.totals()` counts.
+    Or `source` is an iterable of Kernels, such as `bp.kernels(capture)` or several of them in a list, without `out` and
+    `files`: `bp.dedup(kernels)` returns KernelGroups. Iterating over them yields a group for each program; with
+    `ignore_sizes`, programs that differ in sizes and constants alone are one. `.representative(group)` and
+    `.members(group)` return its kernels, `.totals()` counts.
     """
     if not isinstance(source, str | os.PathLike):
-        if out is not None or ignore_sizes or files != "link":
-            raise UsageError("dedup of kernels takes nothing beside them: out, ignore_sizes and files are for samples")
-        return dedup_of_kernels(source)
+        if out is not None or files != "link":
+            raise UsageError("dedup of kernels returns groups and writes nothing: out and files are for samples")
+        return dedup_of_kernels(source, "structure" if ignore_sizes else "program")
     from backprint.corpus.dedup import dedup as thinned_out
 
     if out is None:
@@ -159,7 +159,7 @@ def dedup(
     return thinned_out(Path(source), Path(out), "shape" if ignore_sizes else "exact", files)
 
 
-def dedup_of_kernels(kernels: Iterable[Kernel]) -> KernelGroups:
+def dedup_of_kernels(kernels: Iterable[Kernel], by: str) -> KernelGroups:
     """Return the groups of kernels, which may be in several iterables."""
     from backprint.extracting.dedup import grouped_kernels
     from backprint.extracting.nouns import Kernel
@@ -176,4 +176,4 @@ def dedup_of_kernels(kernels: Iterable[Kernel]) -> KernelGroups:
             else:
                 raise UsageError(f"dedup of kernels: found {type(one).__name__} {str(one)[:40]!r}, which is no Kernel")
 
-    return grouped_kernels(each(kernels))
+    return grouped_kernels(each(kernels), by)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from extracting.inductor_sources import SOURCES, kernels_of_text
 
-from backprint.extracting.nouns import Kernel
+from backprint.extracting.alone import alone_text
+from backprint.extracting.nouns import Kernel, KernelArgument, KernelCall, KernelConfiguration
 from backprint.extracting.saved_graphs import FORMAT
 
 TENSOR = {"dtype": "float32", "shape": [4, 8], "stride": [8, 1], "value": None}
 NUMBER = {"dtype": "int", "shape": [], "stride": [], "value": 32}
+
+CONFIGURATIONS = (KernelConfiguration((("XBLOCK", 128),), 4, 1),)
 
 OPERATORS = ("aten.gelu.default", "aten.mul.Tensor")
 
@@ -35,8 +41,16 @@ def save_text(sample: Path, text: Path, target: str, direction: str) -> Path:
     (folder / "wrapper.py").write_text(text.read_text())
     (folder / "graph.json").write_text(json.dumps(graph_facts(kernels, target, direction)))
     for kernel in kernels:
-        (folder / "kernels" / f"{kernel.name}.py").write_text(f"# A kernel that Backprint saved\n{kernel.source}")
+        (folder / "kernels" / f"{kernel.name}.py").write_text(written_alone(kernel, target))
     return folder
+
+
+@functools.cache
+def written_alone(kernel: Kernel, target: str) -> str:
+    """The file of a kernel that runs alone, with a call that it could have had."""
+    count = len(ast.literal_eval(kernel.declared)) if kernel.declared else 12
+    call = KernelCall((KernelArgument("float32", (4, 8), (8, 1)),) * count, ((1, 1, 1),))
+    return alone_text(replace(kernel, target=target, calls=(call,), isa="avx2", configurations=CONFIGURATIONS))
 
 
 def graph_facts(kernels: Sequence[Kernel], target: str, direction: str) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def test_a_folder_without_kernels_is_named(tmp_path: Path) -> None:
     assert read(tmp_path)[0] == []
     [unread] = read(tmp_path)[1]
     assert unread.place == str(tmp_path)
-    assert unread.reason.startswith("there are no kernels here; known are Inductor's output_code.py, ")
+    assert unread.reason.startswith("there are no kernels here; known are a kernel that Backprint saved, Inductor's ")
     with pytest.raises(UsageError, match="there is no such file or folder"):
         list(read_kernels(tmp_path / "missing"))
 
@@ -228,6 +228,20 @@ def test_a_file_that_is_added_beside_a_wrapper_counts(tmp_path: Path) -> None:
     before = len(read(folder)[0])
     (folder / "kernels" / "by_hand.py").write_text(TEMPLATE)
     assert [kernel.name for kernel in read(folder)[0]][before:] == ["triton_tem_fused_mm_0"]
+
+
+def test_a_stand_alone_file_that_was_edited_counts(tmp_path: Path) -> None:
+    folder = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward"
+    before = len(read(folder)[0])
+    [first, *_] = sorted((folder / "kernels").iterdir())
+    first.write_text(first.read_text().replace("xnumel = 8\n", "xnumel = 9\n"))
+    assert len(read(folder)[0]) == before + 1
+
+
+def test_a_wrapper_alone_has_its_facts(tmp_path: Path) -> None:
+    place = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward" / "wrapper.py"
+    found, _ = read(place)
+    assert [(one.sample, one.target, len(one.calls)) for one in found] == [("block", "cuda:90", 2)] * 2
 
 
 def test_folders_of_others_with_these_names_are_samples(tmp_path: Path) -> None:

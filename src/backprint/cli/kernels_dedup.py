@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.bench import aligned
-from backprint.cli.options import choice
 from backprint.cli.say import echo, ending, working
 
 if TYPE_CHECKING:
@@ -31,12 +30,17 @@ WIDEST = 72
 @click.command("dedup")
 @click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=click.Path(path_type=Path))
 @click.option("--index", "kept", metavar="FILE", type=click.Path(path_type=Path), help="Keep what was read in FILE.")
-@choice("by", "The same program, or the same structure with other sizes and constants.", "program")
+@click.option("--ignore-sizes", is_flag=True, help="Kernels that differ in sizes and constants alone are the same.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write one of each group, in GraphNet's layout.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N groups; a table has 20 otherwise.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a group, with its members.")
 def command(
-    folders: tuple[Path, ...], kept: Path | None, by: str, output: Path | None, limit: int | None, as_json: bool
+    folders: tuple[Path, ...],
+    kept: Path | None,
+    ignore_sizes: bool,
+    output: Path | None,
+    limit: int | None,
+    as_json: bool,
 ) -> None:
     """Group kernels that are the same program, whatever their names, numbering and comments.
 
@@ -49,6 +53,7 @@ def command(
     from backprint.extracting.layout import write_layout
 
     check_folders(folders)
+    by = "structure" if ignore_sizes else "program"
     told = f"the same command goes on from what is in {kept}" if kept else "nothing was kept"
     with KernelIndex.writing(kept or "") as index:
         with ending(lambda: told), working("reading") as at:

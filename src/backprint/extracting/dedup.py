@@ -65,16 +65,19 @@ class KernelTotals:
 
 
 class KernelGroups:
-    """The groups of an index. Iterating yields those of the same program, the most used first."""
+    """The groups of an index: kernels that are the same program, or `by` structure. Iterating yields the most used
+    first."""
 
-    def __init__(self, index: KernelIndex) -> None:
+    def __init__(self, index: KernelIndex, by: str = "program") -> None:
         self.index = index
+        self.by = by
 
     def __iter__(self) -> Iterator[KernelGroup]:
         return self.groups()
 
-    def groups(self, by: str = "program", limit: int = -1) -> Iterator[KernelGroup]:
-        """Yield the groups, the most used first."""
+    def groups(self, by: str = "", limit: int = -1) -> Iterator[KernelGroup]:
+        """Yield the groups, the most used first; `by` is `program` or `structure`, else that of all."""
+        by = by or self.by
         if by not in BY_HASH:
             raise UsageError(f"{by!r} is no way to group kernels: {', '.join(BY_HASH)}")
         column = f"kernels.{BY_HASH[by]}"
@@ -149,15 +152,15 @@ def dedup_kernels(kernels: Iterable[Found]) -> Iterator[KernelGroups]:
         yield KernelGroups(index)
 
 
-def vanishing_groups() -> KernelGroups:
+def vanishing_groups(by: str = "program") -> KernelGroups:
     """Return groups without kernels yet, in an index that vanishes with them."""
-    groups = KernelGroups(KernelIndex.writing(""))
+    groups = KernelGroups(KernelIndex.writing(""), by)
     weakref.finalize(groups, groups.index.connection.close)
     return groups
 
 
-def grouped_kernels(kernels: Iterable[Found]) -> KernelGroups:
+def grouped_kernels(kernels: Iterable[Found], by: str = "program") -> KernelGroups:
     """Return the groups of a stream of kernels, which vanish with the value that is returned."""
-    groups = vanishing_groups()
+    groups = vanishing_groups(by)
     groups.index.add_all(kernels)
     return groups

@@ -11,7 +11,7 @@ import torch
 from backprint.benching.forms import attention
 from backprint.errors import RefusedError
 from backprint.extracting.grids import with_grids
-from backprint.extracting.lowering_inductor import InductorCode, lower_with_inductor, lowering_for
+from backprint.extracting.lowering_inductor import InductorCode, isa_in_use, lower_with_inductor, lowering_for
 from backprint.extracting.nouns import FusedOperator, Kernel
 from backprint.extracting.prepare import PortLayout, PreparedGraph, prepared_graph
 from backprint.extracting.read import kernels_of_wrapper
@@ -92,9 +92,10 @@ def extracted_graph(
 def blank_kernel(target: KernelTarget, threads: int, sample: str, direction: str) -> Kernel:
     """Return what all kernels of a graph have in common."""
     on_cpu = target.device == "cpu"
+    isa = isa_in_use() if on_cpu else ""
     compiler = f"inductor {torch.__version__.partition('+')[0]}"
     return Kernel(
-        target.language, "", "", target.name, compiler=compiler, threads=threads if on_cpu else None, isa=target.isa,
+        target.language, "", "", target.name, compiler=compiler, threads=threads if on_cpu else None, isa=isa,
         sample=sample, direction=direction,
     )  # fmt: skip
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from backprint.benching.svg import LogScale, drawing, label, legend, polyline, rule
+from backprint.extracting.byte_table import byte_table
 from backprint.extracting.dedup import KernelGroups
 from backprint.extracting.kernel_tables import (
     MOST,
-    byte_table,
     direction_table,
     name_table,
     operator_table,
@@ -35,7 +35,7 @@ LANGUAGES = {"triton": "python", "cpp": "cpp"}
 
 FIELDS = (
     *((name, "text") for name in ("hash", "structure", "name", "language", "sample", "direction", "target", "place")),
-    *((name, "count") for name in ("uses", "samples", "forward", "backward", "calls", "least_bytes")),
+    *((name, "count") for name in ("uses", "samples", "forward", "backward", "calls", "tensor_bytes")),
 )
 """The columns of a program in files, and their kinds."""
 
@@ -112,7 +112,7 @@ def program_rows(groups: KernelGroups) -> Iterator[dict[str, Any]]:
     )
     for row in groups.index.rows(query):
         known = dict(zip((name for name, _ in FIELDS), row, strict=True))
-        yield {**known, "least_bytes": int(known["least_bytes"])}
+        yield {**known, "tensor_bytes": int(known["tensor_bytes"])}
 
 
 # ------------------------------------------------------------------ the picture

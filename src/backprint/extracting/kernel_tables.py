@@ -86,23 +86,6 @@ def name_table(index: KernelIndex) -> Table:
     return Table("Names of several programs", note, heads, tuple(index.rows(query, (MOST,))))
 
 
-def byte_table(index: KernelIndex) -> Table:
-    """Return the programs whose recorded calls must move most."""
-    query = (
-        "select name, kernels.hash, found.uses, calls, bytes from kernels join (select hash, count(*) as uses, "
-        "total(calls) as calls, total(bytes) as bytes from uses where bytes is not null group by hash "
-        "order by bytes desc limit ?) as found on found.hash = kernels.hash order by bytes desc, 2"
-    )
-    every = sum(row[0] for row in index.rows("select total(bytes) from uses"))
-    rows = tuple(
-        (name, uses, calls, moved / calls, moved, moved / every if every else None, key[:LETTERS])
-        for name, key, uses, calls, moved in index.rows(query, (MOST,))
-    )
-    heads = "kernel:name kernels:count calls:count least_a_call:size least_of_all:size share:share hash:name"
-    note = "The least that the recorded calls move: the elements that their tensors have in memory, each once."
-    return Table("Bytes", note, columns(heads), rows)
-
-
 def unread_table(index: KernelIndex) -> Table:
     """Return what could not be read, and why."""
     rows = tuple((each.place, each.reason) for each in index.unread())

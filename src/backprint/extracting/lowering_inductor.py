@@ -48,6 +48,17 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
         yield
 
 
+def isa_in_use() -> str:
+    """Return the vector instructions that Inductor writes for: a name of ISAS, its own of others, `scalar` for none."""
+    from torch._inductor import cpu_vec_isa
+
+    chosen = cpu_vec_isa.pick_vec_isa()
+    if isinstance(chosen, cpu_vec_isa.InvalidVecISA):
+        return "scalar"
+    families = {name: getattr(cpu_vec_isa, kind) for name, kind in ISAS.items()}  # of some there are finer kinds
+    return next((name for name, family in families.items() if isinstance(chosen, family)), str(chosen))
+
+
 @dataclass(frozen=True, slots=True)
 class InductorCode:
     """What Inductor wrote for a graph: the wrapper, and the steps of the captured graph that each kernel computes."""

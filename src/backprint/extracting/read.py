@@ -22,6 +22,7 @@ from backprint.extracting.normal import LARGEST, kernel_hash
 from backprint.extracting.normal_cpp import BINDING
 from backprint.extracting.normal_triton import find_kernels, parse_module
 from backprint.extracting.nouns import Kernel
+from backprint.extracting.read_alone import MARK, saved_kernels
 from backprint.extracting.saved_graphs import (
     ALONE_FOLDER,
     BUILT_FOLDER,
@@ -103,6 +104,12 @@ class KernelReader:
     """Yields the kernels of a file's text; the second argument is the file's place."""
     calls_kernels: bool = False
     """Whether the file calls the kernels too, which may lie in files of their own beside it."""
+    begins: bool = False
+    """Whether a file begins with the mark."""
+
+    def knows(self, text: str) -> bool:
+        """Whether a text is one of this kind."""
+        return text.startswith(self.marks) if self.begins else any(mark in text for mark in self.marks)
 
 
 def read_kernels(path: Path) -> Iterator[Found]:
@@ -117,6 +124,14 @@ def read_kernels(path: Path) -> Iterator[Found]:
             yield found
     if not count:
         yield nothing_in(path)
+
+
+def kernel_again(place: str, name: str, key: str) -> Kernel | None:
+    """Return a kernel of a file by its name and its hash; None where the file no longer has it."""
+    if not Path(place).exists():
+        return None
+    named = (found for found in read_kernels(Path(place)) if isinstance(found, Kernel) and found.name == name)
+    return next((kernel for kernel in named if hash_or_nothing(kernel) == key), None)
 
 
 def nothing_in(path: Path) -> UnreadKernels:
@@ -134,8 +149,11 @@ def samples_below(path: Path) -> Iterator[KernelSample]:
     if not path.exists():
         raise UsageError(f"{path}: there is no such file or folder")
     if not path.is_dir():
-        name = path.stem if graph_folder(path) is None else name_of_root(path.parent)
-        yield sample_of_files(name, path, {path: stat_or_none(path)})
+        if path.name == WRAPPER_FILE and graph_folder(path) == path.parent:
+            files = {file: stat_or_none(file) for file in (path.with_name(GRAPH_FILE), path) if file.exists()}
+            yield sample_of_files(name_of_root(path.parent), path.parent, files)
+        else:
+            yield sample_of_files(path.stem, path, {path: stat_or_none(path)})
         return
     samples = [("", path)]
     while samples:
@@ -243,18 +261,14 @@ def kernels_once(
 ) -> Iterator[Found]:
     """Yield the kernels of files: those of wrappers, and of the other files those that no wrapper has."""
     alone = [file for file, reader in readers.items() if not reader.calls_kernels]
-    named: set[tuple[Path | None, str]] = set()
     programs: set[str] = set()
     for file, reader in readers.items():
         if reader.calls_kernels:
             for found in kernels_of_file(file, sample.name, reader, graphs):
                 yield found
-                if isinstance(found, Kernel) and alone:
-                    named.add((graph_folder(file), found.name))
+                if alone and isinstance(found, Kernel):
                     programs.add(hash_or_nothing(found))
     for file in alone:
-        if file.parent.name == ALONE_FOLDER and (graph_folder(file), file.stem) in named:
-            continue
         for found in kernels_of_file(file, sample.name, readers[file], graphs):
             if not (programs and isinstance(found, Kernel) and hash_or_nothing(found) in programs):
                 yield found
@@ -286,7 +300,7 @@ def reader_or_reason(file: Path) -> KernelReader | UnreadKernels | None:
     except UNREADABLE as error:
         return unread(file, error)
     fitting = (reader for reader in READERS if file.name.endswith(reader.suffix))
-    return next((reader for reader in fitting if any(mark in text for mark in reader.marks)), None)
+    return next((reader for reader in fitting if reader.knows(text)), None)
 
 
 def kernels_of_file(
@@ -422,6 +436,7 @@ MARKS = ("\n@triton_heuristics.", "\nfrom torch._inductor.runtime import triton_
 """Lines with which a wrapper, a kernel by hand and Inductor's kernels begin; the rest of a file may be missing."""
 
 READERS = (
+    KernelReader("a kernel that Backprint saved", ".py", (MARK,), saved_kernels, begins=True),
     KernelReader(
         "Inductor's output_code.py", ".py", (f"{CALLED}.triton(", f"{CALLED}.cpp", BEGUN), kernels_of_wrapper, True
     ),
