@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -167,13 +167,22 @@ def dedup_of_kernels(kernels: Iterable[Kernel], by: str) -> KernelGroups:
     if isinstance(kernels, Kernel) or not isinstance(kernels, Iterable):
         raise UsageError(f"dedup of {type(kernels).__name__}: pass the path of a folder, or a list of Kernels")
 
-    def each(found: Iterable[object]) -> Iterator[Kernel]:
-        for one in found:
-            if isinstance(one, Kernel):
-                yield one
-            elif isinstance(one, Iterable) and not isinstance(one, str | bytes):
-                yield from each(one)
-            else:
-                raise UsageError(f"dedup of kernels: found {type(one).__name__} {str(one)[:40]!r}, which is no Kernel")
+    return grouped_kernels(with_places(kernels_in(kernels)), by)
 
-    return grouped_kernels(each(kernels), by)
+
+def kernels_in(found: Iterable[object]) -> Iterator[Kernel]:
+    """Yield the kernels in iterables of them, one in another."""
+    from backprint.extracting.nouns import Kernel
+
+    for one in found:
+        if isinstance(one, Kernel):
+            yield one
+        elif isinstance(one, Iterable) and not isinstance(one, str | bytes):
+            yield from kernels_in(one)
+        else:
+            raise UsageError(f"dedup of kernels: found {type(one).__name__} {str(one)[:40]!r}, which is no Kernel")
+
+
+def with_places(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
+    """Give each kernel that is of no file its number for a place: two of them are two uses."""
+    return (each if each.place else replace(each, place=f"[{number}]") for number, each in enumerate(kernels))

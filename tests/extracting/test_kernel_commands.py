@@ -114,6 +114,9 @@ def test_in_python_too() -> None:
     assert [use.name for use in groups.members(first)] == [TRITON[0].name, "another"]
     assert groups.totals().programs == 2
     assert next(groups.groups("structure")).hash == structure_hash(TRITON[0])
+    again = bp.dedup([TRITON[:2], TRITON[:2]])
+    assert [group.uses for group in again] == [2, 2], "equal kernels of no file are uses of their own"
+    assert [use.place for use in again.members(next(iter(again)))] in (["[0]", "[2]"], ["[1]", "[3]"])
     source = TRITON[0].source
     sizes = [replace(TRITON[0], source=re.sub(r"xnumel = \d+", f"xnumel = {n}", source)) for n in (32, 64)]
     assert [(group.programs, group.uses) for group in bp.dedup(sizes, ignore_sizes=True)] == [(2, 2)]
