@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "tracing.frames", "replaying.compare"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
-    "extracting": (*ROOMS, "target", "corpora", "corpus", "benching", "__init__"),
+    "extracting": (*ROOMS, "target", "corpora", "corpus", "report", "benching", "__init__"),
     "kernel_sets": ("errors", "graph", "api", "extracting"),
     "calls": ("errors", "choices", "graph"),
     "api": (
@@ -85,7 +85,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "target",
         "__init__",
     ),
-    "corpora": ("errors", "choices", "graph", "corpus"),
+    "corpora": ("errors", "choices", "graph", "corpus", "extracting"),
     "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
     "benching": (*ROOMS, "target", "corpora", "corpus", "report", "__init__"),
     "benches": ("choices", "corpora", "corpus", "benching"),
@@ -99,6 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "benching.cells",
         "benching.runs",
         "benching.minify_sample",
+        "extracting",
     ),
     "cli": (
         *ROOMS,
@@ -112,6 +113,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "corpus",
         "report",
         "benching",
+        "extracting",
         "__init__",
     ),
     "__main__": ("cli",),
