@@ -77,7 +77,7 @@ def command() -> None:
 @ALLOW
 @TRUST
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes.")
-def run_command(
+def extract_command(
     samples: tuple[Path, ...],
     out: Path,
     targets: tuple[str, ...],

@@ -24,9 +24,7 @@ from backprint.extracting.build_triton import built
 from backprint.extracting.capture_kernels import CaptureKernels
 from backprint.extracting.extract import ExtractedGraph
 from backprint.extracting.nouns import Kernel
-
-FORMAT = 1
-WRAPPER, FACTS, ALONE, BUILT = "wrapper.py", "graph.json", "kernels", "built"
+from backprint.extracting.saved_graphs import ALONE_FOLDER, BUILT_FOLDER, FORMAT, GRAPH_FILE, WRAPPER_FILE
 
 
 def save_kernels(found: CaptureKernels, folder: Path, build: bool = False) -> None:
@@ -50,13 +48,13 @@ def save_kernels(found: CaptureKernels, folder: Path, build: bool = False) -> No
 def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> None:
     """Write what a compiler made of one graph."""
     place.mkdir(parents=True)
-    (place / WRAPPER).write_text(graph.wrapper, encoding="utf-8")
-    (place / FACTS).write_text(json.dumps(facts_of(graph), indent=1) + "\n", encoding="utf-8")
+    (place / WRAPPER_FILE).write_text(graph.wrapper, encoding="utf-8")
+    (place / GRAPH_FILE).write_text(json.dumps(facts_of(graph), indent=1) + "\n", encoding="utf-8")
     for kernel in graph.kernels:
-        (place / ALONE).mkdir(exist_ok=True)
-        (place / ALONE / f"{kernel.name}.py").write_text(alone_text(kernel), encoding="utf-8")
+        (place / ALONE_FOLDER).mkdir(exist_ok=True)
+        (place / ALONE_FOLDER / f"{kernel.name}.py").write_text(alone_text(kernel), encoding="utf-8")
         if build and kernel.language == "triton":
-            write_built(graph, kernel, place / BUILT / kernel.name)
+            write_built(graph, kernel, place / BUILT_FOLDER / kernel.name)
 
 
 def write_built(graph: ExtractedGraph, kernel: Kernel, place: Path) -> None:
