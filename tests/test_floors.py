@@ -99,6 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "benching.cells",
         "benching.runs",
         "benching.minify_sample",
+        "kernel_sets",
         "extracting",
     ),
     "cli": (
