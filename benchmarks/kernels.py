@@ -2,12 +2,12 @@
 
     python benchmarks/kernels.py OUT [--samples FOLDER...] [--graphnet GRAPHNET/samples] [--build] [--limit SECONDS]
 
-Subjects are the models of `kernel_models.py`, and the samples below each FOLDER (of `compilers.py`, or of
-`backprint corpus backward`); with `--graphnet`, samples of GraphNet are captured first, into OUT/graphnet. Each subject
-has a process of its own and a limit of time. `--build` compiles every configuration of every Triton kernel to PTX and
-cubin; equal kernels once. What a process has found is kept in OUT/found, so the command goes on where it was ended;
-remove a file there to do it again. Seconds are those of the
-processor; of a sample, `capture` is its loading. Needs PyTorch and Triton, and no GPU.
+Subjects are the models of `kernel_models.py`, and the samples below each FOLDER (of `compilers.py`, or of `backprint
+corpus backward`); with `--graphnet`, samples of GraphNet are captured first, into OUT/graphnet. Each subject has a
+process of its own and a limit of time. `--build` compiles every configuration of every Triton kernel to PTX and cubin;
+equal kernels once. What a process has found is kept in OUT/found, so the command goes on where it was ended; remove a
+file there to do it again. Seconds are those of the processor; of a sample, `capture` is its loading. Needs PyTorch and
+Triton, and no GPU.
 """
 
 from __future__ import annotations
