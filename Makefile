@@ -7,6 +7,8 @@
 #   make smoke                      a part of the suite on the newest torch, where pip can get it
 PYTHON ?= python3
 TORCH  ?= 2.13.0
+# Builds of torch for a GPU bring their Triton; its CPU build has none, and kernels for GPUs are made with it.
+TRITON ?= $(if $(filter 2.13.0,$(TORCH)),triton==3.7.1)
 
 BIN     := .venv/bin
 STAMP   := .venv/.installed
@@ -26,7 +28,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(sys.version_info < (3, 11) and f"Backprint needs Python 3.11 or newer; $(PYTHON) is {v}. Try: make venv PYTHON=python3.12")'
 	@echo "Installing torch $(TORCH) and Backprint into .venv (the first time takes minutes)"
 	@$(PYTHON) -m venv .venv
-	@$(PIP) install torch==$(TORCH)
+	@$(PIP) install torch==$(TORCH) $(TRITON)
 	@$(PIP) install --editable '.[dev]'
 	@touch $@
 

@@ -38,16 +38,21 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
 from backprint.graph.power import Power, Trial
 from backprint.graph.verdicts import PortVerdict, Verdict
+from backprint.kernel_sets import kernels
 from backprint.version import __version__
 
 if TYPE_CHECKING:
     from backprint.benching.minify_sample import MinifiedSample
     from backprint.benching.runs import BenchRun
+    from backprint.extracting.capture_kernels import CaptureKernels
+    from backprint.extracting.nouns import Kernel
     from backprint.regions.region import Region
     from backprint.replaying.whole import Replayed
 
 _LATER = {
     "BenchRun": "backprint.benching.runs",
+    "CaptureKernels": "backprint.extracting.capture_kernels",
+    "Kernel": "backprint.extracting.nouns",
     "MinifiedSample": "backprint.benching.minify_sample",
     "Region": "backprint.regions.region",
     "Replayed": "backprint.replaying.whole",
@@ -71,12 +76,14 @@ __all__ = [
     "BenchTiming",
     "Capture",
     "CaptureError",
+    "CaptureKernels",
     "CorpusRun",
     "DataDependentError",
     "Graph",
     "GraphError",
     "Guard",
     "GuardError",
+    "Kernel",
     "Link",
     "MinifiedSample",
     "Pair",
@@ -105,6 +112,7 @@ __all__ = [
     "fake",
     "forward_backward_graphs",
     "inference_graph",
+    "kernels",
     "load",
     "minify",
     "power",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from backprint.choices import check_choice, check_sequence
 from backprint.errors import UsageError
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from backprint.corpus.limits import Limits
     from backprint.corpus.pool import Executor
     from backprint.corpus.run import RunPlan, Watcher
+    from backprint.extracting.dedup import KernelGroups
+    from backprint.extracting.nouns import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +114,75 @@ def ignore(event: Any) -> None:
     """Show nothing of a run."""
 
 
+@overload
 def dedup(
     source: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     ignore_sizes: bool = False,
     files: str = "link",
-) -> Dedup:
+) -> Dedup: ...
+
+
+@overload
+def dedup(source: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGroups: ...
+
+
+def dedup(
+    source: str | os.PathLike[str] | Iterable[Kernel],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    ignore_sizes: bool = False,
+    files: str = "link",
+) -> Dedup | KernelGroups:
     """Keep one of each group of samples that are the same program, and list the others, as `backprint corpus dedup`
-    does.
+    does; or group kernels, as `backprint kernels dedup` does.
 
     `source` is the folder of a corpus run, or any folder of samples. With `ignore_sizes`, graphs that differ only in
     sizes are the same. `files` says how the kept samples are written to `out`: as hard links (`"link"`), copies
     (`"copy"`), or not (`"none"`). `kept.txt` and `duplicates.json` are always written.
+
+    Or `source` is an iterable of Kernels, such as `bp.kernels(capture)` or several of them in a list, without `out` and
+    `files`: `bp.dedup(kernels)` returns KernelGroups. Iterating over them yields a group for each program; with
+    `ignore_sizes`, programs that differ in sizes and constants alone are one. `.representative(group)` and
+    `.members(group)` return its kernels, `.totals()` counts.
     """
+    if not isinstance(source, str | os.PathLike):
+        if out is not None or files != "link":
+            raise UsageError("dedup of kernels returns groups and writes nothing: out and files are for samples")
+        return dedup_of_kernels(source, "structure" if ignore_sizes else "program")
     from backprint.corpus.dedup import dedup as thinned_out
 
+    if out is None:
+        raise UsageError(f"dedup of the samples in {os.fspath(source)!r} needs out=, a new folder for what is kept")
     check_choice("files", files)
     return thinned_out(Path(source), Path(out), "shape" if ignore_sizes else "exact", files)
+
+
+def dedup_of_kernels(kernels: Iterable[Kernel], by: str) -> KernelGroups:
+    """Return the groups of kernels, which may be in several iterables."""
+    from backprint.extracting.dedup import grouped_kernels
+    from backprint.extracting.nouns import Kernel
+
+    if isinstance(kernels, Kernel) or not isinstance(kernels, Iterable):
+        raise UsageError(f"dedup of {type(kernels).__name__}: pass the path of a folder, or a list of Kernels")
+
+    return grouped_kernels(with_places(kernels_in(kernels)), by)
+
+
+def kernels_in(found: Iterable[object]) -> Iterator[Kernel]:
+    """Yield the kernels in iterables of them, one in another."""
+    from backprint.extracting.nouns import Kernel
+
+    for one in found:
+        if isinstance(one, Kernel):
+            yield one
+        elif isinstance(one, Iterable) and not isinstance(one, str | bytes):
+            yield from kernels_in(one)
+        else:
+            raise UsageError(f"dedup of kernels: found {type(one).__name__} {str(one)[:40]!r}, which is no Kernel")
+
+
+def with_places(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
+    """Give each kernel that is of no file its number for a place: two of them are two uses."""
+    return (each if each.place else replace(each, place=f"[{number}]") for number, each in enumerate(kernels))

@@ -217,7 +217,7 @@ def test_what_is_no_index_is_named(tmp_path: Path) -> None:
     with pytest.raises(SampleError, match=r"text.sqlite: file is not a database"):
         KernelIndex.reading(tmp_path / "text.sqlite")
     sqlite3.connect(tmp_path / "other.sqlite").close()
-    with pytest.raises(SampleError, match=r"is not an index of kernels: it has no table 'facts'"):
+    with pytest.raises(SampleError, match=r"is not an index of kernels: it has no table 'externs'"):
         KernelIndex.reading(tmp_path / "other.sqlite")
     with KernelIndex.writing(tmp_path / "newer.sqlite") as index:
         index.connection.execute("update facts set value = 99")

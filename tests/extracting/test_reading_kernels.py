@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from extracting.inductor_sources import TEMPLATE, inductor_kernels, unpack
+from extracting.saved_layout import save_layout
 
 from backprint.errors import UsageError
 from backprint.extracting.normal import kernel_hash
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.read import WRAPPER_LARGEST, UnreadKernels, read_kernels
+from backprint.extracting.read import WRAPPER_LARGEST, ExternCalls, UnreadKernels, read_kernels
 
 
 def read(place: Path) -> tuple[list[Kernel], list[UnreadKernels]]:
@@ -57,7 +58,7 @@ def test_a_cache_is_one_sample(tmp_path: Path) -> None:
     kernels, unread = read(tmp_path)
     assert unread == []
     assert {kernel.sample for kernel in kernels} == {tmp_path.name}
-    assert [kernel_hash(kernel) for kernel in kernels] == [kernel_hash(one) for one in (triton, cpp, triton)]
+    assert [kernel_hash(kernel) for kernel in kernels] == [kernel_hash(one) for one in (triton, cpp)]
 
 
 def test_the_layout_of_graphnet(tmp_path: Path) -> None:
@@ -83,15 +84,6 @@ def test_a_sample_comes_in_one_piece(tmp_path: Path) -> None:
         (tmp_path / folder / "k.py").write_text(TEMPLATE)
     samples = [kernel.sample for kernel in read(tmp_path)[0]]
     assert samples == [tmp_path.name] * 3 + ["inner", "zoo"]
-
-
-def test_samples_that_are_done_are_not_read(tmp_path: Path) -> None:
-    unpack(tmp_path)
-    asked: list[str] = []
-    found = list(read_kernels(tmp_path, is_done=lambda sample: bool(asked.append(sample)) or sample != "cpu_drop"))
-    assert {kernel.sample for kernel in found if isinstance(kernel, Kernel)} == {"cpu_drop"}
-    assert len(asked) == len(set(asked)), "a sample is asked for once"
-    assert list(read_kernels(tmp_path, is_done=lambda sample: True)) == []
 
 
 # ------------------------------------------------------------------ what cannot be read
@@ -153,7 +145,8 @@ def test_what_a_file_would_do_if_it_ran_is_not_done(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     attack = f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n"
     (tmp_path / "module.py").write_text(f"{attack}{TEMPLATE}")
-    (tmp_path / "wrapper.py").write_text(f"{attack}k = async_compile.triton('k', '''{attack}{TEMPLATE}''')\n")
+    other = TEMPLATE.replace("GROUP_M : tl.constexpr = 8", "GROUP_M : tl.constexpr = 4")
+    (tmp_path / "wrapper.py").write_text(f"{attack}k = async_compile.triton('k', '''{attack}{other}''')\n")
     kernels, unread = read(tmp_path)
     assert (len(kernels), unread) == (2, [])
     assert [kernel_hash(kernel) for kernel in kernels]
@@ -168,7 +161,7 @@ def test_a_folder_without_kernels_is_named(tmp_path: Path) -> None:
     assert read(tmp_path)[0] == []
     [unread] = read(tmp_path)[1]
     assert unread.place == str(tmp_path)
-    assert unread.reason.startswith("there are no kernels here; known are Inductor's output_code.py, ")
+    assert unread.reason.startswith("there are no kernels here; known are a kernel that Backprint saved, Inductor's ")
     with pytest.raises(UsageError, match="there is no such file or folder"):
         list(read_kernels(tmp_path / "missing"))
 
@@ -188,3 +181,115 @@ def test_one_file_is_enough(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(TEMPLATE)
     [kernel], _ = read(tmp_path / "kernel.py")
     assert (kernel.sample, kernel.name) == ("kernel", "triton_tem_fused_mm_0")
+
+
+# ------------------------------------------------------------------ what Backprint saves
+
+
+def test_the_folders_that_backprint_writes(tmp_path: Path) -> None:
+    kernels, unread = read(save_layout(tmp_path))
+    assert unread == []
+    of_cpu = [kernel for kernel in kernels if kernel.language == "cpp"]
+    assert len(kernels) == len(of_cpu) + 2 * (len(inductor_kernels("triton")) - 1), "stand-alone files count no more"
+    assert len(of_cpu) == len(inductor_kernels("cpp"))
+    assert {kernel.sample for kernel in kernels} == {path.name for path in tmp_path.iterdir()}
+    assert {kernel.target for kernel in kernels} == {"cpu:avx2", "cuda:80", "cuda:90"}
+    assert {kernel.direction for kernel in kernels} == {"forward", "backward"}
+    first = kernels[0]
+    assert (first.compiler, first.threads, len(first.calls)) == ("inductor 2.13.0", 1, 2)
+    assert first.operators[0].operator == "aten.gelu.default"
+    assert first.calls[0].arguments[2].value == 32
+    assert {Path(kernel.place).name for kernel in kernels} == {"wrapper.py"}
+    called = [found for found in read_kernels(tmp_path) if isinstance(found, ExternCalls)]
+    assert len(called) == len(list(tmp_path.rglob("graph.json")))
+    assert called[0].operators == {"aten.addmm.out": 2, "aten.mm.out": 1}
+
+
+@pytest.mark.parametrize("below", ["", "block", "block/cuda_90", "block/cuda_90/pair_0/forward"])
+def test_a_part_of_such_a_folder_says_the_same(tmp_path: Path, below: str) -> None:
+    (tmp_path / "saved").mkdir()
+    place = save_layout(tmp_path / "saved") / below
+    found = [
+        one for one in read(place)[0] if (one.sample, one.target, one.direction) == ("block", "cuda:90", "forward")
+    ]
+    assert len(found) == 2
+    assert all(kernel.calls for kernel in found)
+
+
+def test_stand_alone_files_are_read_where_they_are_alone(tmp_path: Path) -> None:
+    folder = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward"
+    hashes = {kernel_hash(kernel) for kernel in read(folder)[0]}
+    (folder / "kernels").rename(tmp_path / "taken_along")
+    assert {kernel_hash(kernel) for kernel in read(tmp_path / "taken_along")[0]} == hashes
+
+
+def test_a_file_that_is_added_beside_a_wrapper_counts(tmp_path: Path) -> None:
+    folder = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward"
+    before = len(read(folder)[0])
+    (folder / "kernels" / "by_hand.py").write_text(TEMPLATE)
+    assert [kernel.name for kernel in read(folder)[0]][before:] == ["triton_tem_fused_mm_0"]
+
+
+def test_a_stand_alone_file_that_was_edited_counts(tmp_path: Path) -> None:
+    folder = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward"
+    before = len(read(folder)[0])
+    [first, *_] = sorted((folder / "kernels").iterdir())
+    first.write_text(first.read_text().replace("xnumel = 8\n", "xnumel = 9\n"))
+    assert len(read(folder)[0]) == before + 1
+
+
+def test_a_wrapper_alone_has_its_facts(tmp_path: Path) -> None:
+    place = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward" / "wrapper.py"
+    found, _ = read(place)
+    assert [(one.sample, one.target, len(one.calls)) for one in found] == [("block", "cuda:90", 2)] * 2
+
+
+def test_folders_of_others_with_these_names_are_samples(tmp_path: Path) -> None:
+    for name in ("cpu", "kernels", "built", "cuda_90"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "k.py").write_text(TEMPLATE)
+    assert [kernel.sample for kernel in read(tmp_path)[0]] == ["built", "cpu", "cuda_90", "kernels"]
+    assert {kernel.target for kernel in read(tmp_path)[0]} == {""}
+
+
+BAD_FACTS: dict[str, tuple[str, str]] = {
+    "newer": ('"format": 1', '"format": 2'),
+    "none": ('"format": 1', '"other": 1'),
+    "truncated": ('"externs"', "!"),
+    "twice": ('"format": 1', '"format": 1, "format": 1'),
+    "shape": ('"shape": [4, 8]', '"shape": [4, -8]'),
+    "strides": ('"stride": [8, 1]', '"stride": [8]'),
+    "text": ('"shape": [4, 8]', '"shape": "4"'),
+    "infinite": ('"value": 32', '"value": Infinity'),
+    "word": ('"value": 32', '"value": "x"'),
+    "grid": ('"grids": [[1, 1, 1]]', '"grids": [[1, 1]]'),
+    "sizes": ('"sizes": [["XBLOCK", 128]]', '"sizes": [["XBLOCK"]]'),
+    "calls": ('"externs": {"aten.addmm.out": 2', '"externs": {"aten.addmm.out": "2"'),
+    "kernels": ('"kernels": [', '"kernels": [7, '),
+    "deep": ('"notes": []', '"notes": ' + "[" * 90000),
+    "long": ('"value": 32', '"value": ' + "1" * 9000),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FACTS)
+def test_a_graph_whose_facts_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path, name: str) -> None:
+    old, new = BAD_FACTS[name]
+    place = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward" / "graph.json"
+    count = len(read(tmp_path)[0])
+    text = place.read_text()
+    assert old in text
+    place.write_text(text.replace(old, new))
+    kernels, [unread] = read(tmp_path)
+    assert len(kernels) == count - 2, "of this graph nothing is read"
+    assert unread.place == str(place)
+    assert str(place) not in unread.reason
+    assert unread.reason
+    if name == "newer":
+        assert unread.reason.startswith("a folder of format 2; this version reads 1: read it with the Backprint that")
+
+
+def test_facts_without_a_wrapper_are_named(tmp_path: Path) -> None:
+    place = save_layout(tmp_path) / "block" / "cuda_90" / "pair_0" / "forward"
+    (place / "wrapper.py").unlink()
+    _, [unread] = read(tmp_path)
+    assert unread.reason == "there is no wrapper.py beside it, which has the kernels"

@@ -25,10 +25,10 @@ from backprint.benching.compilers.table import Compiler, absolute_compiler, chec
 from backprint.benching.runs import FORMAT, META, BenchRun, read_meta, read_run
 from backprint.choices import check_choice, check_sequence
 from backprint.corpora import workplace
-from backprint.corpus.find import absent, escape
 from backprint.corpus.limits import cores
 from backprint.corpus.pool import Stage
 from backprint.corpus.run import Begun, RunPlan, Written, run_plan
+from backprint.corpus.several import LISTED, common_source
 from backprint.corpus.verbs import gpus_here
 from backprint.errors import BackprintError, UsageError
 from backprint.version import __version__
@@ -40,9 +40,6 @@ VERB = "backprint.benching.work:bench_sample"
 
 CACHES = "caches"
 """The folder of a run for what compilers keep."""
-
-LISTED = "samples.txt"
-"""The file of a run with the ids of several sources."""
 
 TAKEN = (CACHES, LISTED, META)
 
@@ -96,7 +93,7 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
     check_choice("executor", place.executor)
     compilers = [compiler_named(name) for name in dict.fromkeys(plan.compilers)]
     check_bench(plan, compilers, retry)
-    source, ids = common_source(plan.sources)
+    source, ids = common_source(plan.sources, "bench")
     begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
     names = plan.out / LISTED if ids else None
     if names is not None:
@@ -152,17 +149,6 @@ def check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence[
 
 
 # ------------------------------------------------------------------ what is run
-
-
-def common_source(places: Sequence[Path]) -> tuple[Path, list[str]]:
-    """Return the folder that all sources are below, and the ids of the sources there; of one source, no ids."""
-    if wrong := absent(places) if places else "bench needs a sample, or a folder of samples":
-        raise UsageError(wrong)
-    if len(places) == 1:
-        return places[0].resolve(), []
-    resolved = list(dict.fromkeys(place.resolve() for place in places))
-    common = Path(os.path.commonpath([place.parent for place in resolved]))
-    return common, [escape(place.relative_to(common).as_posix()) for place in resolved]
 
 
 def folder_of(compiler: str) -> str:

@@ -23,6 +23,7 @@ VERBS = (
     "export",
     "bench",
     "minify",
+    "kernels",
     "demo",
     "doctor",
 )

@@ -13,6 +13,7 @@ from typing import IO
 
 from backprint.corpus.ledger import NAME
 from backprint.corpus.places import WORK
+from backprint.corpus.several import LISTED
 from backprint.errors import PlaceError, SampleError, UsageError
 
 
@@ -23,7 +24,7 @@ def check_places(given: Path, out: Path) -> None:
         raise UsageError(f"OUT {out} is or contains the corpus {given}: choose a folder beside it")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder: choose another OUT")
-    if out.is_dir() and not (out / NAME).exists() and {entry.name for entry in out.iterdir()} - {WORK}:
+    if out.is_dir() and not (out / NAME).exists() and {entry.name for entry in out.iterdir()} - {WORK, LISTED}:
         raise UsageError(f"{out} exists, and is not the OUT of a corpus run: choose another OUT")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,7 +79,7 @@ def check_words(verb: str, chosen: Options) -> None:
     for name, value in chosen.items():
         if name in CHOICES:
             check_choice(name, value, optional=VERBS[verb].options[name] is None)
-        if name == "allow":
+        if name in ("allow", "targets"):
             check_sequence(name, value)
 
 
@@ -323,6 +324,16 @@ def finish_split(out: Path, options: Options) -> bool:
     return unify(out) if options["unique"] else False
 
 
+def placed(name: str) -> Callable[..., Any]:
+    """Return a function of a room above this one, `room.module:function`; it is imported when it is called."""
+    place, _, function = name.partition(":")
+
+    def call(*args: Any) -> Any:
+        return getattr(importlib.import_module(f"backprint.{place}"), function)(*args)
+
+    return call
+
+
 PARTS = "parts.json"
 
 
@@ -338,6 +349,11 @@ CAPTURING: Options = {
 
 FAKE: Options = {"fake": True, "weigh": False}
 
+KERNELS: Options = {
+    "targets": ["cpu"], "direction": "both", "threads": 1, "compiler": "inductor", "build": False, "check": False,
+    "allow": [], "trust": False,
+}  # fmt: skip
+
 INSTEAD: Mapping[str, Options] = {"out of memory": FAKE, "timeout": FAKE, "too large": {"weigh": False}}
 """A sample with too little memory or time on this machine is captured without values; if that is impossible, it is
 tried with values nevertheless."""
@@ -348,6 +364,10 @@ VERBS: Mapping[str, Verb] = {
     "forward": Verb(backward, warm, CAPTURING, INSTEAD, fixed={"mode": "eval", "forward": True}),
     "verify": Verb(verify, warm, {"allow": []}, kinds=("backprint",)),
     "power": Verb(power, warm, {"allow": [], "power": "own", "seconds": None}),
+    "kernels": Verb(
+        placed("extracting.work:extract_sample"), placed("extracting.work:load_inductor"), KERNELS, keeps=True,
+        check=placed("extracting.work:check_kernels"),
+    ),
     "split": Verb(
         split, warm, {"by": "", "data": "seed", "allow": [], "unique": False}, kinds=("backprint",), keeps=True,
         check=check_split, finish=finish_split,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from backprint.choices import check_choice
-from backprint.errors import BackprintError, UsageError
-from backprint.extracting.extract import ExtractedGraph, extracted_pair
+from backprint.errors import UsageError
+from backprint.extracting.extract import ExtractedGraph, RefusedGraph, extracted_graphs
 from backprint.extracting.nouns import Kernel
 from backprint.extracting.targets import KernelTarget, target_named
 from backprint.graph.nouns import Capture, Pair
@@ -17,10 +17,10 @@ from backprint.graph.nouns import Capture, Pair
 if TYPE_CHECKING:
     from backprint.graph.verdicts import Verdict
 
-Extract = Callable[[Pair, KernelTarget, int, str, str], tuple[ExtractedGraph, ...]]
+Extract = Callable[[Pair, KernelTarget, int, str, str], Iterable[ExtractedGraph | RefusedGraph]]
 """A compiler: a function of a Pair, a target, a number of threads, the sample's name and a direction or `both`."""
 
-COMPILERS: Mapping[str, Extract] = MappingProxyType({"inductor": extracted_pair})
+COMPILERS: Mapping[str, Extract] = MappingProxyType({"inductor": extracted_graphs})
 """The compilers by name; another one is another row."""
 
 
@@ -61,11 +61,10 @@ def capture_kernels(
         raise UsageError(f"threads={threads!r} must be 1 or more")
     aim, graphs, refused = target_named(target), [], []
     for place, pair in enumerate(capture.pairs):
-        title = f"pair_{place}"
-        try:
-            found = COMPILERS[compiler](pair, aim, threads, capture.name, direction)
-        except BackprintError as error:
-            refused.append((title, str(error)))
-            continue
-        graphs += [replace(graph, title=f"{title} {graph.direction}") for graph in found]
+        for found in COMPILERS[compiler](pair, aim, threads, capture.name, direction):
+            title = f"pair_{place} {found.direction}"
+            if isinstance(found, ExtractedGraph):
+                graphs.append(replace(found, title=title))
+            else:
+                refused.append((title, found.reason))
     return CaptureKernels(capture, aim, threads, tuple(graphs), tuple(refused))

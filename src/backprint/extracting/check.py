@@ -31,7 +31,7 @@ from backprint.extracting.check_folder import (
     noted_verdicts,
     write_plan,
 )  # fmt: skip
-from backprint.extracting.extract import ExtractedGraph, extracted_graph
+from backprint.extracting.extract import ExtractedGraph, extracted_alone
 from backprint.extracting.lift_draws import lifted_graph, steps_that_draw
 from backprint.extracting.prepare import PortLayout
 from backprint.extracting.targets import ISAS, KernelTarget
@@ -196,7 +196,7 @@ def lifted_kernels(captured: Graph, graph: ExtractedGraph, threads: int) -> tupl
         for port in graph.inputs
         if port.role == "saved"
     }
-    anew, _ = extracted_graph(captured, graph.direction, graph.target, threads, "", saved)
+    anew = extracted_alone(captured, graph.direction, graph.target, threads, saved)
     known = {kernel.hash for kernel in anew.kernels}
     if other := [kernel.name for kernel in graph.kernels if kernel.hash not in known]:
         raise RefusedError(
@@ -204,7 +204,7 @@ def lifted_kernels(captured: Graph, graph: ExtractedGraph, threads: int) -> tupl
             "kernels are checked in another form"
         )
     base, names = lifted_graph(captured)
-    lifted, _ = extracted_graph(base, graph.direction, graph.target, threads, "", saved)
+    lifted = extracted_alone(base, graph.direction, graph.target, threads, saved)
     still = [kernel.name for kernel in lifted.kernels if DRAWING.search(kernel.source)]
     if still:
         raise RefusedError(f"{', '.join(still)} draw random numbers, and their draws cannot be inputs")

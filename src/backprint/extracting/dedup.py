@@ -6,13 +6,14 @@ Kernels pass through as a stream: sources and members are in an index, in SQLite
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from backprint.errors import UsageError
-from backprint.extracting.index import KernelIndex, KernelUse
+from backprint.extracting.index import USE, KernelIndex, KernelUse
 from backprint.extracting.nouns import Kernel
 from backprint.extracting.read import Found
 
@@ -64,13 +65,19 @@ class KernelTotals:
 
 
 class KernelGroups:
-    """The groups of an index."""
+    """The groups of an index: kernels that are the same program, or `by` structure. Iterating yields the most used
+    first."""
 
-    def __init__(self, index: KernelIndex) -> None:
+    def __init__(self, index: KernelIndex, by: str = "program") -> None:
         self.index = index
+        self.by = by
 
-    def groups(self, by: str = "program", limit: int = -1) -> Iterator[KernelGroup]:
-        """Yield the groups, the most used first."""
+    def __iter__(self) -> Iterator[KernelGroup]:
+        return self.groups()
+
+    def groups(self, by: str = "", limit: int = -1) -> Iterator[KernelGroup]:
+        """Yield the groups, the most used first; `by` is `program` or `structure`, else that of all."""
+        by = by or self.by
         if by not in BY_HASH:
             raise UsageError(f"{by!r} is no way to group kernels: {', '.join(BY_HASH)}")
         column = f"kernels.{BY_HASH[by]}"
@@ -102,7 +109,7 @@ class KernelGroups:
     def members(self, group: KernelGroup, limit: int = -1) -> Iterator[KernelUse]:
         """Yield the uses of a group's kernels."""
         query = (
-            "select sample, direction, uses.name, target, place, uses.hash from uses where hash in "
+            f"select {USE} from uses where hash in "
             "(select hash from kernels where structure = ? or hash = ?) order by 1, 2, 3, 5 limit ?"
         )
         return (KernelUse(*row) for row in self.index.rows(query, (group.hash, group.hash, limit)))
@@ -123,7 +130,7 @@ class KernelGroups:
             uses=number("select count(*) from uses"),
             programs=number("select count(*) from kernels"),
             structures=number("select count(distinct structure) from kernels"),
-            samples=number("select count(*) from samples"),
+            samples=number("select count(*) from (select sample from uses union select sample from externs)"),
             names=number("select count(distinct name) from uses"),
             ambiguous_names=number(ambiguous),
             forward=number(used, ("forward",)),
@@ -143,3 +150,17 @@ def dedup_kernels(kernels: Iterable[Found]) -> Iterator[KernelGroups]:
         index.connection.execute("pragma synchronous = off")  # nobody resumes it
         index.add_all(kernels)
         yield KernelGroups(index)
+
+
+def vanishing_groups(by: str = "program") -> KernelGroups:
+    """Return groups without kernels yet, in an index that vanishes with them."""
+    groups = KernelGroups(KernelIndex.writing(""), by)
+    weakref.finalize(groups, groups.index.connection.close)
+    return groups
+
+
+def grouped_kernels(kernels: Iterable[Found], by: str = "program") -> KernelGroups:
+    """Return the groups of a stream of kernels, which vanish with the value that is returned."""
+    groups = vanishing_groups(by)
+    groups.index.add_all(kernels)
+    return groups

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any
 
 import torch
 
-from backprint.benching.forms import attention
-from backprint.errors import RefusedError
+from backprint.benching.forms import attention, recurrent
+from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.grids import with_grids
-from backprint.extracting.lowering_inductor import InductorCode, lower_with_inductor, lowering_for
+from backprint.extracting.lowering_inductor import InductorCode, isa_in_use, lower_with_inductor, lowering_for
 from backprint.extracting.nouns import FusedOperator, Kernel
 from backprint.extracting.prepare import PortLayout, PreparedGraph, prepared_graph
 from backprint.extracting.read import kernels_of_wrapper
 from backprint.extracting.recorded_calls import RecordedCalls, recorded_calls
-from backprint.extracting.targets import KernelTarget
-from backprint.graph.nouns import Graph, Pair, Step
+from backprint.extracting.targets import KernelTarget, target_named
+from backprint.graph.nouns import Graph, Pair, Port, Step
+
+FORMS: Mapping[Any, Any] = {**attention.FORMS, **recurrent.FORMS}
+"""Operators that only a CPU has -> what computes the same with common ones."""
 
 CPU_ONLY = ("mkldnn", "_for_cpu", "mkl::", "onednn")
 """Parts of the names of operators that only a CPU has."""
@@ -48,6 +52,7 @@ class ExtractedGraph:
     externs: Mapping[str, int]
     """Operators that no kernel computes, such as matmuls and convolutions -> how often each is called."""
     inputs: tuple[LoweredPort, ...]
+    outputs: tuple[LoweredPort, ...]
     guards: tuple[str, ...]
     """Lines that must hold before the kernels are called."""
     notes: tuple[str, ...]
@@ -56,45 +61,83 @@ class ExtractedGraph:
     """`pair_0 forward`, in a Capture."""
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedGraph:
+    """A direction of a Pair that has no kernels, and why."""
+
+    direction: str
+    reason: str
+
+
 def extracted_pair(
     pair: Pair, target: KernelTarget, threads: int = 1, sample: str = "", direction: str = "both"
 ) -> tuple[ExtractedGraph, ...]:
     """Return the kernels of a forward, and of its backward, which takes what the forward saves on the target."""
-    forward, saved = extracted_graph(pair.forward, "forward", target, threads, sample, {})
-    if pair.backward is None or direction == "forward":
-        return (forward,) if direction != "backward" else ()
-    backward, _ = extracted_graph(pair.backward, "backward", target, threads, sample, saved)
-    return (forward, backward) if direction == "both" else (backward,)
+    found = tuple(extracted_graphs(pair, target, threads, sample, direction))
+    for one in found:
+        if isinstance(one, RefusedGraph):
+            raise RefusedError(one.reason)
+    return tuple(one for one in found if isinstance(one, ExtractedGraph))
 
 
-def extracted_graph(
-    graph: Graph, direction: str, target: KernelTarget, threads: int, sample: str, saved: Mapping[str, PortLayout]
-) -> tuple[ExtractedGraph, Mapping[str, PortLayout]]:
-    """Return the kernels of a graph, and the layouts of what it saves."""
-    forms: Mapping[Any, Any] = attention.FORMS if target.device == "cuda" else {}
+def extracted_graphs(
+    pair: Pair, target: KernelTarget, threads: int = 1, sample: str = "", direction: str = "both"
+) -> Iterator[ExtractedGraph | RefusedGraph]:
+    """Yield the same, one graph at a time, and what is refused: a graph does not take the other with it.
+
+    The backward of a forward that cannot be prepared takes the saved tensors as they were captured.
+    """
+    saved: Mapping[str, PortLayout] = {}
+    forms = FORMS if target.device == "cuda" else {}
+    for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
+        if graph is None or (name, direction) == ("backward", "forward"):
+            continue
+        found: ExtractedGraph | RefusedGraph | None = None
+        try:
+            with lowering_for(target, threads):
+                prepared = prepared_graph(graph, target, forms, saved)
+                saved = prepared.saved
+                if direction in (name, "both"):
+                    found = extracted_graph(graph, prepared, blank_kernel(target, threads, sample, name))
+        except BackprintError as error:
+            found = RefusedGraph(name, str(error))
+        if found is not None:
+            yield found
+
+
+def extracted_alone(
+    graph: Graph, direction: str, target: KernelTarget, threads: int, saved: Mapping[str, PortLayout]
+) -> ExtractedGraph:
+    """Return the kernels of one graph; a backward takes saved tensors in these layouts."""
     with lowering_for(target, threads):
-        prepared = prepared_graph(graph, target, forms, saved)
-        refuse_cpu_only(prepared, target)
-        code = lower_with_inductor(prepared, direction == "backward")
-        recorded = recorded_calls(code.wrapper, prepared.inputs)
-        blank = blank_kernel(target, threads, sample, direction)
-        written = (found for found in kernels_of_wrapper(code.wrapper, direction) if isinstance(found, Kernel))
-        kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in written)
-        if target.language == "triton":
-            kernels = tuple(map(with_grids, kernels))
-    found = ExtractedGraph(
-        direction, target, code.wrapper, kernels, tuple(recorded.order), dict(recorded.externs),
-        lowered_ports(graph, prepared), guard_lines(graph), prepared.notes,
+        prepared = prepared_graph(graph, target, FORMS if target.device == "cuda" else {}, saved)
+        return extracted_graph(graph, prepared, blank_kernel(target, threads, "", direction))
+
+
+def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel) -> ExtractedGraph:
+    """Return the kernels of a prepared graph; `blank` has what they have in common."""
+    target = target_named(blank.target)
+    refuse_cpu_only(prepared, target)
+    outputs = output_ports(graph, prepared)  # before Inductor rewrites the module
+    code = lower_with_inductor(prepared, blank.direction == "backward")
+    recorded = recorded_calls(code.wrapper, prepared.inputs)
+    written = (found for found in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(found, Kernel))
+    kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in written)
+    if target.language == "triton":
+        kernels = tuple(map(with_grids, kernels))
+    return ExtractedGraph(
+        blank.direction, target, code.wrapper, kernels, tuple(recorded.order), dict(recorded.externs),
+        input_ports(graph, prepared), outputs, guard_lines(graph), prepared.notes,
     )  # fmt: skip
-    return found, prepared.saved
 
 
 def blank_kernel(target: KernelTarget, threads: int, sample: str, direction: str) -> Kernel:
     """Return what all kernels of a graph have in common."""
     on_cpu = target.device == "cpu"
+    isa = isa_in_use() if on_cpu else ""
     compiler = f"inductor {torch.__version__.partition('+')[0]}"
     return Kernel(
-        target.language, "", "", target.name, compiler=compiler, threads=threads if on_cpu else None, isa=target.isa,
+        target.language, "", "", target.name, compiler=compiler, threads=threads if on_cpu else None, isa=isa,
         sample=sample, direction=direction,
     )  # fmt: skip
 
@@ -126,13 +169,21 @@ def program_line(step: Step) -> str:
     return "" if source is None else f"{source.file}:{source.line} in {source.function}: {source.code}"
 
 
-def lowered_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
+def input_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
     """Return the inputs of a graph as they are on the target."""
-    pairs = zip(graph.inputs, prepared.inputs, strict=True)
-    return tuple(
-        LoweredPort(port.role, port.name, str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
-        for port, value in pairs
-    )
+    return tuple(starmap(lowered_port, zip(graph.inputs, prepared.inputs, strict=True)))
+
+
+def output_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
+    """Return the outputs of a graph as they are on the target; None, and numbers, are no tensors and left out."""
+    (results,) = prepared.module.graph.output_node().args
+    values = (getattr(result, "meta", {}).get("val") for result in results)
+    pairs = zip(graph.outputs, values, strict=True)
+    return tuple(lowered_port(port, value) for port, value in pairs if isinstance(value, torch.Tensor))
+
+
+def lowered_port(port: Port, value: torch.Tensor) -> LoweredPort:
+    return LoweredPort(port.role, port.name, str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
 
 
 def guard_lines(graph: Graph) -> tuple[str, ...]:

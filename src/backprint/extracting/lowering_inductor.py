@@ -3,12 +3,15 @@
 Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.GraphLowering`,
 `torch._inductor.fx_passes.joint_graph.joint_graph_passes`, `torch._inductor.fx_passes.post_grad.post_grad_passes`,
 `torch._inductor.compile_fx`, `torch._inductor.virtualized.V`, `torch._inductor.debug.DebugContext`,
-`torch._inductor.cpu_vec_isa`, `torch._inductor.config`.
+`torch._inductor.cpu_vec_isa`, `torch._inductor.cpp_builder`, `torch._inductor.exc`, `torch._inductor.config`,
+`torch._inductor.scheduler.BaseSchedulerNode`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +20,13 @@ from unittest import mock
 import torch
 from torch import fx
 
+from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.fake_gpu import pretended
 from backprint.extracting.prepare import PreparedGraph
 from backprint.extracting.targets import ISAS, KernelTarget
+
+OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
+"""The line of Inductor's errors that names an operator."""
 
 
 @contextlib.contextmanager
@@ -44,8 +51,37 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
             isa = getattr(cpu_vec_isa, ISAS[target.isa])()
             options["cpp.vec_isa_ok"] = True
             held.enter_context(mock.patch.object(cpu_vec_isa, "pick_vec_isa", return_value=isa))
+            held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
+        else:
+            check_compiler()
         held.enter_context(settings.patch(options))
         yield
+
+
+def check_compiler() -> None:
+    """Raise without a C++ compiler, which Inductor asks for the vector instructions of this machine."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        known = ", ".join(f"cpu:{name}" for name in ISAS)
+        raise RefusedError(
+            "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
+            f"the targets {known}, or install g++"
+        ) from error
+
+
+def isa_in_use() -> str:
+    """Return the vector instructions that Inductor writes for: a name of ISAS, its own of others, `scalar` for none."""
+    from torch._inductor import cpu_vec_isa
+
+    chosen = cpu_vec_isa.pick_vec_isa()
+    if isinstance(chosen, cpu_vec_isa.InvalidVecISA):
+        return "scalar"
+    families = {name: getattr(cpu_vec_isa, kind) for name, kind in ISAS.items()}  # of some there are finer kinds
+    return next((name for name, family in families.items() if isinstance(chosen, family)), str(chosen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +101,7 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
 
-    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad():
+    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), named_refusals():
         module = joint_graph_passes(prepared.module)
         view_to_reshape(module)
         record_original_output_strides(module)
@@ -76,6 +112,43 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
             graph.run(*prepared.inputs)
             code, _ = graph.codegen()
     return InductorCode(str(getattr(code, "value", code)), steps)
+
+
+@contextlib.contextmanager
+def named_refusals() -> Iterator[None]:
+    """Raise what Inductor raises as a RefusedError that names the operator."""
+    try:
+        yield
+    except BackprintError:
+        raise
+    except Exception as error:  # of any kind: the code of a lowering raises what it meets
+        said = str(error).strip()
+        named = OPERATOR.search(said)
+        operators = [named[1]] if named else operators_at_work(error)
+        what = ", ".join(operators) or "the graph, and names no operator"
+        raise RefusedError(
+            f"Inductor does not lower {what}: {type(error).__name__}: {said.partition(chr(10))[0][:300]}; rewrite the "
+            "program without it, or extract for another target"
+        ) from error
+
+
+def operators_at_work(error: Exception) -> list[str]:
+    """Return the operators that Inductor was at when it failed: the nodes in the innermost frame that has any."""
+    found: list[str] = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        nodes = [node for value in frame.f_locals.values() for node in nodes_of(value)]
+        found = sorted({str(node.target) for node in nodes if node.op == "call_function"}) or found
+    return found
+
+
+def nodes_of(value: Any) -> list[fx.Node]:
+    """Return the graph's nodes that a value of Inductor stands for."""
+    from torch._inductor.scheduler import BaseSchedulerNode
+    from torch._inductor.utils import aggregate_origins
+
+    if isinstance(value, BaseSchedulerNode):
+        return list(aggregate_origins([value]))
+    return [value] if isinstance(value, fx.Node) else []
 
 
 @contextlib.contextmanager

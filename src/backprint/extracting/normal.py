@@ -6,6 +6,7 @@ Sources are parsed or split into tokens and never run. A source that is too larg
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from backprint.errors import RefusedError, UsageError
 from backprint.extracting.normal_cpp import normal_cpp
@@ -19,6 +20,7 @@ FORMS: dict[str, Callable[[Kernel], NormalForm]] = {"triton": normal_triton, "cp
 """The function that normalises each language."""
 
 
+@lru_cache(maxsize=8)  # who reads a kernel asks for its hash, and so does the index
 def normal_form(kernel: Kernel) -> NormalForm:
     """Return the normal form of a kernel; a source that cannot be read raises RefusedError."""
     if kernel.language not in FORMS:

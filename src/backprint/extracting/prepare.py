@@ -4,7 +4,7 @@ Guards are left out: they are a precondition of the kernels. What only a CPU has
 with common operators on a GPU. Tensors that a forward saves may have another dtype or stride on the target than on the
 device of the capture, so a forward is prepared first, and its backward takes what that forward saves.
 
-Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor.FakeTensorMode`,
+Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor`,
 `torch._inductor.decomposition.select_decomp_table`.
 """
 
@@ -16,13 +16,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from backprint.benching.lowering import replace_views
-from backprint.errors import RefusedError
+from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.canonical_order import in_canonical_order
+from backprint.extracting.known_sizes import with_known_sizes
 from backprint.extracting.targets import KernelTarget
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph, Port, ScalarSpec, TensorSpec
@@ -75,18 +81,54 @@ def prepared_graph(
         )
     module = to_fx(in_canonical_order(graph))
     device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
-    notes = [note for note in (guards_left_out(graph), moved_to(module, device)) if note]
+    notes = [note for note in (guards_left_out(graph), moved_to(module, device), with_known_sizes(module)) if note]
     rewritten = sorted({str(node.target) for node in module.graph.nodes if node.target in forms})
     notes += [f"{name} is written with other operators" for name in rewritten]
-    if rewritten:
-        replace_views(module)  # a form's results may have other strides
+    replace_views(module)  # results on the target, and those of a form, may have other strides
     name_sources(module)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
+    mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu")
     table = {**select_decomp_table(), **(DRAWS if target.device == "cuda" else {}), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         inputs = [fake_input(port, device, saved or {}) for port in graph.inputs]
-        made = make_fx(fx.Interpreter(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
+        made = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
     return PreparedGraph(made, inputs, mode, saved_layouts(graph, made), tuple(notes))
+
+
+class Tracing(fx.Interpreter):
+    """Runs a graph on fake tensors; raises RefusedError for an operator that does not run on the target's."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # the message has the node
+
+    def run_node(self, n: fx.Node) -> Any:
+        called = f"{operator_of(n)} ({n.name})"
+        try:
+            return super().run_node(n)
+        except BackprintError:
+            raise
+        except (DynamicOutputShapeException, DataDependentOutputException) as error:
+            raise RefusedError(
+                f"{called}: its result has a size or a value that depends on values, and no form with the "
+                "size of the capture here: compute it outside of what is captured"
+            ) from error
+        except UnsupportedOperatorException as error:
+            raise RefusedError(
+                f"{called} has no rule for the sizes and strides of its results on the target: "
+                "capture the program without it"
+            ) from error
+        except Exception as error:  # what an operator asks of a device is in its own code
+            said = str(error).strip().partition("\n")[0][:300]
+            raise RefusedError(
+                f"{called} does not run on the target's tensors: {type(error).__name__}: {said}; capture "
+                "the program on such a device, or extract for another target"
+            ) from error
+
+
+def operator_of(node: fx.Node) -> str:
+    """Return the name of the operator that a node calls, or of its form."""
+    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", "")
 
 
 def name_sources(module: fx.GraphModule) -> None:

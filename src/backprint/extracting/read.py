@@ -1,24 +1,39 @@
-"""Finds kernels in folders of others: code of Inductor, its cache, GraphNet's layout, kernels in files of their own.
+"""Finds kernels in folders: Backprint's, code of Inductor, its cache, GraphNet's layout, kernels in files of their own.
 
 Files are parsed, never imported: a kernel is a text in a call that a wrapper makes, or a module that defines it. A file
 that cannot be read is an UnreadKernels with the reason, and the others are read. `READERS` has a row a kind of file.
+A use counts once: of the kernels in files of their own, those that a wrapper of the same sample has are left out.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from backprint.errors import RefusedError, UsageError
-from backprint.extracting.normal import LARGEST
+from backprint.extracting.normal import LARGEST, kernel_hash
 from backprint.extracting.normal_cpp import BINDING
 from backprint.extracting.normal_triton import find_kernels, parse_module
 from backprint.extracting.nouns import Kernel
+from backprint.extracting.read_alone import MARK, saved_kernels
+from backprint.extracting.saved_graphs import (
+    ALONE_FOLDER,
+    BUILT_FOLDER,
+    GRAPH_FILE,
+    TARGET,
+    WRAPPER_FILE,
+    SavedGraph,
+    graph_folder,
+    read_saved_graph,
+    target_of_folder,
+)
 
 WRAPPER_LARGEST = 64 << 20
 """The bytes of a file with many kernels; each of them has its own limit."""
@@ -52,7 +67,29 @@ class UnreadKernels:
     reason: str
 
 
-Found = Kernel | UnreadKernels
+@dataclass(frozen=True, slots=True)
+class ExternCalls:
+    """The operators that a graph calls beside its kernels, and how often."""
+
+    sample: str
+    direction: str
+    target: str
+    place: str
+    operators: Mapping[str, int]
+
+
+Found = Kernel | UnreadKernels | ExternCalls
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSample:
+    """A folder that is one sample, or a file, and its files that a reader may know."""
+
+    name: str
+    folder: str
+    files: tuple[Path, ...]
+    state: str
+    """Of the names, sizes and times of the files: another one if a file was written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,86 +102,240 @@ class KernelReader:
     """Texts of which each such file has one; the others are not parsed."""
     kernels_in: Callable[[str, str], Iterator[Found]]
     """Yields the kernels of a file's text; the second argument is the file's place."""
+    calls_kernels: bool = False
+    """Whether the file calls the kernels too, which may lie in files of their own beside it."""
+    begins: bool = False
+    """Whether a file begins with the mark."""
+
+    def knows(self, text: str) -> bool:
+        """Whether a text is one of this kind."""
+        return text.startswith(self.marks) if self.begins else any(mark in text for mark in self.marks)
 
 
-def read_kernels(path: Path, is_done: Callable[[str], bool] = lambda sample: False) -> Iterator[Found]:
+def read_kernels(path: Path) -> Iterator[Found]:
     """Yield the kernels in a file or a folder, a sample after the other, and what was not read.
 
-    Samples for which `is_done` holds are left out. A folder without kernels is an UnreadKernels.
+    A folder without kernels is an UnreadKernels.
     """
-    if not path.exists():
-        raise UsageError(f"{path}: there is no such file or folder")
     count = 0
-    last: str | None = None
-    skips = False
-    for sample, file in files_below(path):
-        if sample != last:
-            last, skips = sample, is_done(sample)
-        if skips:
-            count += 1
-            continue
-        for found in kernels_of_file(file, sample):
+    for sample in samples_below(path):
+        for found in kernels_of_sample(sample):
             count += 1
             yield found
     if not count:
-        known = ", ".join(reader.title for reader in READERS)
-        yield UnreadKernels(str(path), f"there are no kernels here; known are {known}")
+        yield nothing_in(path)
 
 
-def files_below(path: Path) -> Iterator[tuple[str, Path]]:
-    """Yield sample and place of each file that a reader may know: all of a sample, then the next.
+def kernel_again(place: str, name: str, key: str) -> Kernel | None:
+    """Return a kernel of a file by its name and its hash; None where the file no longer has it."""
+    if not Path(place).exists():
+        return None
+    named = (found for found in read_kernels(Path(place)) if isinstance(found, Kernel) and found.name == name)
+    return next((kernel for kernel in named if hash_or_nothing(kernel) == key), None)
 
-    Links to folders are not followed; a folder that cannot be listed is yielded as a file is.
-    """
+
+def nothing_in(path: Path) -> UnreadKernels:
+    """Return the note of a folder without kernels."""
+    known = ", ".join(reader.title for reader in READERS)
+    return UnreadKernels(str(path), f"there are no kernels here; known are {known}")
+
+
+# ------------------------------------------------------------------ samples
+
+
+def samples_below(path: Path) -> Iterator[KernelSample]:
+    """Yield the samples in a folder, each with its files: those that a reader may know, and folders that cannot be
+    listed. Links to folders are not followed. A file is a sample of its own."""
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file or folder")
     if not path.is_dir():
-        yield path.stem, path
+        if path.name == WRAPPER_FILE and graph_folder(path) == path.parent:
+            files = {file: stat_or_none(file) for file in (path.with_name(GRAPH_FILE), path) if file.exists()}
+            yield sample_of_files(name_of_root(path.parent), path.parent, files)
+        else:
+            yield sample_of_files(path.stem, path, {path: stat_or_none(path)})
         return
-    suffixes = tuple({reader.suffix for reader in READERS})
     samples = [("", path)]
     while samples:
         name, top = samples.pop()
-        own, others = [top], []
-        while own:
-            folder = own.pop()
-            try:
-                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            except OSError:
-                yield name or path.resolve().name, folder
-                continue
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    place = folder / entry.name
-                    below = f"{name}/{entry.name}" if name else entry.name
-                    own.append(place) if is_own(place) else others.append((below, place))
-                elif entry.name.endswith(suffixes):
-                    yield name or path.resolve().name, folder / entry.name
-        samples += reversed(others)
+        files, others = files_of_sample(top)
+        if files:
+            yield sample_of_files(name or name_of_root(path), top, files)
+        samples += [(f"{name}/{folder.name}" if name else folder.name, folder) for folder in reversed(others)]
+
+
+def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[Path]]:
+    """Return the files of a sample, with what is known of each, and the folders in it that are samples themselves."""
+    suffixes = tuple({reader.suffix for reader in READERS})
+    files: dict[Path, os.stat_result | None] = {}
+    others = []
+    own = [top]
+    while own:
+        folder = own.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            files[folder] = None
+            continue
+        for entry in entries:
+            place = folder / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                own.append(place) if is_own(place) else others.append(place)
+            elif entry.name.endswith(suffixes) or entry.name == GRAPH_FILE:
+                files[place] = stat_or_none(place)
+    return files, others
+
+
+def stat_or_none(place: Path) -> os.stat_result | None:
+    """Return what is known of a file; None of a link to nothing."""
+    try:
+        return os.stat(place)
+    except OSError:
+        return None
+
+
+def sample_of_files(name: str, top: Path, files: Mapping[Path, os.stat_result | None]) -> KernelSample:
+    """Return a sample with a digest of what is known of its files."""
+    digest = hashlib.sha256()
+    for file, known in files.items():
+        written = (known.st_size, known.st_mtime_ns) if known else ()
+        digest.update(f"{file.relative_to(top)}\0{written}\n".encode("utf-8", "surrogateescape"))
+    return KernelSample(name, str(top.resolve()), tuple(files), digest.hexdigest())
+
+
+def name_of_root(path: Path) -> str:
+    """Return the name of the sample that a folder is, or is a part of."""
+    folder = path.resolve()
+    while is_named_part(folder) and folder.parent != folder:
+        folder = folder.parent
+    return folder.name
 
 
 def is_own(folder: Path) -> bool:
     """Whether a folder is a part of the sample above it."""
-    if OWN_FOLDERS.fullmatch(folder.name):
+    if is_named_part(folder):
         return True
     return CACHED.fullmatch(folder.name) is not None and next(folder.glob(f"c{folder.name}*"), None) is not None
 
 
-def kernels_of_file(file: Path, sample: str) -> Iterator[Found]:
-    """Yield the kernels of one file, with sample, direction and place."""
-    place = str(file)
+def is_named_part(folder: Path) -> bool:
+    """Whether a folder is a part of a sample by its name, and by what is in it or beside it."""
+    if OWN_FOLDERS.fullmatch(folder.name):
+        return True
+    if folder.name in (ALONE_FOLDER, BUILT_FOLDER):
+        return (folder.parent / GRAPH_FILE).exists()
+    return TARGET.fullmatch(folder.name) is not None and next(folder.glob("pair_*"), None) is not None
+
+
+# ------------------------------------------------------------------ the kernels of a sample
+
+
+def kernels_of_sample(sample: KernelSample) -> Iterator[Found]:
+    """Yield the kernels of a sample, the extern calls of its graphs, and what was not read.
+
+    Wrappers are read before files that have kernels and call none, which are left out if they are a wrapper's.
+    """
+    graphs: dict[Path, SavedGraph] = {}
+    refused: set[Path] = set()
+    for file in sample.files:
+        if file.name == GRAPH_FILE and (folder := graph_folder(file)) == file.parent:
+            graph = graph_or_reason(file)
+            if isinstance(graph, UnreadKernels):
+                refused.add(folder)
+                yield graph
+            else:
+                graphs[folder] = graph
+                yield ExternCalls(sample.name, graph.direction, graph.target, str(file), graph.externs)
+    readers: dict[Path, KernelReader] = {}
+    for file in sample.files:
+        reader = None if file.name == GRAPH_FILE or graph_folder(file) in refused else reader_or_reason(file)
+        if isinstance(reader, UnreadKernels):
+            yield reader
+        elif reader is not None:
+            readers[file] = reader
+    yield from kernels_once(sample, readers, graphs)
+
+
+def kernels_once(
+    sample: KernelSample, readers: Mapping[Path, KernelReader], graphs: Mapping[Path, SavedGraph]
+) -> Iterator[Found]:
+    """Yield the kernels of files: those of wrappers, and of the other files those that no wrapper has."""
+    alone = [file for file, reader in readers.items() if not reader.calls_kernels]
+    programs: set[str] = set()
+    for file, reader in readers.items():
+        if reader.calls_kernels:
+            for found in kernels_of_file(file, sample.name, reader, graphs):
+                yield found
+                if alone and isinstance(found, Kernel):
+                    programs.add(hash_or_nothing(found))
+    for file in alone:
+        for found in kernels_of_file(file, sample.name, readers[file], graphs):
+            if not (programs and isinstance(found, Kernel) and hash_or_nothing(found) in programs):
+                yield found
+
+
+def hash_or_nothing(kernel: Kernel) -> str:
+    """Return a kernel's hash; its name and place if it has none."""
+    try:
+        return kernel_hash(kernel)
+    except RefusedError:
+        return f"{kernel.place}: {kernel.name}"
+
+
+def graph_or_reason(file: Path) -> SavedGraph | UnreadKernels:
+    """Return what a `graph.json` says, or why it was not read."""
+    try:
+        graph = read_saved_graph(read_text(file), str(file))
+        if not (file.parent / WRAPPER_FILE).exists():
+            raise RefusedError(f"there is no {WRAPPER_FILE} beside it, which has the kernels")
+    except UNREADABLE as error:
+        return unread(file, error)
+    return graph
+
+
+def reader_or_reason(file: Path) -> KernelReader | UnreadKernels | None:
+    """Return the reader of a file; None of a file without kernels."""
     try:
         text = read_text(file)
-        readers = [reader for reader in READERS if place.endswith(reader.suffix)]
-        for reader in readers:
-            if any(mark in text for mark in reader.marks):
-                for found in reader.kernels_in(text, place):
-                    if isinstance(found, Kernel):
-                        direction = found.direction or direction_of(text, file)
-                        found = replace(found, sample=sample, direction=direction, place=place)
-                    yield found
-                return
-    except (RefusedError, OSError, RecursionError, MemoryError) as error:
-        reason = str(error) or type(error).__name__
-        yield UnreadKernels(place, reason.removeprefix(f"{place}: "))
+    except UNREADABLE as error:
+        return unread(file, error)
+    fitting = (reader for reader in READERS if file.name.endswith(reader.suffix))
+    return next((reader for reader in fitting if reader.knows(text)), None)
+
+
+def kernels_of_file(
+    file: Path, sample: str, reader: KernelReader, graphs: Mapping[Path, SavedGraph] = MappingProxyType({})
+) -> Iterator[Found]:
+    """Yield the kernels of one file, with sample, direction and place, and with what `graph.json` says of them."""
+    place = str(file)
+    folder = graph_folder(file)
+    try:
+        text = read_text(file)
+        for found in reader.kernels_in(text, place):
+            if not isinstance(found, Kernel):
+                yield found
+                continue
+            if folder is not None:
+                known = graphs[folder].kernels.get(found.name) if folder in graphs else None
+                found = with_facts(found, known) if known else replace(found, target=target_of_folder(folder))
+            direction = found.direction or direction_of(text, file)
+            yield replace(found, sample=sample, direction=direction, place=place)
+    except UNREADABLE as error:
+        yield unread(file, error)
+
+
+def with_facts(kernel: Kernel, known: Kernel) -> Kernel:
+    """Return a kernel with what is known of its target, its operators and its calls."""
+    return replace(known, language=kernel.language, name=kernel.name, source=kernel.source, declared=kernel.declared)
+
+
+UNREADABLE = (RefusedError, OSError, RecursionError, MemoryError)
+
+
+def unread(file: Path, error: BaseException) -> UnreadKernels:
+    """Return the note of a file that an error kept from being read."""
+    reason = str(error) or type(error).__name__
+    return UnreadKernels(str(file), reason.removeprefix(f"{file}: "))
 
 
 def read_text(file: Path) -> str:
@@ -177,11 +368,16 @@ def direction_of(text: str, file: Path) -> str:
 
 
 def kernels_of_wrapper(text: str, place: str) -> Iterator[Found]:
-    """Yield the kernels that Inductor's wrapper has compiled: the texts in its calls of AsyncCompile."""
+    """Yield the kernels that Inductor's wrapper has compiled: the texts in its calls of AsyncCompile.
+
+    A wrapper that is cut off between two kernels is Python all the same, and named.
+    """
     for node in ast.walk(parse_module(text, place)):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if method := method_of(call):
                 yield compiled_kernel(name, method, call, place)
+    if BEGUN in text and "def call(" not in text:
+        yield UnreadKernels(place, "the file is not whole: it has no function that calls the kernels")
 
 
 def method_of(call: ast.Call) -> str:
@@ -216,8 +412,11 @@ def kernels_of_module(text: str, place: str) -> Iterator[Found]:
     if len(text) > LARGEST:
         raise RefusedError(f"{place}: a source of {len(text)} characters; the limit is {LARGEST}")
     functions = [node for node in parse_module(text, place).body if isinstance(node, ast.FunctionDef)]
-    for found in find_kernels(functions):
-        yield Kernel("triton", found.name, text)
+    found = find_kernels(functions)
+    if not found and JITTED not in text:
+        yield UnreadKernels(place, "there is no kernel in this module, which begins as Inductor's do")
+    for kernel in found:
+        yield Kernel("triton", kernel.name, text)
 
 
 def kernels_of_cpp(text: str, place: str) -> Iterator[Found]:
@@ -231,9 +430,17 @@ def kernels_of_cpp(text: str, place: str) -> Iterator[Found]:
 BARE = ('extern "C"  void  kernel(', 'extern "C" void kernel(', "cpp_fused")
 """Texts that a C++ kernel has without its binding. Inductor's probes for vector instructions have none of them."""
 
+BEGUN = f"{CALLED} = AsyncCompile()"
+JITTED = "@triton.jit"
+MARKS = ("\n@triton_heuristics.", "\nfrom torch._inductor.runtime import triton_helpers, triton_heuristics\n")
+"""Lines with which a wrapper, a kernel by hand and Inductor's kernels begin; the rest of a file may be missing."""
+
 READERS = (
-    KernelReader("Inductor's output_code.py", ".py", (f"{CALLED}.triton(", f"{CALLED}.cpp"), kernels_of_wrapper),
-    KernelReader("a module with Triton kernels", ".py", ("@triton.jit",), kernels_of_module),
+    KernelReader("a kernel that Backprint saved", ".py", (MARK,), saved_kernels, begins=True),
+    KernelReader(
+        "Inductor's output_code.py", ".py", (f"{CALLED}.triton(", f"{CALLED}.cpp", BEGUN), kernels_of_wrapper, True
+    ),
+    KernelReader("a module with Triton kernels", ".py", (JITTED, *MARKS), kernels_of_module),
     KernelReader("a C++ file of Inductor", ".cpp", (BINDING, *BARE), kernels_of_cpp),
 )
 """The kinds of files, the first that fits reads a file."""

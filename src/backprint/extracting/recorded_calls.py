@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprint.errors import RefusedError
 from backprint.extracting.nouns import KernelArgument, KernelCall
 
 META = torch.device("meta")
@@ -77,7 +78,14 @@ class NotedOperators(TorchDispatchMode):
         views = any(value.alias_info and not value.alias_info.is_write for value in function._schema.returns)
         if not views and str(function) not in MEMORY:
             self.recorded.externs[str(function)] += 1
-        return function(*args, **(kwargs or {}))
+        try:
+            return function(*args, **(kwargs or {}))
+        except Exception as error:  # of any kind: each operator has its own code for meta tensors
+            said = str(error).strip().partition(". ")[0][:200]
+            raise RefusedError(
+                f"{function} is called beside the kernels, and does not run on meta tensors, with which calls are "
+                f"recorded: {type(error).__name__}: {said}; capture the program without it"
+            ) from error
 
 
 def recorded_calls(wrapper: str, inputs: Sequence[Tensor]) -> RecordedCalls:

@@ -12,7 +12,8 @@ import html
 from collections.abc import Iterator
 
 from backprint.graph.verdicts import WORDS
-from backprint.report.nouns import Cell, Column, Figure, Report, Table, spell
+from backprint.plain import printable
+from backprint.report.nouns import Cell, Column, Figure, Listing, Report, Table, spell
 from backprint.report.rows import one_line
 
 FILTERED = 12
@@ -67,6 +68,9 @@ figure p { max-width: 38rem; } .picture { margin: 0; display: block; }
 input { font: inherit; width: 22rem; max-width: 100%; padding: .3rem .6rem; margin: .2rem 0 .5rem; color: inherit;
   background: var(--page); border: 1px solid var(--line); border-radius: 6px; }
 output { color: var(--soft); margin-left: .6rem; }
+details { margin: .5rem 0; } summary { cursor: pointer; overflow-wrap: anywhere; }
+pre { overflow: auto; max-height: 75vh; margin: .3rem 0; padding: .7rem 1rem; font: 13px/1.45 ui-monospace, monospace;
+  background: var(--band); border: 1px solid var(--line); border-radius: 6px; }
 """
 
 SCRIPT = """
@@ -114,11 +118,14 @@ def render(report: Report) -> Iterator[str]:
     tables = (*report.tables, report.samples)
     links = [f'<a href="#p{index}">{text(each.title)}</a>' for index, each in enumerate(report.figures)]
     links += [f'<a href="#t{index}">{text(table.title)}</a>' for index, table in enumerate(tables)]
+    links += ['<a href="#code">Code</a>'] if report.listings else []
     yield f"</dl>\n<nav>{' '.join(links)}</nav>\n"
     if report.figures:
         yield f'<div class="pictures">\n{"".join(map(figure, range(len(report.figures)), report.figures))}</div>\n'
     for index, table in enumerate(tables):
         yield from section(table, index)
+    if report.listings:
+        yield f'<section id="code">\n<h2>Code</h2>\n{"".join(map(listing_of_code, report.listings))}</section>\n'
     yield f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
 
 
@@ -139,6 +146,13 @@ def section(table: Table, index: int) -> Iterator[str]:
     for row in table.rows:
         yield f"<tr>{''.join(map(cell, row, table.columns))}</tr>\n"
     yield "</tbody>\n</table></div>\n</section>\n"
+
+
+def listing_of_code(listing: Listing) -> str:
+    """Return code that opens under its title."""
+    code = html.escape(printable(listing.code.strip("\n"), lines=True), quote=True)
+    said = f"<summary>{text(listing.title)}</summary>\n<p>{text(listing.note)}</p>"
+    return f"<details>{said}\n<pre>{code}</pre>\n</details>\n"
 
 
 CLASSES = {"name": "n", "verdict": "v"}

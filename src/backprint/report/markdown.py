@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from backprint.report.nouns import Column, Report, Table, spell
+from backprint.plain import printable
+from backprint.report.nouns import Column, Listing, Report, Table, spell
 from backprint.report.rows import one_line
 
 SPECIAL = re.compile(r"[\\`*<>|~&]|(?<![^\W_])_+|_+(?![^\W_])|!(?=\[)|\](?=[(\[:])|(?<![\w/])[@#](?=\w)")
 """What would be more than itself in a cell: markup, entities, links, images, mentions, table borders."""
+
+BACKTICKS = re.compile(r"`+")
 
 
 def render(report: Report) -> Iterator[str]:
@@ -18,6 +21,8 @@ def render(report: Report) -> Iterator[str]:
     yield from (f"- **{escaped(name)}**: {escaped(value)}\n" for name, value in report.facts)
     for table in report.tables:
         yield from section(table)
+    for listing in report.listings:
+        yield from fenced(listing)
 
 
 def section(table: Table) -> Iterator[str]:
@@ -28,6 +33,14 @@ def section(table: Table) -> Iterator[str]:
     yield line("---:" if column.right else "---" for column in table.columns)
     for row in table.rows:
         yield line(cell(value, column) for value, column in zip(row, table.columns, strict=True))
+
+
+def fenced(listing: Listing) -> Iterator[str]:
+    """Yield code under its title; the fence is longer than any in the code."""
+    code = printable(listing.code.strip("\n"), lines=True)
+    fence = "`" * max(3, 1 + max(map(len, BACKTICKS.findall(code)), default=0))
+    yield f"\n## {escaped(listing.title)}\n{escaped(listing.note)}\n\n"
+    yield f"{fence}{listing.language}\n{code}\n{fence}\n"
 
 
 def line(cells: Iterator[str]) -> str:

@@ -43,6 +43,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """A title, a sentence, and code, which HTML and Markdown show in its own lines."""
+
+    title: str
+    note: str
+    code: str
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The report of a run: facts, tables, the table of all samples, and `rows`, each with every column, for files."""
 
@@ -53,6 +63,7 @@ class Report:
     fields: tuple[tuple[str, str], ...]
     rows: Callable[[], Iterator[dict[str, Any]]]
     figures: tuple[Figure, ...] = ()
+    listings: tuple[Listing, ...] = ()
 
 
 WORDS = ("text", "name", "verdict")

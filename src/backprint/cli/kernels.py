@@ -1,0 +1,116 @@
+"""`backprint kernels SAMPLE... -o DIR`, `kernels dedup`, `kernels find` and `kernels report`."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backprint.cli.corpus import carry_out
+from backprint.cli.options import ALLOW, TRUST, choice
+from backprint.cli.say import echo
+
+if TYPE_CHECKING:
+    from backprint.corpora import CorpusRun
+
+OTHERS = ("dedup", "find", "report")
+"""Verbs with a file of their own, `kernels_NAME.py`."""
+
+RUN = "run"
+"""What `backprint kernels` is short for."""
+
+
+class Kernels(click.Group):
+    """The group of the verbs about kernels; without one of them it extracts."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [RUN, *OTHERS]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in OTHERS:
+            found: click.Command = importlib.import_module(f"backprint.cli.kernels_{name}").command
+            return found
+        return super().get_command(ctx, name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args[:1] in [[name] for name in self.list_commands(ctx)]
+        helped = args[:1] in [[name] for name in ctx.help_option_names]
+        return super().parse_args(ctx, args if named or helped else [RUN, *args])
+
+
+@click.group("kernels", cls=Kernels)
+def command() -> None:
+    """Collect the kernels that a compiler makes of samples, for a processor or a GPU that need not be there.
+
+    `backprint kernels SAMPLE... -o DIR` is short for `backprint kernels run`, which has the options.
+    """
+
+
+@command.command(RUN)
+@click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", "out", required=True, metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    default=("cpu",),
+    show_default=True,
+    metavar="NAME[,NAME…]",
+    help="cpu, cpu:avx2, cpu:avx512, cpu:neon, cuda:75, cuda:80, cuda:90, cuda:100, cuda:120.",
+)
+@choice("direction", "Which graphs.", "both")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="That C++ is written for.")
+@click.option("--build", is_flag=True, help="Compile Triton kernels, each configuration, to PTX and cubin.")
+@click.option("--check", is_flag=True, help="Run the kernels and compare their results with the graphs'.")
+@click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take.")
+@click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free.")
+@click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16.")
+@choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool")
+@click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here.")
+@click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples.")
+@click.option("--restart", is_flag=True, help="Begin anew; the old ledger stays as ledger.1.sqlite.")
+@click.option("--retry", multiple=True, metavar="WORD", help="Do samples again that have this verdict or cause.")
+@ALLOW
+@TRUST
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes.")
+def extract_command(
+    samples: tuple[Path, ...],
+    out: Path,
+    targets: tuple[str, ...],
+    direction: str,
+    threads: int,
+    build: bool,
+    check: bool,
+    allow: tuple[str, ...],
+    trust: bool,
+    **given: Any,
+) -> None:
+    """Write the kernels of the forward and backward of samples below DIR, each sample in a process of its own.
+
+    Samples of GraphNet are captured first. No kernel is run, and no C++ compiler is needed, unless --check asks for
+    it. If the command is ended at any moment, the same command continues. Exit code 1 if a graph is refused, or a
+    kernel's results are wrong.
+    """
+    from backprint.corpus.several import begin_several
+
+    names = [name.strip() for text in targets for name in text.split(",") if name.strip()]
+    source, listed = begin_several(samples, out, "kernels", given["restart"])
+    chosen = {
+        "targets": list(dict.fromkeys(names)), "direction": direction, "threads": threads, "build": build,
+        "check": check, "allow": list(allow), "trust": trust,
+    }  # fmt: skip
+    carry_out("kernels", source, out, chosen, list=listed, allow_unproven=not check, close=close_run, **given)
+
+
+def close_run(done: CorpusRun, as_json: bool) -> None:
+    """Print how many samples have kernels, and which have none."""
+    rows = list(done.rows())
+    if as_json:
+        return
+    for row in rows:
+        echo(f"{row['id']}: {row['cause'] or row['verdict']}: {row['detail']}")
+    echo(f"{len(rows)} samples; programs in groups: backprint kernels dedup {done.out}", err=True)
