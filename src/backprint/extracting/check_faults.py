@@ -2,7 +2,7 @@
 
 `python -P -m backprint.extracting.check_faults FOLDER EVERY` is the process that runs them. A fault is `seen` if the
 graph's kernels do not run or compare wrong, `nothing` if every result is the same to the bit, `rounding` if results
-move by no more than eager is from float64, and `missed` else.
+are as near to float64 as eager's or those of the right kernels, and `missed` else.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def outcome_of_fault(judge: Any, subject: CheckSubject, fault: PlantedFault, wan
     if all(map(one_to_the_bit, results, wanted)):
         return "nothing", ""
     pairs = enumerate(zip(results, wanted, strict=True))
-    if all(one_to_the_bit(*both) or judge.bound.rounds_to(place, *both) for place, both in pairs):
+    if all(one_to_the_bit(*both) or judge.bound.as_exact(place, *both) for place, both in pairs):
         return "rounding", ""
     return "missed", "; ".join(f"{port.name}: {port.detail}" for port in verdict.ports if port.detail)[:300]
 
