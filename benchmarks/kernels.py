@@ -280,14 +280,20 @@ def main() -> None:
     parser.add_argument("--build", action="store_true", help="compile every configuration to PTX and cubin")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds of a subject")
     parser.add_argument("--only", help="subjects whose name has this text")
+    parser.add_argument("--show", action="store_true", help="only print what has been found")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         examine(given.one, given.out, given.build)
         return
-    folders = [*given.samples, *([capture_graphnet(given.graphnet, given.out)] if given.graphnet else [])]
+    captured = [given.out / "graphnet"] if given.show else []
+    folders = [
+        *given.samples,
+        *captured,
+        *([capture_graphnet(given.graphnet, given.out)] if given.graphnet and not given.show else []),
+    ]
     listed = [one for one in subjects(folders) if not given.only or given.only in f"{one[0]}/{one[1]}"]
-    for group, name, place in listed:
+    for group, name, place in [] if given.show else listed:
         print(f"{group}/{name}", file=sys.stderr, flush=True)
         run_apart(place, folder_of(given.out, group, name), given.build, given.limit)
     show(list(read_rows(given.out, listed)))
