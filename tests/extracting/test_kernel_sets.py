@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def test_a_kernel_is_compiled_when_it_is_asked() -> None:
     kernel = next(iter(bp.kernels(mlp(), torch.randn(5, 8), target="cuda:90", mode="train")))
     assert ".target sm_90" in kernel.ptx()
     assert ".target sm_80" in kernel.ptx(80)
+    assert tempfile.gettempdir() not in kernel.ptx()  # nothing of this machine
     assert kernel.cubin().startswith(b"\x7fELF")
     assert len(kernel.configurations) == len(kernel.calls[0].grids) > 0
     assert all(min(grid) >= 1 for call in kernel.calls for grid in call.grids)

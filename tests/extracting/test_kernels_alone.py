@@ -51,12 +51,18 @@ def softmax_of_long_rows(x: Tensor) -> Tensor:
     return (x * 2).softmax(-1).sqrt()
 
 
+def masked(x: Tensor, mask: Tensor) -> Tensor:
+    y = torch.where(mask, x.half(), 0.5)
+    return y.sin() * mask
+
+
 MODELS: dict[str, Any] = {
     "mlp": lambda: (nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 8), nn.Softmax(-1)), torch.randn(4, 16)),
     "layer norm": lambda: (nn.Sequential(nn.LayerNorm(300), nn.Tanh()).bfloat16(), torch.randn(6, 300).bfloat16()),
     "batch norm": lambda: (
         nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)), torch.randn(2, 3, 8, 8)),
     "embedding": lambda: (Embedded(), torch.randint(0, 50, (2, 7)), torch.randint(0, 50, (2, 7))),
+    "mask": lambda: (masked, torch.randn(5, 7, requires_grad=True), torch.rand(5, 7) > 0.5),
     "long rows": lambda: (softmax_of_long_rows, torch.randn(3, 3000, requires_grad=True)),
 }  # fmt: skip
 
@@ -130,6 +136,19 @@ def test_cpp_kernels_alone_give_what_the_wrappers_own_give(model: str) -> None:
     row = benchmark().checked_alone(model, kernels)
     assert (row.right, row.worst) == (row.runs, 0.0)
     assert row.runs == sum(len(set(kernel.calls)) for kernel in kernels)
+
+
+@needs_triton
+def test_a_file_that_is_wrong_is_seen_to_be(tmp_path: Path) -> None:
+    bench, kernel = benchmark(), gelu()
+    bench.save_kernels([kernel], tmp_path)
+    wrong = replace(kernel, source=kernel.source.replace("0.5, tl.float32", "0.5001, tl.float32"))
+    assert wrong.source != kernel.source
+    (tmp_path / "kernel_000.py").write_text(alone_text(wrong))
+    bench.run_alone(tmp_path)
+    bench.started(["--reference", str(tmp_path)], {"TRITON_INTERPRET": "1"})
+    [(found, close)] = bench.compared(tmp_path)
+    assert found > close
 
 
 @needs_triton

@@ -99,7 +99,7 @@ def write_dtypes(module: fx.GraphModule) -> None:
 
 def writes(module: fx.GraphModule) -> list[Any]:
     """Return the operators of a graph that write into an argument."""
-    return [node.target for node in module.graph.nodes if getattr(schema_of(node), "is_mutable", False)]
+    return [node.target for node in module.graph.nodes if writes_into(node)]
 
 
 def schema_of(node: fx.Node) -> Any:
@@ -108,11 +108,25 @@ def schema_of(node: fx.Node) -> Any:
 
 
 def replace_views(module: fx.GraphModule) -> None:
-    """Replace views by reshapes, which do not depend on strides."""
-    for node in module.graph.nodes:
-        if node.target in RESHAPES:
+    """Replace views by reshapes, which do not depend on strides; but no view of memory that the graph writes into."""
+    nodes = list(module.graph.nodes)
+    written = {owner_of(each) for node in nodes if writes_into(node) for each in node.all_input_nodes}
+    for node in nodes:
+        if node.target in RESHAPES and owner_of(node) not in written:
             node.target = aten.reshape.default
     module.recompile()
+
+
+def owner_of(node: fx.Node) -> fx.Node:
+    """Return the node whose memory a view shows; of another node, itself."""
+    while any(value.alias_info for value in getattr(schema_of(node), "returns", ())) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def writes_into(node: fx.Node) -> bool:
+    """Whether a node's operator writes into an argument."""
+    return bool(getattr(schema_of(node), "is_mutable", False))
 
 
 def refuse_draws(module: fx.GraphModule) -> None:

@@ -28,7 +28,7 @@ from backprint.graph.text import HEADER, emit_class
 from backprint.sample.alone import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
 from backprint.sample.judged import widen, widened_class
-from backprint.sample.rerun import EagerRun, Program
+from backprint.sample.rerun import EagerRun, Program, laid
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 """A compiler: a function of a graph and its inputs that returns a function of such inputs, with the same results."""
@@ -79,16 +79,33 @@ class BenchStep:
 
     def joined(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of the forward's inputs and the backward's own, with the outputs and then the gradients."""
-        count, sources = len(self.forward.graph.inputs), self.sources
+        count, sources, strides = len(self.forward.graph.inputs), self.sources, self.strides
+        others: list[int] | None = None
         shown = [place for place, (role, _) in enumerate(self.forward.run.outputs) if role != "saved"]
 
         def both(*values: Any) -> tuple[Any, ...]:
+            nonlocal others
             results = forward(*values[:count])
-            taken = (results[place] if from_forward else values[place] for from_forward, place in sources)
+            taken = [results[place] if from_forward else values[place] for from_forward, place in sources]
+            if others is None:  # the strides of a compiled forward's results stay what they are
+                others = [place for place, stride in strides.items() if taken[place].stride() != stride]
+            for place in others:
+                taken[place] = laid(taken[place], strides[place])
             gradients = backward(*taken)
             return (*(results[place] for place in shown), *gradients)
 
         return both
+
+    @cached_property
+    def strides(self) -> dict[int, tuple[int, ...]]:
+        """The strides for which a backward is compiled, by the places of the saved tensors that it takes. A compiled
+        forward may save a tensor with others."""
+        pairs = zip(self.sources, self.backward.run.inputs, strict=True)
+        return {
+            place: value.stride()
+            for place, ((from_forward, _), value) in enumerate(pairs)
+            if from_forward and isinstance(value, torch.Tensor) and value.layout is torch.strided
+        }
 
     @cached_property
     def sources(self) -> list[tuple[bool, int]]:

@@ -10,8 +10,10 @@ Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.G
 from __future__ import annotations
 
 import contextlib
+import importlib
 import re
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,8 +34,16 @@ OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
 @contextlib.contextmanager
 def lowering_for(target: KernelTarget, threads: int) -> Iterator[None]:
     """While this lasts, Inductor writes code for a target."""
+    import_inductor()
     with pretended(target) if target.device == "cuda" else written_for_cpu(target, threads):
         yield
+
+
+def import_inductor() -> None:
+    """Import Inductor without the warnings of torch about torch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        importlib.import_module("torch._inductor.compile_fx")
 
 
 @contextlib.contextmanager

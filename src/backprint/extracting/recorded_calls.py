@@ -127,7 +127,7 @@ def loaded_wrapper(
     with mock.patch.object(compiling, "AsyncCompile", CompileStandIn), stream:
         exec(compile(wrapper, "<wrapper of Inductor>", "exec"), space)
     space.update(dict.fromkeys(MAKERS, make or empty_on_meta))
-    space.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, assert_size_stride=lay_out)
+    space.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **LAYING_OUT)
     return space
 
 
@@ -138,11 +138,27 @@ class NotNamed:
     types: Any
 
 
-def lay_out(value: Tensor, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
+def lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
     """Give a result the strides that Inductor expects of it; some operators have others on this device."""
+    if value is None:
+        return
     if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not is_workspace(value)):
         laid = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
         value.set_(laid.copy_(value))
+
+
+def lay_out_all(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
+    """Give several results their strides."""
+    for value, shape, stride in zip(values, shapes, strides, strict=True):
+        lay_out(value, shape, stride)
+
+
+LAYING_OUT = {
+    "assert_size_stride": lay_out,
+    "assert_size_stride_grouped": lay_out_all,  # these two since torch 2.14
+    "assert_tensor_metadata": lay_out,
+}
+"""The functions by which a wrapper asserts layouts, and what stands for them."""
 
 
 def is_workspace(value: Any) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from backprint.benching.borders import core_of
+from backprint.benching.lowering import replace_views
 from backprint.sample.rerun import copies
 
 
@@ -25,6 +26,7 @@ def build_aot(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Ca
     from torch._dynamo import lookup_backend
 
     core = core_of(module, inputs)
+    replace_views(core.module)  # results of decompositions may have other strides
     with torch.no_grad():
         call = lookup_backend(backend)(core.module, core.given(copies(inputs)))
     return lambda *values: core.restored(call(*core.given(values)), values)

@@ -1,5 +1,7 @@
 """Inductor, by its own entry without Dynamo, and AOTInductor. Both draw random numbers as eager does.
 
+They trace a graph again with decompositions, whose results may have other strides, so its views are reshapes.
+
 Private torch APIs of this module, tried on torch 2.11 to 2.14.1: `torch._inductor.compile`,
 `torch._inductor.list_mode_options`, `torch._inductor.aoti_compile_and_package`, `torch._inductor.aoti_load_package`.
 """
@@ -17,6 +19,7 @@ from torch import Tensor, fx
 
 from backprint.benching.borders import bordered
 from backprint.benching.gpu import on_gpu
+from backprint.benching.lowering import replace_views
 
 AS_EAGER = {"fallback_random": True}
 """Options that make random draws those of eager."""
@@ -27,6 +30,7 @@ def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "d
     options = {**torch._inductor.list_mode_options(mode), **AS_EAGER}
 
     def build(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
+        replace_views(core)
         with torch.no_grad():
             call = torch._inductor.compile(core, given, options=options)
         if options.get("triton.cudagraphs") and on_gpu(given):
@@ -49,6 +53,7 @@ def build_aotinductor(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable
 
 def packaged(core: fx.GraphModule, given: list[Tensor]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
     """Return the package of a core, loaded."""
+    replace_views(core)
     with torch.no_grad():
         program = torch.export.export(core, tuple(given), strict=False)
         with tempfile.TemporaryDirectory() as folder:
