@@ -48,6 +48,11 @@ def outcomes(run: Any) -> dict[str, str]:
     return {f"{cell.sample} {cell.graph}": cell.outcome for cell in run.cells}
 
 
+def test_strides_of_a_compiled_forward_are_no_fault_of_its_backward(samples: Path, tmp_path: Path) -> None:
+    run = bp.bench(samples, own("other_strides"), tmp_path / "run", timed=False)
+    assert set(outcomes(run).values()) == {"untimed"}, [cell.reason for cell in run.cells]
+
+
 def test_a_right_compiler_is_right_everywhere_and_timed(samples: Path, tmp_path: Path) -> None:
     run = bp.bench(samples, ["eager", own("right")], tmp_path / "run")
     assert Counter(cell.compiler for cell in run.cells) == {"eager": 6, own("right"): 6}

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from backprint.benching import lowering
-from backprint.benching.lowering import OWN, forms, lower
+from backprint.benching.lowering import OWN, forms, lower, replace_views
 from backprint.errors import RefusedError
 
 aten = torch.ops.aten
@@ -263,3 +263,19 @@ def test_the_dtypes_of_what_is_made_of_numbers_are_written() -> None:
     graph = make_fx(lambda x: (x + torch.arange(3.0) + torch.ones(3) + torch.full((3,), 2),))(drawn(3))
     made = [node for node in lower(graph, [drawn(3)]).graph.nodes if not node.all_input_nodes and node.kwargs]
     assert [node.kwargs["dtype"] for node in made] == [torch.float32, torch.float32, torch.int64]
+
+
+def test_a_view_of_memory_that_is_written_stays_a_view() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        memory = x.clone()
+        memory.view(4, 3).view(-1).add_(1)
+        return memory.mul(y.view(2, 6)).view(3, 4)
+
+    module = make_fx(program)(torch.randn(2, 6), torch.randn(12))
+    replace_views(module)
+    found = [
+        str(node.target) for node in module.graph.nodes if "view" in str(node.target) or "reshape" in str(node.target)
+    ]
+    assert found == ["aten.view.default", "aten.view.default", "aten.reshape.default", "aten.reshape.default"]
+    x, y = torch.randn(2, 6), torch.randn(12)
+    assert torch.equal(module(x, y), program(x, y))
