@@ -243,7 +243,8 @@ def rounds_as_far(eager: Eager, index: int, found: Any) -> bool:
 class OtherRounding(TorchDispatchMode):
     """Moves the results of each operator by up to some units in the last place, and by more where it adds elements up:
     by SUMMED times that of the root mean square of its results, and by TERMS times that of the terms of its sums, which
-    may be much larger. Operators that only choose or move elements are exact."""
+    may be much larger. Sums of 16-bit numbers are added up in float32. Operators that only choose or move elements are
+    exact."""
 
     def __init__(self, seed: int, units: float) -> None:
         super().__init__()
@@ -267,10 +268,12 @@ class OtherRounding(TorchDispatchMode):
         if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.layout is not torch.strided:
             return value
         by = self.drawn(value.shape, value) + self.drawn(shared_shape(value), value)
+        unit = torch.finfo(value.dtype).eps
         size = value.abs()
         if summed and value.numel():
-            size = size + SUMMED * mean_square(value).nan_to_num(0.0, 0.0, 0.0).to(value) + TERMS * terms
-        moved = value + by * size * self.units * torch.finfo(value.dtype).eps
+            sums = SUMMED * mean_square(value).nan_to_num(0.0, 0.0, 0.0) + TERMS * terms
+            size = size + (sums * min(1.0, torch.finfo(torch.float32).eps / unit)).to(value)
+        moved = value + by * size * self.units * unit
         return torch.where(torch.isfinite(moved), moved, value)
 
     def drawn(self, shape: Any, value: torch.Tensor) -> torch.Tensor:
