@@ -17,6 +17,7 @@ from backprint.benching import honest, launch
 from backprint.benching.cells import BenchOutput
 from backprint.benching.honest import HeldResults
 from backprint.benching.judging import notes_of_outputs, outcome_of_outputs
+from backprint.benching.subjects import bench_graphs
 from backprint.benching.varied import VariedInputs
 from backprint.corpus.verbs import on_cpu
 from backprint.sample.judged import Eager, apart, judged
@@ -251,3 +252,13 @@ def test_random_numbers_are_no_excuse_for_nan() -> None:
     word, detail = judged(eager, 0, torch.full((8,), torch.nan))
     assert word == "wrong"
     assert "eager never has" in detail
+
+
+def test_sums_of_16_bit_numbers_are_added_up_in_float32() -> None:
+    torch.manual_seed(0)
+    norm = torch.nn.LayerNorm(300).bfloat16()
+    graph = bench_graphs(bp.capture(norm, torch.randn(6, 300).bfloat16(), mode="train"))[0]
+    mean = next(place for place, value in enumerate(graph.run.results) if value.shape == (6, 1))
+    eager = Eager(graph.run, graph.module)
+    assert judged(eager, mean, graph.run.results[mean] * 1.25)[0] == "wrong"
+    assert judged(eager, mean, graph.run.results[mean] * (1 + 2**-8))[0] == "close"
