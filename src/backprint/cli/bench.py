@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -13,36 +12,13 @@ import click
 
 from backprint.cli.options import ALLOW, choice
 from backprint.cli.say import echo
+from backprint.cli.short import RUN, ShortGroup
 
 if TYPE_CHECKING:
     from backprint.benching.runs import BenchRun
 
-OTHERS = ("report", "compare")
-"""Verbs with a file of their own, `bench_NAME.py`."""
 
-RUN = "run"
-"""What `backprint bench` is short for."""
-
-
-class Bench(click.Group):
-    """The group of the bench verbs; without one of them it benches."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [RUN, *OTHERS]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in OTHERS:
-            found: click.Command = importlib.import_module(f"backprint.cli.bench_{name}").command
-            return found
-        return super().get_command(ctx, name)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = args[:1] in [[name] for name in self.list_commands(ctx)]
-        helped = args[:1] in [[name] for name in ctx.help_option_names]
-        return super().parse_args(ctx, args if named or helped else [RUN, *args])
-
-
-@click.group("bench", cls=Bench)
+@click.group("bench", cls=ShortGroup, others=("report", "compare"))
 def command() -> None:
     """Run compilers on the forward and backward graphs of samples: are they right, and how fast?
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,36 +10,13 @@ import click
 from backprint.cli.corpus import carry_out
 from backprint.cli.options import ALLOW, TRUST, choice
 from backprint.cli.say import echo
+from backprint.cli.short import RUN, ShortGroup
 
 if TYPE_CHECKING:
     from backprint.corpora import CorpusRun
 
-OTHERS = ("dedup", "find", "report")
-"""Verbs with a file of their own, `kernels_NAME.py`."""
 
-RUN = "run"
-"""What `backprint kernels` is short for."""
-
-
-class Kernels(click.Group):
-    """The group of the verbs about kernels; without one of them it extracts."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [RUN, *OTHERS]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in OTHERS:
-            found: click.Command = importlib.import_module(f"backprint.cli.kernels_{name}").command
-            return found
-        return super().get_command(ctx, name)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = args[:1] in [[name] for name in self.list_commands(ctx)]
-        helped = args[:1] in [[name] for name in ctx.help_option_names]
-        return super().parse_args(ctx, args if named or helped else [RUN, *args])
-
-
-@click.group("kernels", cls=Kernels)
+@click.group("kernels", cls=ShortGroup, others=("dedup", "find", "report"))
 def command() -> None:
     """Collect the kernels that a compiler makes of samples, for a processor or a GPU that need not be there.
 

@@ -1,0 +1,34 @@
+"""A group of verbs that is short for one of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+RUN = "run"
+"""The verb that a group is short for."""
+
+
+class ShortGroup(click.Group):
+    """A group that runs its verb `run` where no verb is named. `others` have a file of their own, `GROUP_VERB.py`."""
+
+    def __init__(self, *args: Any, others: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.others = tuple(others)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [RUN, *self.others]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in self.others:
+            found: click.Command = importlib.import_module(f"backprint.cli.{self.name}_{name}").command
+            return found
+        return super().get_command(ctx, name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args[:1] in [[name] for name in self.list_commands(ctx)]
+        helped = args[:1] in [[name] for name in ctx.help_option_names]
+        return super().parse_args(ctx, args if named or helped else [RUN, *args])
