@@ -74,6 +74,14 @@ def test_kernels_of_a_capture_in_one_direction() -> None:
     assert {kernel.direction for kernel in bp.kernels(capture, direction="forward")} == {"forward"}
 
 
+@pytest.mark.skipif(not torch.cpu._is_avx2_supported(), reason="this processor has no AVX2")
+def test_kernels_run_with_the_instructions_they_are_written_for() -> None:
+    capture = bp.capture(mlp(), torch.randn(37, 8), mode="train")
+    verdicts = bp.kernels(capture, target="cpu:avx2").check()
+    assert [verdict.name for verdict in verdicts] == ["pair_0 forward", "pair_0 backward"]
+    assert all(verdict.good for verdict in verdicts), verdicts
+
+
 def test_threads_belong_to_the_program() -> None:
     capture = bp.capture(lambda x: torch.tanh(x) * x, torch.randn(512, 512))
     one, four = ([k.hash for k in bp.kernels(capture, target="cpu:avx2", threads=n)] for n in (1, 4))

@@ -3,8 +3,8 @@
 Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.GraphLowering`,
 `torch._inductor.fx_passes.joint_graph.joint_graph_passes`, `torch._inductor.fx_passes.post_grad.post_grad_passes`,
 `torch._inductor.compile_fx`, `torch._inductor.virtualized.V`, `torch._inductor.debug.DebugContext`,
-`torch._inductor.cpu_vec_isa`, `torch._inductor.cpp_builder`, `torch._inductor.exc`, `torch._inductor.config`,
-`torch._inductor.scheduler.BaseSchedulerNode`.
+`torch._inductor.cpu_vec_isa`, `torch._inductor.codecache`, `torch._inductor.cpp_builder`, `torch._inductor.exc`,
+`torch._inductor.config`, `torch._inductor.scheduler.BaseSchedulerNode`.
 """
 
 from __future__ import annotations
@@ -53,34 +53,37 @@ def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
     With instructions that are named, no C++ compiler is asked which ones it has.
     """
     import torch._inductor.config as settings
-    from torch._inductor import cpu_vec_isa
+    from torch._inductor import codecache, cpu_vec_isa
 
     options = {"compile_threads": 1, "fx_graph_cache": False, "cpp.threads": threads}
     with contextlib.ExitStack() as held:
         if target.isa:
             isa = getattr(cpu_vec_isa, ISAS[target.isa])()
             options["cpp.vec_isa_ok"] = True
-            held.enter_context(mock.patch.object(cpu_vec_isa, "pick_vec_isa", return_value=isa))
-            held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
-        else:
-            check_compiler()
+            for place in (cpu_vec_isa, codecache):  # which writes C++, and which compiles it
+                held.enter_context(mock.patch.object(place, "pick_vec_isa", return_value=isa))
+            if not has_compiler():  # of AVX-512, extensions are asked for that do not change the code
+                held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
+        elif not has_compiler():
+            known = ", ".join(f"cpu:{name}" for name in ISAS)
+            raise RefusedError(
+                "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
+                f"the targets {known}, or install g++"
+            )
         held.enter_context(settings.patch(options))
         yield
 
 
-def check_compiler() -> None:
-    """Raise without a C++ compiler, which Inductor asks for the vector instructions of this machine."""
+def has_compiler() -> bool:
+    """Whether Inductor finds a C++ compiler here."""
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
     try:
         get_cpp_compiler()
-    except InvalidCxxCompiler as error:
-        known = ", ".join(f"cpu:{name}" for name in ISAS)
-        raise RefusedError(
-            "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
-            f"the targets {known}, or install g++"
-        ) from error
+    except InvalidCxxCompiler:
+        return False
+    return True
 
 
 def isa_in_use() -> str:
