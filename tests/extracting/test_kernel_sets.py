@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ from torch import nn
 import backprint as bp
 from backprint.cli import main
 from backprint.errors import UsageError
+from backprint.extracting import build_triton
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 
@@ -97,6 +99,19 @@ def test_a_kernel_is_compiled_when_it_is_asked() -> None:
     assert kernel.cubin().startswith(b"\x7fELF")
     assert len(kernel.configurations) == len(kernel.calls[0].grids) > 0
     assert all(min(grid) >= 1 for call in kernel.calls for grid in call.grids)
+
+
+@needs_triton
+def test_a_compiled_kernel_is_not_the_one_another_program_left_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    kernel = next(iter(bp.kernels(mlp(), torch.randn(5, 8), target="cuda:90", mode="train")))
+    with monkeypatch.context() as another:
+        another.setattr(build_triton, "loaded_kernel", lambda k: build_triton.kernel_loaded_from(tmp_path, k))
+        another.setattr(build_triton, "cache_of_ours", contextlib.nullcontext)
+        assert str(tmp_path) in kernel.ptx()  # of the same source, in a file
+    assert str(tmp_path) not in kernel.ptx()
 
 
 def test_a_kernel_of_a_processor_has_no_ptx() -> None:

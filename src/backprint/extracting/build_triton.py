@@ -4,11 +4,13 @@ A kernel's source is run to get its function and its configurations: only kernel
 come here. Triton compiles for a target that it is given, so nothing asks for a driver.
 
 Private torch APIs of this module, tried on torch 2.13 with triton 3.7.1: `CachingAutotuner` of
-`torch._inductor.runtime.triton_heuristics`, `torch._inductor.runtime.triton_helpers.set_driver_to_gpu`.
+`torch._inductor.runtime.triton_heuristics`, `torch._inductor.runtime.triton_helpers.set_driver_to_gpu`; of triton,
+`knobs.cache`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import linecache
@@ -47,7 +49,7 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    with pretended(target):
+    with pretended(target), cache_of_ours():
         tuner = loaded_kernel(kernel)
         for configuration in tuner.configs:
             meta = tuner._create_compile_meta(configuration)
@@ -55,6 +57,20 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
             source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
             made = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
             yield built_kernel(made, configuration)
+
+
+@contextlib.contextmanager
+def cache_of_ours() -> Iterator[None]:
+    """While this lasts, Triton's cache is a folder of its own inside the usual one.
+
+    Triton finds a compiled kernel by its source, not by its file, but writes the file's path into what it compiles: the
+    usual cache would give what another program compiled of the same source, with that program's path inside.
+    """
+    from triton import knobs
+
+    with knobs.cache.scope():
+        knobs.cache.dir = str(Path(knobs.cache.dir) / "backprint")
+        yield
 
 
 def built_kernel(made: Any, configuration: Any) -> BuiltKernel:
