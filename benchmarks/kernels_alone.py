@@ -131,7 +131,7 @@ def checked_alone(model: str, kernels: list[Any]) -> AloneRow:
 
 def save_kernels(kernels: list[Any], folder: Path) -> None:
     """Write each kernel as a file of its own, and what the reference needs."""
-    from backprint.extracting.alone import alone_text
+    from backprint.extracting.alone.alone_file import alone_text
 
     rows = []
     for number, kernel in enumerate(kernels):
@@ -188,7 +188,7 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def run_reference(folder: Path) -> None:
     """Run the kernels as the wrapper has them on the arguments that the files made."""
-    from backprint.extracting.lowering_inductor import lowering_for
+    from backprint.extracting.lowering.inductor import lowering_for
     from backprint.extracting.nouns import Kernel
     from backprint.extracting.targets import target_named
 
@@ -207,7 +207,7 @@ def wrapper_cpp(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
 
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-    from backprint.extracting.alone_cpp import head_of
+    from backprint.extracting.alone.alone_cpp import head_of
 
     call = CppPythonBindingsCodeCache.load_pybinding(ast.literal_eval(kernel.declared), kernel.source)
     names = [name for name, _ in head_of(kernel)[1]]
@@ -303,7 +303,7 @@ def whole_arrays() -> None:
 
 def same_ptx(kernels: list[Any]) -> tuple[int, int]:
     """Return how many configurations there are, and of how many the file's PTX is the wrapper's."""
-    from backprint.extracting.alone import alone_text
+    from backprint.extracting.alone.alone_file import alone_text
     from backprint.extracting.build_triton import built
     from backprint.extracting.targets import target_named
 

@@ -17,7 +17,7 @@ from kernel_models import MODELS
 
 import backprint as bp
 from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
-from backprint.extracting.check_faults import FaultRow, planted_and_checked
+from backprint.extracting.checking.check_faults import FaultRow, planted_and_checked
 
 OUTCOMES = ("seen", "nothing", "rounding", "missed")
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from backprint.extracting.dedup import dedup_kernels
-from backprint.extracting.normal import normal_form
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.read import kernels_of_wrapper
+from backprint.extracting.programs.dedup import dedup_kernels
+from backprint.extracting.programs.normal import normal_form
+from backprint.extracting.programs.read import kernels_of_wrapper
 
 SOURCES = Path(__file__).parents[1] / "tests" / "extracting" / "sources"
 PER_SAMPLE = 20

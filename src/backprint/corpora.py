@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from backprint.corpus.limits import Limits
     from backprint.corpus.pool import Executor
     from backprint.corpus.run import RunPlan, Watcher
-    from backprint.extracting.dedup import KernelGroups
     from backprint.extracting.nouns import Kernel
+    from backprint.extracting.programs.dedup import KernelGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ def dedup(
 
 def dedup_of_kernels(kernels: Iterable[Kernel], by: str) -> KernelGroups:
     """Return the groups of kernels, which may be in several iterables."""
-    from backprint.extracting.dedup import grouped_kernels
     from backprint.extracting.nouns import Kernel
+    from backprint.extracting.programs.dedup import grouped_kernels
 
     if isinstance(kernels, Kernel) or not isinstance(kernels, Iterable):
         raise UsageError(f"dedup of {type(kernels).__name__}: pass the path of a folder, or a list of Kernels")

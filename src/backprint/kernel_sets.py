@@ -24,7 +24,9 @@ def kernels(
 
     `target` is `"cpu"` (this machine's vector instructions), `"cpu:avx2"`, `"cpu:avx512"`, `"cpu:neon"`, or a GPU's
     compute capability, `"cuda:80"`, `"cuda:90"`, …: that GPU need not be there. `direction` is `"forward"`,
-    `"backward"` or `"both"`; `threads` are those that C++ is written for. Other arguments are those of `bp.capture`.
+    `"backward"` or `"both"`; `threads` are those that C++ is written for. `compiler` is `"inductor"`, Inductor with
+    other settings of `torch._inductor.config`, `"inductor:combo_kernels=True"`, or the place of a function of yours,
+    `"file.py:function"`. Other arguments are those of `bp.capture`.
     Nothing is compiled and no kernel runs, until `.check()`, or `.ptx()` of a kernel, asks for it.
     """
     from backprint.api import capture

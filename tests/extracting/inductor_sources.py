@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.read import kernels_of_wrapper
+from backprint.extracting.programs.read import kernels_of_wrapper
 
 SOURCES = Path(__file__).parent / "sources"
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.errors import UsageError
 from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
-from backprint.extracting.check_faults import planted_and_checked
+from backprint.extracting.checking.check_faults import planted_and_checked
 from backprint.graph.verdicts import KERNELS_EAGER, Verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
@@ -130,6 +130,36 @@ def test_right_kernels_are_good(name: str, target: str) -> None:
         assert {port.witness for port in verdict.ports} == {KERNELS_EAGER}
     if name.startswith("dropout"):
         assert "1 draws of aten.bernoulli.p were inputs, with what eager drew" in found[0].detail
+
+
+def repeated(x: Tensor) -> Tensor:
+    return (x.tanh() * 2.5).repeat(3, 1).reshape(-1, x.shape[0] * 3).sum(1)
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param("cuda:90", marks=needs_triton), pytest.param("cpu", marks=needs_compiler)]
+)
+def test_a_graph_with_symbols_is_lowered_for_the_sizes_of_its_capture(target: str) -> None:
+    capture = bp.capture(repeated, numbers(5, 8).requires_grad_(), dynamic=True)
+    kernels = capture_kernels(capture, target)
+    assert not kernels.refused
+    forward, backward = kernels.graphs
+    assert "sizes are those of the capture: s0 = 5, s1 = 8" in forward.notes
+    assert forward.guards[:2] == ("s0 == 5", "s1 == 8")
+    assert {port.value for port in backward.inputs if port.role == "saved" and port.dtype == "int"} == {5, 8, 15}
+    found = kernels.check()
+    assert all(verdict.good for verdict in found), told(found)
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param("cuda:90", marks=needs_triton), pytest.param("cpu", marks=needs_compiler)]
+)
+def test_the_mask_of_a_native_dropout_is_an_input_of_the_check(target: str) -> None:
+    capture = bp.capture(nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.3)), numbers(4, 16), mode="train", engine="aot")
+    kernels = capture_kernels(capture, target)
+    found = kernels.check()
+    assert "1 draws of aten.native_dropout.default were inputs, with what eager drew" in found[0].detail
+    assert all(verdict.good for verdict in found), told(found)
 
 
 @needs_triton

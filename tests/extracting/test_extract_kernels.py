@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import RefusedError, UsageError
-from backprint.extracting.canonical_order import in_canonical_order
 from backprint.extracting.extract import ExtractedGraph, extracted_pair
+from backprint.extracting.lowering.canonical_order import in_canonical_order
 from backprint.extracting.targets import known_targets, target_named
 from backprint.graph.nouns import Graph, refs
 
@@ -94,11 +95,19 @@ def test_a_name_that_is_no_target_is_refused_with_those_that_are() -> None:
     assert all(target_named(name).name == name for name in known_targets())
 
 
-def test_sizes_must_be_numbers() -> None:
+def test_a_graph_with_symbols_has_the_kernels_of_its_sizes() -> None:
     model, x = nn.Sequential(nn.Linear(8, 4), nn.Tanh()), torch.randn(5, 8)
-    pair = bp.capture(model, x, mode="train", dynamic={"input": {0: "batch"}}).pairs[0]
-    with pytest.raises(RefusedError, match="symbolic sizes"):
-        made(pair, "cpu:avx2")
+    sized, named = (
+        bp.capture(model, x, mode="train", engine="aot", dynamic=dynamic).pairs[0]
+        for dynamic in (False, {"input": {0: "batch"}})
+    )
+    found = made(named, "cpu:avx2")
+    assert [graph.guards for graph in found] == [("batch == 5",), ("batch == 5",)]
+    assert hashes(found) == hashes(made(sized, "cpu:avx2")) != []
+
+
+def hashes(graphs: Iterable[ExtractedGraph]) -> list[str]:
+    return [kernel.hash for graph in graphs for kernel in graph.kernels]
 
 
 def shuffled(graph: Graph, seed: int) -> Graph:

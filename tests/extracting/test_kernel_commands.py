@@ -21,9 +21,9 @@ from extracting.saved_layout import save_layout, save_text
 import backprint as bp
 from backprint.cli import main
 from backprint.errors import UsageError
-from backprint.extracting.normal import kernel_hash, structure_hash
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.read import read_kernels
+from backprint.extracting.programs.normal import kernel_hash, structure_hash
+from backprint.extracting.programs.read import read_kernels
 
 TRITON = inductor_kernels("triton")
 

@@ -16,12 +16,12 @@ import pytest
 from extracting.inductor_sources import inductor_kernels, unpack
 
 from backprint.errors import SampleError, UsageError
-from backprint.extracting.dedup import KernelGroups, dedup_kernels
-from backprint.extracting.index import KernelIndex
-from backprint.extracting.layout import write_layout
-from backprint.extracting.normal import kernel_hash, structure_hash
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.read import UnreadKernels, read_kernels
+from backprint.extracting.programs.dedup import KernelGroups, dedup_kernels
+from backprint.extracting.programs.index import KernelIndex
+from backprint.extracting.programs.layout import write_layout
+from backprint.extracting.programs.normal import kernel_hash, structure_hash
+from backprint.extracting.programs.read import UnreadKernels, read_kernels
 
 TRITON = inductor_kernels("triton")
 
@@ -161,7 +161,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from extracting.test_kernel_index import uses
-from backprint.extracting.index import KernelIndex
+from backprint.extracting.programs.index import KernelIndex
 
 def stream():
     for number, kernel in enumerate(uses(60)):

@@ -14,8 +14,8 @@ import pytest
 from extracting.inductor_sources import inductor_kernels
 
 from backprint.errors import RefusedError
-from backprint.extracting.normal import kernel_hash, structure_hash
 from backprint.extracting.nouns import Kernel
+from backprint.extracting.programs.normal import kernel_hash, structure_hash
 
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,

@@ -13,12 +13,12 @@ from extracting.inductor_sources import SOURCES, TEMPLATE, inductor_kernels, ker
 from extracting.saved_layout import save_layout, save_text
 
 from backprint.cli import main
-from backprint.extracting.byte_table import byte_table
 from backprint.extracting.call_bytes import argument_bytes
-from backprint.extracting.dedup import vanishing_groups
-from backprint.extracting.kernel_reports import chosen_ranks, report_of_folders
-from backprint.extracting.normal import kernel_hash
 from backprint.extracting.nouns import KernelArgument
+from backprint.extracting.programs.dedup import vanishing_groups
+from backprint.extracting.programs.normal import kernel_hash
+from backprint.extracting.reporting.byte_table import byte_table
+from backprint.extracting.reporting.kernel_reports import chosen_ranks, report_of_folders
 from backprint.report.nouns import Report
 
 EVIL = "</pre><script>alert('x')</script>"

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import RefusedError
-from backprint.extracting.alone import alone_text, body
-from backprint.extracting.alone_cpp import FLAGS, ISA_FLAGS
-from backprint.extracting.alone_helpers import helper_definitions
+from backprint.extracting.alone.alone_cpp import FLAGS, ISA_FLAGS
+from backprint.extracting.alone.alone_file import alone_text, body
+from backprint.extracting.alone.alone_helpers import helper_definitions
 from backprint.extracting.capture_kernels import capture_kernels
-from backprint.extracting.dedup import dedup_kernels
 from backprint.extracting.nouns import FusedOperator, Kernel, KernelArgument, KernelCall
-from backprint.extracting.read import UnreadKernels, read_kernels
+from backprint.extracting.programs.dedup import dedup_kernels
+from backprint.extracting.programs.read import UnreadKernels, read_kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 

@@ -15,8 +15,8 @@ import pytest
 from extracting.inductor_sources import TEMPLATE, inductor_kernels
 
 from backprint.errors import RefusedError, UsageError
-from backprint.extracting.normal import LARGEST, kernel_hash, normal_form, structure_hash
 from backprint.extracting.nouns import Kernel
+from backprint.extracting.programs.normal import LARGEST, kernel_hash, normal_form, structure_hash
 
 TRITON = inductor_kernels("triton")
 CPP = inductor_kernels("cpp")
@@ -106,7 +106,7 @@ def test_hashes_are_those_of_another_process() -> None:
     here = Path(__file__).parents[1]
     code = (
         "from extracting.inductor_sources import inductor_kernels\n"
-        "from backprint.extracting.normal import kernel_hash\n"
+        "from backprint.extracting.programs.normal import kernel_hash\n"
         "print(*[kernel_hash(one) for one in inductor_kernels()])"
     )
     for seed in ("1", "2"):

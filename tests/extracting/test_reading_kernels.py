@@ -10,9 +10,9 @@ from extracting.inductor_sources import TEMPLATE, inductor_kernels, unpack
 from extracting.saved_layout import save_layout
 
 from backprint.errors import UsageError
-from backprint.extracting.normal import kernel_hash
 from backprint.extracting.nouns import Kernel
-from backprint.extracting.read import WRAPPER_LARGEST, ExternCalls, UnreadKernels, read_kernels
+from backprint.extracting.programs.normal import kernel_hash
+from backprint.extracting.programs.read import WRAPPER_LARGEST, ExternCalls, UnreadKernels, read_kernels
 
 
 def read(place: Path) -> tuple[list[Kernel], list[UnreadKernels]]:

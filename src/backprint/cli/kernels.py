@@ -37,6 +37,13 @@ def command() -> None:
     help="cpu, cpu:avx2, cpu:avx512, cpu:neon, cuda:75, cuda:80, cuda:90, cuda:100, cuda:120.",
 )
 @choice("direction", "Which graphs.", "both")
+@click.option(
+    "--compiler",
+    default="inductor",
+    show_default=True,
+    metavar="NAME",
+    help="inductor, inductor:SETTING=VALUE[,…], or a function of yours: file.py:function.",
+)
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="That C++ is written for.")
 @click.option("--build", is_flag=True, help="Compile Triton kernels, each configuration, to PTX and cubin.")
 @click.option("--check", is_flag=True, help="Run the kernels and compare their results with the graphs'.")
@@ -58,6 +65,7 @@ def extract_command(
     out: Path,
     targets: tuple[str, ...],
     direction: str,
+    compiler: str,
     threads: int,
     build: bool,
     check: bool,
@@ -76,8 +84,8 @@ def extract_command(
     names = [name.strip() for text in targets for name in text.split(",") if name.strip()]
     source, listed = begin_several(samples, out, "kernels", given["restart"])
     chosen = {
-        "targets": list(dict.fromkeys(names)), "direction": direction, "threads": threads, "build": build,
-        "check": check, "allow": list(allow), "trust": trust,
+        "targets": list(dict.fromkeys(names)), "direction": direction, "compiler": compiler, "threads": threads,
+        "build": build, "check": check, "allow": list(allow), "trust": trust,
     }  # fmt: skip
     carry_out("kernels", source, out, chosen, list=listed, allow_unproven=not check, close=close_run, **given)
 

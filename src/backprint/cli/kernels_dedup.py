@@ -14,8 +14,8 @@ from backprint.cli.bench import aligned
 from backprint.cli.say import echo, ending, working
 
 if TYPE_CHECKING:
-    from backprint.extracting.dedup import KernelGroup, KernelGroups
-    from backprint.extracting.read import UnreadKernels
+    from backprint.extracting.programs.dedup import KernelGroup, KernelGroups
+    from backprint.extracting.programs.read import UnreadKernels
 
 SHOWN = 20
 """How many groups the table has without `--limit`."""
@@ -48,9 +48,9 @@ def command(
     GraphNet's layout. Files are parsed and not executed. With --index, samples that are in FILE as they are now are not
     read again, and what is new since the last run is told. Exit code 1 if something could not be read.
     """
-    from backprint.extracting.dedup import KernelGroups
-    from backprint.extracting.index import KernelIndex
-    from backprint.extracting.layout import write_layout
+    from backprint.extracting.programs.dedup import KernelGroups
+    from backprint.extracting.programs.index import KernelIndex
+    from backprint.extracting.programs.layout import write_layout
 
     check_folders(folders)
     by = "structure" if ignore_sizes else "program"
@@ -142,7 +142,7 @@ def total_lines(groups: KernelGroups) -> Iterator[str]:
 
 def new_lines(groups: KernelGroups) -> Iterator[str]:
     """Yield what this run added to its index."""
-    from backprint.extracting.find import index_runs
+    from backprint.extracting.programs.find import index_runs
 
     *before, now = index_runs(groups.index)
     since = f"new since run {before[-1].run}" if before else "new"

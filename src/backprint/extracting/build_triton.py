@@ -22,7 +22,7 @@ from typing import Any
 from unittest import mock
 
 from backprint.errors import RefusedError, UsageError
-from backprint.extracting.fake_gpu import pretended
+from backprint.extracting.lowering.fake_gpu import pretended
 from backprint.extracting.nouns import Kernel, KernelConfiguration
 from backprint.extracting.targets import KernelTarget
 

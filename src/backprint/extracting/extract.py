@@ -12,13 +12,15 @@ import torch
 from backprint.benching.forms import attention, recurrent
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.grids import with_grids
-from backprint.extracting.lowering_inductor import InductorCode, isa_in_use, lower_with_inductor, lowering_for
+from backprint.extracting.lowering.inductor import InductorCode, isa_in_use, lowering_for
+from backprint.extracting.lowering.kernel_compilers import KernelCompiler, inductor
+from backprint.extracting.lowering.prepare import PortLayout, PreparedGraph, prepared_graph
+from backprint.extracting.lowering.recorded_calls import RecordedCalls, recorded_calls
 from backprint.extracting.nouns import FusedOperator, Kernel
-from backprint.extracting.prepare import PortLayout, PreparedGraph, prepared_graph
-from backprint.extracting.read import kernels_of_wrapper
-from backprint.extracting.recorded_calls import RecordedCalls, recorded_calls
+from backprint.extracting.programs.read import kernels_of_wrapper
 from backprint.extracting.targets import KernelTarget, target_named
 from backprint.graph.nouns import Graph, Pair, Port, Step
+from backprint.graph.sizes import hints
 
 FORMS: Mapping[Any, Any] = {**attention.FORMS, **recurrent.FORMS}
 """Operators that only a CPU has -> what computes the same with common ones."""
@@ -34,8 +36,11 @@ class LoweredPort:
     role: str
     name: str
     dtype: str
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    """A dtype of torch, or `int`, `float`, `bool` of a number."""
+    shape: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    value: int | float | bool | None = None
+    """Of a number, for which the kernels are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,15 @@ class RefusedGraph:
 
 
 def extracted_pair(
-    pair: Pair, target: KernelTarget, threads: int = 1, sample: str = "", direction: str = "both"
+    pair: Pair,
+    target: KernelTarget,
+    threads: int = 1,
+    sample: str = "",
+    direction: str = "both",
+    compiler: KernelCompiler | None = None,
 ) -> tuple[ExtractedGraph, ...]:
     """Return the kernels of a forward, and of its backward, which takes what the forward saves on the target."""
-    found = tuple(extracted_graphs(pair, target, threads, sample, direction))
+    found = tuple(extracted_graphs(pair, target, threads, sample, direction, compiler))
     for one in found:
         if isinstance(one, RefusedGraph):
             raise RefusedError(one.reason)
@@ -81,12 +91,18 @@ def extracted_pair(
 
 
 def extracted_graphs(
-    pair: Pair, target: KernelTarget, threads: int = 1, sample: str = "", direction: str = "both"
+    pair: Pair,
+    target: KernelTarget,
+    threads: int = 1,
+    sample: str = "",
+    direction: str = "both",
+    compiler: KernelCompiler | None = None,
 ) -> Iterator[ExtractedGraph | RefusedGraph]:
     """Yield the same, one graph at a time, and what is refused: a graph does not take the other with it.
 
     The backward of a forward that cannot be prepared takes the saved tensors as they were captured.
     """
+    compiler = compiler or inductor()
     saved: Mapping[str, PortLayout] = {}
     forms = FORMS if target.device == "cuda" else {}
     for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
@@ -98,7 +114,8 @@ def extracted_graphs(
                 prepared = prepared_graph(graph, target, forms, saved)
                 saved = prepared.saved
                 if direction in (name, "both"):
-                    found = extracted_graph(graph, prepared, blank_kernel(target, threads, sample, name))
+                    blank = blank_kernel(target, threads, name, compiler, sample)
+                    found = extracted_graph(graph, prepared, blank, compiler)
         except BackprintError as error:
             found = RefusedGraph(name, str(error))
         if found is not None:
@@ -106,21 +123,26 @@ def extracted_graphs(
 
 
 def extracted_alone(
-    graph: Graph, direction: str, target: KernelTarget, threads: int, saved: Mapping[str, PortLayout]
+    graph: Graph,
+    direction: str,
+    target: KernelTarget,
+    threads: int,
+    saved: Mapping[str, PortLayout],
+    compiler: KernelCompiler,
 ) -> ExtractedGraph:
     """Return the kernels of one graph; a backward takes saved tensors in these layouts."""
     with lowering_for(target, threads):
         prepared = prepared_graph(graph, target, FORMS if target.device == "cuda" else {}, saved)
-        return extracted_graph(graph, prepared, blank_kernel(target, threads, "", direction))
+        return extracted_graph(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
 
 
-def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel) -> ExtractedGraph:
+def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compiler: KernelCompiler) -> ExtractedGraph:
     """Return the kernels of a prepared graph; `blank` has what they have in common."""
     target = target_named(blank.target)
     refuse_cpu_only(prepared, target)
     outputs = output_ports(graph, prepared)  # before Inductor rewrites the module
-    code = lower_with_inductor(prepared, blank.direction == "backward")
-    recorded = recorded_calls(code.wrapper, prepared.inputs)
+    code = compiler.write(prepared, target.name, blank.direction == "backward")
+    recorded = calls_of(code.wrapper, prepared, compiler)
     written = (found for found in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(found, Kernel))
     kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in written)
     if target.language == "triton":
@@ -131,13 +153,26 @@ def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel) -> Ext
     )  # fmt: skip
 
 
-def blank_kernel(target: KernelTarget, threads: int, sample: str, direction: str) -> Kernel:
+def calls_of(wrapper: str, prepared: PreparedGraph, compiler: KernelCompiler) -> RecordedCalls:
+    """Return the calls of a wrapper; raise RefusedError for one that does not run."""
+    try:
+        return recorded_calls(wrapper, prepared.inputs)
+    except BackprintError:
+        raise
+    except Exception as error:  # of any kind: the code is a compiler's
+        said = f"{type(error).__name__}: {str(error).strip()[:300]}"
+        raise RefusedError(f"what {compiler.version} wrote does not run on meta tensors, with which calls are "
+                           f"recorded: {said}") from error  # fmt: skip
+
+
+def blank_kernel(
+    target: KernelTarget, threads: int, direction: str, compiler: KernelCompiler, sample: str = ""
+) -> Kernel:
     """Return what all kernels of a graph have in common."""
     on_cpu = target.device == "cpu"
     isa = isa_in_use() if on_cpu else ""
-    compiler = f"inductor {torch.__version__.partition('+')[0]}"
     return Kernel(
-        target.language, "", "", target.name, compiler=compiler, threads=threads if on_cpu else None, isa=isa,
+        target.language, "", "", target.name, compiler=compiler.version, threads=threads if on_cpu else None, isa=isa,
         sample=sample, direction=direction,
     )  # fmt: skip
 
@@ -182,12 +217,15 @@ def output_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ..
     return tuple(lowered_port(port, value) for port, value in pairs if isinstance(value, torch.Tensor))
 
 
-def lowered_port(port: Port, value: torch.Tensor) -> LoweredPort:
+def lowered_port(port: Port, value: torch.Tensor | int | float | bool) -> LoweredPort:
+    if not isinstance(value, torch.Tensor):
+        return LoweredPort(port.role, port.name, type(value).__name__, value=value)
     return LoweredPort(port.role, port.name, str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
 
 
 def guard_lines(graph: Graph) -> tuple[str, ...]:
-    """Return the guards of a graph as lines."""
+    """Return what must hold as lines: sizes that have symbols in the graph, and its guards."""
     from backprint.graph.text import show_step
 
-    return tuple(show_step(step) for step in graph.steps if step.is_guard)
+    sizes = (f"{name} == {size}" for name, size in hints(graph).items())
+    return (*sizes, *(show_step(step) for step in graph.steps if step.is_guard))

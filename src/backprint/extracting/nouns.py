@@ -49,6 +49,20 @@ class KernelConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelTimes:
+    """How long a Triton kernel takes on a GPU that is here, in each configuration."""
+
+    device: str
+    """The GPU's name."""
+    microseconds: tuple[tuple[float, ...], ...]
+    """Of each call that differs from the others, the median of each configuration."""
+    winner: KernelConfiguration
+    """The configuration in which all calls of the graph take the least time together."""
+    total: float
+    """The microseconds of all calls of the graph in that configuration."""
+
+
+@dataclass(frozen=True, slots=True)
 class FusedOperator:
     """An operator of the graph that a kernel computes, and the source line of the program that called it."""
 
@@ -89,7 +103,7 @@ class Kernel:
     @property
     def form(self) -> NormalForm:
         """Return the kernel's program without its names, comments and layout."""
-        from backprint.extracting.normal import normal_form
+        from backprint.extracting.programs.normal import normal_form
 
         return normal_form(self)
 
@@ -105,6 +119,12 @@ class Kernel:
     def cubin(self, capability: int | None = None) -> bytes:
         """Return a Triton kernel's cubin in its first configuration, for 90 or another compute capability."""
         return self.built(capability).cubin
+
+    def times(self) -> KernelTimes:
+        """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
+        from backprint.extracting.winners import times_of
+
+        return times_of(self)
 
     def built(self, capability: int | None = None) -> BuiltKernel:
         """Compile a Triton kernel in its first configuration; without a capability, for its own target."""

@@ -5,12 +5,15 @@
     TARGET/pair_0/forward/kernels/NAME.py   a kernel alone, with its recorded calls
     TARGET/pair_0/forward/built/NAME/…      what it was compiled to, with `build`
 
+Where the target's GPU is here, `graph.json` has the time of each configuration of a kernel, and which is the fastest.
+
 TARGET is `cpu`, `cpu_avx2`, `cuda_90`, ….
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -18,43 +21,61 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from backprint.errors import PlaceError
-from backprint.extracting.alone import alone_text
+from backprint.errors import PlaceError, RefusedError
+from backprint.extracting.alone.alone_file import alone_text
 from backprint.extracting.build_triton import built
 from backprint.extracting.capture_kernels import CaptureKernels
 from backprint.extracting.extract import ExtractedGraph
-from backprint.extracting.nouns import Kernel
+from backprint.extracting.nouns import Kernel, KernelCall, KernelConfiguration
 from backprint.extracting.saved_graphs import ALONE_FOLDER, BUILT_FOLDER, FORMAT, GRAPH_FILE, WRAPPER_FILE
+from backprint.extracting.targets import KernelTarget
+from backprint.extracting.winners import is_here
 
 
-def save_kernels(found: CaptureKernels, folder: Path, build: bool = False) -> None:
-    """Write what was extracted below a folder, completely or not at all; what was there for this target is replaced."""
+def save_kernels(found: CaptureKernels, folder: Path, build: bool = False) -> list[str]:
+    """Write what was extracted below a folder, completely or not at all; what was there for this target is replaced.
+
+    Returns a line for each kernel that was timed.
+    """
     place = folder / found.target.name.replace(":", "_")
     unfinished = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
+        told: list[str] = []
         for graph in found.graphs:
-            write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
+            told += write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
         if place.exists():
             shutil.rmtree(place)
         os.replace(unfinished, place)
+        return told
     except OSError as error:
         raise PlaceError(f"{place}: {error}") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> None:
-    """Write what a compiler made of one graph."""
+def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
+    """Write what a compiler made of one graph; return a line for each kernel that was timed."""
     place.mkdir(parents=True)
     (place / WRAPPER_FILE).write_text(graph.wrapper, encoding="utf-8")
-    (place / GRAPH_FILE).write_text(json.dumps(facts_of(graph), indent=1) + "\n", encoding="utf-8")
     for kernel in graph.kernels:
         (place / ALONE_FOLDER).mkdir(exist_ok=True)
         (place / ALONE_FOLDER / f"{kernel.name}.py").write_text(alone_text(kernel), encoding="utf-8")
         if build and kernel.language == "triton":
             write_built(graph, kernel, place / BUILT_FOLDER / kernel.name)
+    known = [facts_of_kernel(kernel) | facts_of_times(graph.target, kernel) for kernel in graph.kernels]
+    facts = {**facts_of(graph), "kernels": known}
+    (place / GRAPH_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return [told_times(row["name"], row["times"]) for row in known if "times" in row]
+
+
+def told_times(name: str, times: Mapping[str, Any]) -> str:
+    """Return what was found by timing a kernel, as a line."""
+    if "refused" in times:
+        return f"not timed: {times['refused']}"
+    fastest = KernelConfiguration(**times["winner"]).name
+    return f"{name}: {times['total']:.1f} us on {times['device']} in {fastest}"
 
 
 def write_built(graph: ExtractedGraph, kernel: Kernel, place: Path) -> None:
@@ -67,8 +88,8 @@ def write_built(graph: ExtractedGraph, kernel: Kernel, place: Path) -> None:
         (place / f"{name}.cubin").write_bytes(one.cubin)
 
 
-def facts_of(graph: ExtractedGraph) -> Mapping[str, Any]:
-    """Return the facts of a graph and its kernels, for JSON."""
+def facts_of(graph: ExtractedGraph) -> dict[str, Any]:
+    """Return the facts of a graph, for JSON."""
     return {
         "format": FORMAT,
         "title": graph.title,
@@ -80,11 +101,20 @@ def facts_of(graph: ExtractedGraph) -> Mapping[str, Any]:
         "notes": list(graph.notes),
         "externs": dict(graph.externs),
         "order": list(graph.order),
-        "kernels": [facts_of_kernel(kernel) for kernel in graph.kernels],
     }
 
 
-def facts_of_kernel(kernel: Kernel) -> Mapping[str, Any]:
+def facts_of_times(target: KernelTarget, kernel: Kernel) -> dict[str, Any]:
+    """Return how long a kernel takes where its GPU is here, or why that is not known; nothing elsewhere."""
+    if kernel.language != "triton" or not is_here(target):
+        return {}
+    try:
+        return {"times": asdict(kernel.times())}
+    except RefusedError as error:
+        return {"times": {"refused": str(error)}}
+
+
+def facts_of_kernel(kernel: Kernel) -> dict[str, Any]:
     """Return the facts of a kernel, for JSON."""
     form = kernel.form
     return {
@@ -97,5 +127,14 @@ def facts_of_kernel(kernel: Kernel) -> Mapping[str, Any]:
         "isa": kernel.isa,
         "operators": [asdict(operator) for operator in kernel.operators],
         "configurations": [asdict(configuration) for configuration in kernel.configurations],
-        "calls": [asdict(call) for call in kernel.calls],
+        "calls": [facts_of_call(call) for call in kernel.calls],
     }
+
+
+def facts_of_call(call: KernelCall) -> dict[str, Any]:
+    """Return the facts of a call, for JSON, which has no numbers that are not finite: they are texts."""
+    facts = asdict(call)
+    for row in facts["arguments"]:
+        if isinstance(row["value"], float) and not math.isfinite(row["value"]):
+            row["value"] = str(row["value"])
+    return facts

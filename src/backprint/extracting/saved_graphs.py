@@ -37,6 +37,9 @@ DIRECTIONS = ("forward", "backward")
 LARGEST_SIZE = 1 << 53
 """Of a dimension or a stride."""
 
+NOT_FINITE = ("inf", "-inf", "nan")
+"""Numbers that JSON does not have, as they are written."""
+
 T = TypeVar("T")
 
 
@@ -145,6 +148,7 @@ def saved_argument(known: dict[str, Any], place: str) -> KernelArgument:
     if not all(is_whole(size) and 0 <= size <= LARGEST_SIZE for size in (*shape, *stride)) or len(shape) != len(stride):
         raise RefusedError(f"{place}: a tensor of shape {str(shape)[:40]} and stride {str(stride)[:40]}")
     value = known.get("value")
+    value = float(value) if value in NOT_FINITE else value
     if not isinstance(value, int | float | None):
         raise RefusedError(f"{place}: an argument's value is a number, found {type(value).__name__}")
     return KernelArgument(field(known, "dtype", str, place), shape, stride, value)

@@ -13,10 +13,10 @@ import functools
 from dataclasses import dataclass
 
 from backprint.errors import RefusedError, UsageError
-from backprint.extracting.alone_draws import FlowsOfTriton
+from backprint.extracting.alone.alone_draws import FlowsOfTriton
 from backprint.extracting.block_traffic import AskedBytes, asked_bytes
-from backprint.extracting.normal_triton import find_kernel, is_jitted, parse_module
 from backprint.extracting.nouns import Kernel, KernelArgument, KernelCall
+from backprint.extracting.programs.normal_triton import find_kernel, is_jitted, parse_module
 
 BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
@@ -138,7 +138,7 @@ def uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[Param
 @functools.lru_cache(maxsize=256)
 def uses_in_cpp(name: str, source: str, declared: str) -> tuple[ParameterUse, ...]:
     """Return the uses of a C++ kernel's parameters: by `const`, and of the others by the names that Inductor gives."""
-    from backprint.extracting.alone_cpp import head_of
+    from backprint.extracting.alone.alone_cpp import head_of
 
     _, parameters = head_of(Kernel("cpp", name, source, declared=declared))
     found = []

@@ -10,6 +10,7 @@ from typing import Any
 from backprint.corpus.clock import stage
 from backprint.corpus.task import Task, one_line
 from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
+from backprint.extracting.lowering.kernel_compilers import kernel_compiler
 from backprint.extracting.save import save_kernels
 from backprint.extracting.targets import target_named
 from backprint.graph.nouns import Capture
@@ -20,6 +21,7 @@ def check_kernels(source: Path, options: Mapping[str, Any]) -> None:
     """Raise for options that cannot be right, before a run begins."""
     for target in options["targets"]:
         target_named(target)
+    kernel_compiler(options["compiler"])
 
 
 def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
@@ -42,18 +44,20 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
     words: list[str] = []
     refused: list[str] = []
     hashes: list[str] = []
+    timed: list[str] = []
     for target in options["targets"]:
         with stage("extract"):
             found = capture_kernels(capture, target, options["direction"], options["threads"], options["compiler"])
         with stage("build" if options["build"] else "save"):
-            save_kernels(found, staging, options["build"])
+            timed += save_kernels(found, staging, options["build"])
         refused += [f"{target}: {title}: {why}" for title, why in found.refused]
         hashes += [kernel.hash for kernel in found]
         if options["check"]:
             with stage("check"):
                 words += checked_words(found, said)
     counts = f"{len(hashes)} kernels, {len(set(hashes))} programs"
-    row = described(capture) | {"notes": [one_line(text) for text in (*refused, *said)]}
+    counts += f", {len(timed)} timed" if timed else ""
+    row = described(capture) | {"notes": [one_line(text) for text in (*refused, *said, *timed)]}
     if refused:
         return row | {"verdict": "failed", "cause": "refused", "detail": one_line(f"{refused[0]}; {counts}")}
     verdict = worst(words) if options["check"] else "unproven"

@@ -1,0 +1,1 @@
+"""A kernel as one file that runs by itself."""

@@ -1,0 +1,1 @@
+"""Kernels run, and compared with the captured graphs in eager."""

@@ -1,0 +1,309 @@
+"""Mend Triton's interpreter, so that it computes what a GPU computes: for a process that only checks kernels.
+
+The interpreter of Triton 3.7 truncates float32 to bfloat16 where a GPU rounds to nearest, computes with the bits of
+bfloat16 numbers as if they were integers, lacks libdevice, writes one column where the mask of an atomic operation is
+broadcast, and combines one pair of elements at a time in reductions that are not sums. Reads and writes outside of a
+kernel's arguments raise here.
+
+Private APIs of this module, tried on triton 3.7.1: `InterpreterBuilder`, `TensorHandle`, `ReduceOps`, `ScanOps` and
+`_interpreter` of `triton.runtime.interpreter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.runtime import interpreter as home
+
+from backprint.errors import RefusedError
+from backprint.extracting.checking.launch_memory import check_addresses
+from backprint.extracting.checking.libdevice_names import ANSWERS, NUMBERS
+
+Array = Any
+"""A numpy array, whose types the interpreter chooses."""
+
+SHORT = {
+    tl.bfloat16: torch.bfloat16, tl.float8e5: torch.float8_e5m2, tl.float8e4nv: torch.float8_e4m3fn,
+    tl.float8e4b8: torch.float8_e4m3fnuz, tl.float8e5b16: torch.float8_e5m2fnuz,
+}  # fmt: skip
+"""Dtypes that numpy lacks: the interpreter holds their bits as integers."""
+
+AS_BITS = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
+
+Builder = home.InterpreterBuilder
+Handle = home.TensorHandle
+
+
+def mend() -> None:
+    """Mend the interpreter of this process, for good."""
+    for name, function in METHODS.items():
+        setattr(Builder, name, function)
+    for name in ("binary_op", "ternary_op", "unary_op"):
+        setattr(Builder, name, in_float32(getattr(Builder, name)))
+    for name in ("create_fma", "create_idiv"):
+        setattr(Builder, name, in_float32_alone(getattr(Builder, name)))
+    home.ReduceOps.generic_reduce = reduce_by_halves
+    home.ReduceOps.apply_impl = only_numbers(home.ReduceOps.apply_impl, reduce_by_halves)
+    home.ScanOps.generic_scan = scan_by_doubling
+    for name in [name for name in vars(libdevice) if not name.startswith("_") and callable(getattr(libdevice, name))]:
+        setattr(libdevice, name, called_by_torch(name))
+
+
+# ------------------------------------------------------------------ dtypes that numpy lacks
+
+
+def numbers(handle: Any) -> Array:
+    """Return a handle's numbers, those of short dtypes as float32."""
+    short = SHORT.get(handle.dtype.scalar)
+    if short is None or handle.data.dtype == bool:
+        return handle.data
+    bits, whole = AS_BITS[short.itemsize]
+    held = np.ascontiguousarray(handle.data.astype(bits, copy=False))
+    return torch.from_numpy(held.view(signed(held.dtype))).view(whole).view(short).float().numpy()
+
+
+def signed(dtype: Any) -> Any:
+    return np.int16 if dtype == np.uint16 else dtype
+
+
+def handle_of(values: Array, dtype: Any) -> Any:
+    """Return a handle of numbers in a dtype, rounded to nearest where it is short."""
+    short = SHORT.get(dtype.scalar)
+    if short is None:
+        return Handle(values.astype(home._get_np_dtype(dtype.scalar), copy=False), dtype.scalar)
+    bits, whole = AS_BITS[short.itemsize]
+    rounded = torch.from_numpy(np.ascontiguousarray(values)).to(short).view(whole).numpy()
+    return Handle(rounded.view(bits), dtype.scalar)
+
+
+def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
+    """Convert numbers to a dtype."""
+    if any("RTZ" in str(each) for each in rounding):
+        raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
+    values = numbers(source)
+    if dtype.scalar in SHORT or values.dtype == bool or values.dtype.kind != "f":
+        return handle_of(values, dtype)
+    with np.errstate(all="ignore"):
+        return handle_of(values, dtype)
+
+
+def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute an operation on short dtypes in float32, and round its result; comparisons give booleans."""
+
+    def computed(self: Any, *args: Any) -> Any:
+        *handles, operation = args
+        short = next((each.dtype.scalar for each in reversed(handles) if each.dtype.scalar in SHORT), None)
+        with np.errstate(all="ignore"):
+            if short is None or (handles[0].data.dtype == bool and len(handles) < 3):
+                return method(self, *args)
+            found = operation(*map(numbers, handles))
+        return Handle(found, tl.int1) if found.dtype == bool else handle_of(found, short)
+
+    return computed
+
+
+def in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a method that has its operation in itself."""
+
+    def computed(self: Any, *handles: Any) -> Any:
+        short = next((each.dtype.scalar for each in reversed(handles) if each.dtype.scalar in SHORT), None)
+        with np.errstate(all="ignore"):
+            if short is None:
+                return method(self, *handles)
+            wide = method(self, *(Handle(numbers(each), tl.float32) for each in handles))
+        return handle_of(wide.data, short)
+
+    return computed
+
+
+def absolute(self: Any, source: Any) -> Any:
+    """Return absolute values."""
+    return handle_of(np.abs(numbers(source)), source.dtype)
+
+
+def product(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> Any:
+    """Return the matrix product of two blocks, plus a third."""
+    found = np.matmul(numbers(left), numbers(right), dtype=np.float32 if added.dtype.scalar in SHORT else None)
+    return handle_of(found + numbers(added), added.dtype)
+
+
+def bfloat16_constant(self: Any, value: float) -> Any:
+    return handle_of(np.array([value], dtype=np.float32), tl.bfloat16)
+
+
+# ------------------------------------------------------------------ memory
+
+
+def size_of_element(pointers: Any) -> int:
+    return max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+
+
+def loaded(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
+    """Read the elements that a mask leaves; `other` elsewhere."""
+    element = pointers.get_element_ty()
+    kind = home._get_np_dtype(element)
+    where, kept = spread(pointers.data, mask.data)
+    check_addresses(where, kept, size_of_element(pointers), "reads")
+    rest = np.zeros(1, dtype=kind) if other is None else other.data.astype(kind, copy=False)
+    return Handle(home._interpreter.load(where, kept, in_one_piece(rest, where.shape), kind), element)
+
+
+def stored(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
+    """Write the elements that a mask leaves."""
+    where, kept = spread(pointers.data, mask.data)
+    check_addresses(where, kept, size_of_element(pointers), "writes")
+    kind = home._get_np_dtype(pointers.get_element_ty())
+    return home._interpreter.store(where, in_one_piece(value.data.astype(kind, copy=False), where.shape), kept)
+
+
+def added_atomically(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
+    """Do an atomic operation on the elements that a mask leaves; return what they were."""
+    where, kept = spread(pointers.data, mask.data)
+    check_addresses(where, kept, size_of_element(pointers), "changes")
+    values = in_one_piece(value.data, where.shape)
+    if value.dtype.scalar in SHORT or value.dtype.scalar == tl.float16:
+        return added_one_by_one(self, operation, where, kept, Handle(values, value.dtype.scalar))
+    named, ordered = self.ir_rmw_op_to_interpreter_rmw_op[operation], self.ir_sem_to_interpreter_sem[order]
+    return Handle(home._interpreter.atomic_rmw(named, where, values, kept, ordered), value.dtype.scalar)
+
+
+def added_one_by_one(self: Any, operation: Any, where: Array, kept: Array, value: Any) -> Any:
+    """Add half-precision numbers in memory, each rounded, as a GPU does."""
+    if "FADD" not in str(operation):
+        raise NotImplementedError(f"the interpreter has no atomic {operation} of {value.dtype}")
+    before, kind = np.zeros_like(value.data), home._get_np_dtype(value.dtype.scalar)
+    wide, yes = numbers(value).astype(np.float32).reshape(-1), np.ones(1, dtype=bool)
+    for place in np.flatnonzero(kept):
+        address = where.reshape(-1)[place : place + 1]
+        old = Handle(home._interpreter.load(address, yes, np.zeros(1, kind), kind), value.dtype.scalar)
+        before.reshape(-1)[place] = old.data[0]
+        new = handle_of(numbers(old).astype(np.float32) + wide[place], value.dtype)
+        home._interpreter.store(address, new.data, yes)
+    return Handle(before, value.dtype.scalar)
+
+
+def spread(pointers: Array, mask: Array) -> tuple[Array, Array]:
+    """Return pointers and their mask as arrays of one shape."""
+    shape = np.broadcast_shapes(pointers.shape, mask.shape)
+    return in_one_piece(pointers, shape), in_one_piece(mask, shape)
+
+
+def in_one_piece(values: Array, shape: Sequence[int]) -> Array:
+    """Return values as an array of a shape that lies in memory without gaps and may be written."""
+    if values.shape == shape and values.flags.c_contiguous and values.flags.writeable:
+        return values
+    return np.array(np.broadcast_to(values, shape), order="C")
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "cast_impl": cast,
+    "create_fp_to_fp": cast,
+    "create_fabs": absolute,
+    "create_dot": product,
+    "get_bf16": bfloat16_constant,
+    "create_masked_load": loaded,
+    "create_masked_store": stored,
+    "create_atomic_rmw": added_atomically,
+}
+
+# ------------------------------------------------------------------ reductions
+
+
+def block(values: Array, dtype: Any) -> Any:
+    """Return an array as a tensor of Triton."""
+    return tl.core.tensor(Handle(values, dtype.scalar), tl.block_type(dtype.scalar, list(values.shape)))
+
+
+def combined(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
+    """Combine arrays element by element."""
+    both = [block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
+    found = function.fn(*both)
+    results = found if isinstance(found, (tuple, list)) else (found,)
+    return [
+        np.broadcast_to(each.handle.data, left[0].shape).astype(values.dtype, copy=False)
+        for each, values in zip(results, left, strict=True)
+    ]
+
+
+def reduce_by_halves(self: Any, given: Any) -> list[Any]:
+    """Combine neighbours until one element is left, all pairs at once; a GPU combines in some such tree too."""
+    shape = given[0].handle.data.shape
+    tensors, axis = self.unravel(given, self.axis)
+    values, dtypes = [each.handle.data for each in tensors], [each.dtype for each in tensors]
+    while (count := values[0].shape[axis]) > 1:
+        if count % 2:
+            raise NotImplementedError(f"the interpreter reduces powers of two, not {count} elements")
+        even, odd = ([np.take(each, range(first, count, 2), axis) for each in values] for first in (0, 1))
+        values = combined(self.combine_fn, even, odd, dtypes)
+    found = []
+    for each, dtype in zip(values, dtypes, strict=True):
+        ended = each if self.keep_dims and self.axis is not None else np.squeeze(each, axis)
+        if self.axis is None:
+            ended = ended.reshape((1,) * len(shape)) if self.keep_dims else ended.item()
+        found.append(self.to_tensor(ended, dtype))
+    return found
+
+
+def scan_by_doubling(self: Any, given: Any) -> list[Any]:
+    """Combine each element with all before it, by steps of 1, 2, 4, …"""
+    values, dtypes = [each.handle.data for each in given], [each.dtype for each in given]
+    count, by = values[0].shape[self.axis], 1
+    side = [1] * values[0].ndim
+    side[self.axis] = count
+    while by < count:
+        before = [np.roll(each, by, self.axis) for each in values]
+        reached = np.arange(count).reshape(side) >= by
+        met = combined(self.combine_fn, before, values, dtypes)
+        values = [np.where(reached, new, old) for new, old in zip(met, values, strict=True)]
+        by *= 2
+    return [self.to_tensor(each, dtype) for each, dtype in zip(values, dtypes, strict=True)]
+
+
+def only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Reduce short dtypes, which numpy lacks, by the function that combines them."""
+
+    def reduced(self: Any, given: Any) -> Any:
+        short = any(each.dtype.scalar in SHORT for each in given)
+        return otherwise(self, given) if short else method(self, given)
+
+    return reduced
+
+
+# ------------------------------------------------------------------ libdevice
+
+
+def called_by_torch(name: str) -> Callable[..., Any]:
+    """Return a function of libdevice that torch computes; one that has no row raises."""
+    function = NUMBERS.get(name) or ANSWERS.get(name)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if function is None:
+            raise RefusedError(f"Triton's interpreter has no libdevice.{name}, and libdevice_names.py has no row of it")
+        tensors = [each for each in args if isinstance(each, tl.core.tensor)]
+        dtype = tensors[0].dtype.scalar
+        arrays = [
+            numbers(each.handle) if isinstance(each, tl.core.tensor) else number_as_array(each, dtype) for each in args
+        ]
+        values = [torch.from_numpy(np.ascontiguousarray(each)) for each in arrays]
+        found = function(*values)
+        if name in ANSWERS:
+            kind = tl.int32
+        else:
+            kind = tl.int64 if found.dtype == torch.int64 else dtype
+        result = handle_of(found.numpy(), kind)
+        is_block = any(each.type.is_block() for each in tensors)
+        return tl.core.tensor(result, tl.block_type(kind, list(result.data.shape)) if is_block else kind)
+
+    return called
+
+
+def number_as_array(value: Any, dtype: Any) -> Array:
+    """Return a number of a kernel's text as an array."""
+    number = getattr(value, "value", value)
+    kind = np.float64 if dtype == tl.float64 else np.float32 if isinstance(number, float) else np.int32
+    return np.array([number], dtype=kind)

@@ -1,0 +1,196 @@
+"""Ask Inductor for the code of a prepared graph. Nothing is compiled, and no kernel is run.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._inductor.graph.GraphLowering`,
+`torch._inductor.fx_passes.joint_graph.joint_graph_passes`, `torch._inductor.fx_passes.post_grad.post_grad_passes`,
+`torch._inductor.compile_fx`, `torch._inductor.virtualized.V`, `torch._inductor.debug.DebugContext`,
+`torch._inductor.cpu_vec_isa`, `torch._inductor.codecache`, `torch._inductor.cpp_builder`, `torch._inductor.exc`,
+`torch._inductor.config`, `torch._inductor.scheduler.BaseSchedulerNode`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import fx
+
+from backprint.errors import BackprintError, RefusedError
+from backprint.extracting.lowering.fake_gpu import pretended
+from backprint.extracting.lowering.prepare import PreparedGraph
+from backprint.extracting.targets import ISAS, KernelTarget
+
+OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
+"""The line of Inductor's errors that names an operator."""
+
+
+@contextlib.contextmanager
+def lowering_for(target: KernelTarget, threads: int) -> Iterator[None]:
+    """While this lasts, Inductor writes code for a target."""
+    import_inductor()
+    with pretended(target) if target.device == "cuda" else written_for_cpu(target, threads):
+        yield
+
+
+def import_inductor() -> None:
+    """Import Inductor without the warnings of torch about torch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        importlib.import_module("torch._inductor.compile_fx")
+
+
+@contextlib.contextmanager
+def written_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
+    """While this lasts, Inductor writes C++ for a number of threads and vector instructions.
+
+    With instructions that are named, no C++ compiler is asked which ones it has.
+    """
+    import torch._inductor.config as settings
+    from torch._inductor import codecache, cpu_vec_isa
+
+    options = {"compile_threads": 1, "fx_graph_cache": False, "cpp.threads": threads}
+    with contextlib.ExitStack() as held:
+        if target.isa:
+            isa = getattr(cpu_vec_isa, ISAS[target.isa])()
+            options["cpp.vec_isa_ok"] = True
+            for place in (cpu_vec_isa, codecache):  # which writes C++, and which compiles it
+                held.enter_context(mock.patch.object(place, "pick_vec_isa", return_value=isa))
+            if not has_compiler():  # of AVX-512, extensions are asked for that do not change the code
+                held.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
+        elif not has_compiler():
+            known = ", ".join(f"cpu:{name}" for name in ISAS)
+            raise RefusedError(
+                "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
+                f"the targets {known}, or install g++"
+            )
+        held.enter_context(settings.patch(options))
+        yield
+
+
+def has_compiler() -> bool:
+    """Whether Inductor finds a C++ compiler here."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        return False
+    return True
+
+
+def isa_in_use() -> str:
+    """Return the vector instructions that Inductor writes for: a name of ISAS, its own of others, `scalar` for none."""
+    from torch._inductor import cpu_vec_isa
+
+    chosen = cpu_vec_isa.pick_vec_isa()
+    if isinstance(chosen, cpu_vec_isa.InvalidVecISA):
+        return "scalar"
+    families = {name: getattr(cpu_vec_isa, kind) for name, kind in ISAS.items()}  # of some there are finer kinds
+    return next((name for name, family in families.items() if isinstance(chosen, family)), str(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class InductorCode:
+    """What Inductor wrote for a graph: the wrapper, and the steps of the captured graph that each kernel computes."""
+
+    wrapper: str
+    steps: Mapping[str, tuple[str, ...]]
+
+
+def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode:
+    """Return the code that Inductor writes: its kernels as texts, and the calls of them."""
+    from torch._inductor.compile_fx import record_original_output_strides, view_to_reshape
+    from torch._inductor.debug import DebugContext
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+    from torch._inductor.fx_passes.post_grad import post_grad_passes
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.virtualized import V
+
+    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), named_refusals():
+        module = joint_graph_passes(prepared.module)
+        view_to_reshape(module)
+        record_original_output_strides(module)
+        with fx.traceback.preserve_node_meta():
+            post_grad_passes(module, True)
+        graph = GraphLowering(module, example_inputs=prepared.inputs, is_backward=backward, is_inference=True)
+        with V.set_graph_handler(graph), steps_recorded() as steps:
+            graph.run(*prepared.inputs)
+            code, _ = graph.codegen()
+    return InductorCode(str(getattr(code, "value", code)), steps)
+
+
+@contextlib.contextmanager
+def named_refusals() -> Iterator[None]:
+    """Raise what Inductor raises as a RefusedError that names the operator."""
+    try:
+        yield
+    except BackprintError:
+        raise
+    except Exception as error:  # of any kind: the code of a lowering raises what it meets
+        said = str(error).strip()
+        named = OPERATOR.search(said)
+        operators = [named[1]] if named else operators_at_work(error)
+        what = ", ".join(operators) or "the graph, and names no operator"
+        raise RefusedError(
+            f"Inductor does not lower {what}: {type(error).__name__}: {said.partition(chr(10))[0][:300]}; rewrite the "
+            "program without it, or extract for another target"
+        ) from error
+
+
+def operators_at_work(error: Exception) -> list[str]:
+    """Return the operators that Inductor was at when it failed: the nodes in the innermost frame that has any."""
+    found: list[str] = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        nodes = [node for value in frame.f_locals.values() for node in nodes_of(value)]
+        found = sorted({str(node.target) for node in nodes if node.op == "call_function"}) or found
+    return found
+
+
+def nodes_of(value: Any) -> list[fx.Node]:
+    """Return the graph's nodes that a value of Inductor stands for."""
+    from torch._inductor.scheduler import BaseSchedulerNode
+    from torch._inductor.utils import aggregate_origins
+
+    if isinstance(value, BaseSchedulerNode):
+        return list(aggregate_origins([value]))
+    return [value] if isinstance(value, fx.Node) else []
+
+
+@contextlib.contextmanager
+def steps_recorded() -> Iterator[dict[str, tuple[str, ...]]]:
+    """While this lasts, note of each kernel that is written the steps that it computes."""
+    from torch._inductor.codegen.cpp import CppScheduling
+    from torch._inductor.codegen.triton import TritonScheduling
+
+    found: dict[str, tuple[str, ...]] = {}
+
+    def noting(define: Callable[..., str]) -> Callable[..., str]:
+        def defined(self: Any, source: str, nodes: Any, *args: Any) -> str:
+            name = define(self, source, nodes, *args)
+            found[name] = tuple(dict.fromkeys([*found.get(name, ()), *steps_of(nodes)]))
+            return name
+
+        return defined
+
+    with contextlib.ExitStack() as held:
+        for writer in (CppScheduling, TritonScheduling):
+            held.enter_context(mock.patch.object(writer, "define_kernel", noting(writer.define_kernel)))
+        yield found
+
+
+def steps_of(nodes: Any) -> list[str]:
+    """Return the steps of the captured graph that nodes of Inductor's schedule come from, in their order."""
+    from torch._inductor.utils import aggregate_origins
+
+    origins = [origin for origin in aggregate_origins(nodes or []) if origin.op == "call_function"]
+    places = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}
+    origins.sort(key=lambda origin: places.get(origin, len(places)))
+    return [name for origin in origins for name, _ in origin.meta.get("source_fn_stack", ())[-1:]]

@@ -1,0 +1,198 @@
+"""Write a captured graph as what Inductor lowers, for a target: ATen operators on fake tensors of the target's device.
+
+Guards are left out: they are a precondition of the kernels. What only a CPU has (its attention, its LSTM) is written
+with common operators on a GPU. Tensors that a forward saves may have another dtype or stride on the target than on the
+device of the capture, so a forward is prepared first, and its backward takes what that forward saves.
+
+Private torch APIs of this module, tried on torch 2.13: `torch._subclasses.fake_tensor`,
+`torch._inductor.decomposition.select_decomp_table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from backprint.benching.lowering import replace_views
+from backprint.errors import BackprintError, RefusedError
+from backprint.extracting.lowering.canonical_order import in_canonical_order
+from backprint.extracting.lowering.known_sizes import with_known_sizes
+from backprint.extracting.targets import KernelTarget
+from backprint.fx.to_fx import to_fx
+from backprint.graph.nouns import Graph, Port, ScalarSpec, TensorSpec
+from backprint.graph.sizes import at_hints, evaluate, hints, known
+
+aten = torch.ops.aten
+
+
+def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
+    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and what is computed of
+    them has another dtype than in eager."""
+    return (torch.rand_like(value, dtype=torch.float32) < p).to(value.dtype)
+
+
+DRAWS: Mapping[Any, Any] = {aten.bernoulli.p: bernoulli}
+"""Operators that draw, with results of eager's dtype."""
+
+
+NUMBERS: Mapping[str, Callable[[Any], int | float | bool]] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
+"""Kinds of numbers that sizes make -> Python's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortLayout:
+    """A tensor as it is on a target."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGraph:
+    """A graph of ATen operators for a target, its fake inputs, and what was rewritten to get there."""
+
+    module: fx.GraphModule
+    inputs: Sequence[Any]
+    mode: FakeTensorMode
+    saved: Mapping[str, PortLayout]
+    """Of a forward: each saved tensor as it is on the target."""
+    notes: tuple[str, ...] = ()
+
+
+def prepared_graph(
+    graph: Graph, target: KernelTarget, forms: Mapping[Any, Any], saved: Mapping[str, PortLayout] | None = None
+) -> PreparedGraph:
+    """Prepare a graph for a target; `forms` has what stands for operators that only a CPU has."""
+    import torch._inductor.lowering  # not loaded by what follows, which needs it
+    from torch._inductor.decomposition import select_decomp_table
+
+    sizes, sized = hints(graph), at_hints(graph)
+    module = to_fx(in_canonical_order(sized))
+    device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
+    told = sizes_told(sizes), guards_left_out(graph), moved_to(module, device), with_known_sizes(module)
+    notes = [note for note in told if note]
+    rewritten = sorted({str(node.target) for node in module.graph.nodes if node.target in forms})
+    notes += [f"{name} is written with other operators" for name in rewritten]
+    replace_views(module)  # results on the target, and those of a form, may have other strides
+    name_sources(module)
+    # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
+    mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu")
+    table = {**select_decomp_table(), **(DRAWS if target.device == "cuda" else {}), **forms}
+    with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
+        inputs = [fake_input(port, device, saved or {}, sizes) for port in sized.inputs]
+        made = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
+    return PreparedGraph(made, inputs, mode, saved_layouts(graph, made), tuple(notes))
+
+
+class Tracing(fx.Interpreter):
+    """Runs a graph on fake tensors; raises RefusedError for an operator that does not run on the target's."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # the message has the node
+
+    def run_node(self, n: fx.Node) -> Any:
+        called = f"{operator_of(n)} ({n.name})"
+        try:
+            return super().run_node(n)
+        except BackprintError:
+            raise
+        except (DynamicOutputShapeException, DataDependentOutputException) as error:
+            raise RefusedError(
+                f"{called}: its result has a size or a value that depends on values, and no form with the "
+                "size of the capture here: compute it outside of what is captured"
+            ) from error
+        except UnsupportedOperatorException as error:
+            raise RefusedError(
+                f"{called} has no rule for the sizes and strides of its results on the target: "
+                "capture the program without it"
+            ) from error
+        except Exception as error:  # what an operator asks of a device is in its own code
+            said = str(error).strip().partition("\n")[0][:300]
+            raise RefusedError(
+                f"{called} does not run on the target's tensors: {type(error).__name__}: {said}; capture "
+                "the program on such a device, or extract for another target"
+            ) from error
+
+
+def operator_of(node: fx.Node) -> str:
+    """Return the name of the operator that a node calls, or of its form."""
+    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", "")
+
+
+def name_sources(module: fx.GraphModule) -> None:
+    """Name each node as the source of the nodes that are made of it: Inductor writes the names beside its kernels."""
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            node.meta = {name: value for name, value in node.meta.items() if name == "stack_trace"}
+            node.meta["source_fn_stack"] = [(node.name, node.target)]
+
+
+def sizes_told(sizes: Mapping[str, int]) -> str:
+    """Say which sizes a graph with symbols is lowered for."""
+    return f"sizes are those of the capture: {', '.join(f'{name} = {size}' for name, size in sizes.items())}" * bool(
+        sizes
+    )
+
+
+def guards_left_out(graph: Graph) -> str:
+    """Say how many guards a graph has, which its kernels do not check."""
+    count = sum(step.is_guard for step in graph.steps)
+    return f"{count} guards are left out: check them before these kernels are called" if count else ""
+
+
+def moved_to(module: fx.GraphModule, device: torch.device) -> str:
+    """Let a graph make its tensors on a device; say how many calls named another."""
+    count = 0
+    for node in module.graph.nodes:
+        args, kwargs = pytree.tree_map(lambda value: on_device(value, device), (node.args, dict(node.kwargs)))
+        count += (args, kwargs) != (node.args, dict(node.kwargs))
+        node.args, node.kwargs = args, kwargs
+    module.recompile()
+    return f"{count} calls make their tensors on {device.type}" if count else ""
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    return device if isinstance(value, torch.device) and value.type != "meta" else value
+
+
+def fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], sizes: Mapping[str, int]) -> Any:
+    """Return an input of a graph as a fake tensor on the device; a number that is made of sizes as it was captured."""
+    spec = port.spec
+    if isinstance(spec, ScalarSpec) and spec.kind in NUMBERS and spec.expression and known(spec.expression, sizes):
+        return NUMBERS[spec.kind](evaluate(spec.expression, sizes))
+    if isinstance(spec, ScalarSpec) or spec is None:
+        raise RefusedError(f"input {port.name} is {'a number' if spec else 'None'}: kernels take tensors only")
+    if not isinstance(spec, TensorSpec):
+        raise RefusedError(f"input {port.name} is no tensor: {spec!r:.80}")
+    if port.role == "saved" and port.name in saved:
+        layout = saved[port.name]
+        return torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=device)
+    shape, dtype = tuple(map(int, spec.shape)), getattr(torch, spec.dtype)
+    if spec.stride is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty_strided(shape, tuple(map(int, spec.stride)), dtype=dtype, device=device)
+
+
+def saved_layouts(graph: Graph, made: fx.GraphModule) -> dict[str, PortLayout]:
+    """Return the tensors that a forward saves, as they are on the target."""
+    (results,) = made.graph.output_node().args
+    found = {}
+    for port, result in zip(graph.outputs, results, strict=True):
+        value = result.meta.get("val") if isinstance(result, fx.Node) else None
+        if port.role == "saved" and isinstance(value, Tensor):
+            found[port.name] = PortLayout(value.dtype, tuple(value.shape), tuple(value.stride()))
+    return found

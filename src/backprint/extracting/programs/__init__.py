@@ -1,0 +1,1 @@
+"""Kernels read from folders, in their normal form, deduplicated, indexed and found."""

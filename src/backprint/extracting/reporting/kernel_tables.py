@@ -1,0 +1,170 @@
+"""The tables of a report of kernels: totals by target and direction, what is shared, what is never fused, bytes.
+
+Each is made from an index alone, by a query that SQLite answers; what a sample's files do not say is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from backprint.extracting.programs.dedup import KernelGroup, KernelGroups
+from backprint.extracting.programs.index import KernelIndex
+from backprint.graph.summary import VIEWS
+from backprint.report.nouns import Cell, Table
+from backprint.report.tables import columns
+
+MOST = 20
+"""The rows of a table of the most shared, or the largest."""
+
+LETTERS = 12
+"""Of a hash in a table."""
+
+NO_WORK = {*VIEWS, "reshape", "_reshape_alias", "getitem", "empty", "empty_like"}
+"""Operators of which a kernel computes nothing: views, and what makes memory."""
+
+
+def target_table(index: KernelIndex) -> Table:
+    """Count kernels and programs of each target."""
+    query = (
+        "select uses.target, language, count(distinct uses.sample), count(*), count(distinct uses.hash), "
+        "count(distinct structure) from uses join kernels on kernels.hash = uses.hash group by 1, 2 order by 1, 2"
+    )
+    rows = tuple(
+        (target or "(not known)", language, samples, uses, programs, uses / programs, structures)
+        for target, language, samples, uses, programs, structures in index.rows(query)
+    )
+    heads = "target language samples:count kernels:count programs:count uses_a_program:times structures:count"
+    note = "A program that two targets have counts in each."
+    return Table("By target", note, columns(heads), rows)
+
+
+def direction_table(index: KernelIndex) -> Table:
+    """Count kernels and programs of forwards and backwards, and what each shares with the other."""
+    query = "select direction, count(distinct sample), count(*), count(distinct hash) from uses group by 1 order by 1"
+    shared = (
+        "select count(distinct hash), count(*) from uses where direction = ? and "
+        "exists (select 1 from uses as others where others.hash = uses.hash and others.direction = ?)"
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for direction, samples, uses, programs in list(index.rows(query)):
+        other = {"forward": "backward", "backward": "forward"}.get(direction, "")
+        both, uses_of_both = next(index.rows(shared, (direction, other))) if other else (None, None)
+        part = None if uses_of_both is None else uses_of_both / uses
+        rows.append((direction or "(not known)", samples, uses, programs, uses / programs, both, part))
+    heads = "direction samples:count kernels:count programs:count uses_a_program:times"
+    heads += " programs_of_both:count their_share_of_kernels:share"
+    note = "Of both are programs that forwards and backwards have."
+    return Table("Forward against backward", note, columns(heads), tuple(rows))
+
+
+def shared_programs(groups: KernelGroups) -> Table:
+    """Return the programs with most uses, of those that are used more than once."""
+    rows = tuple(program_row(group) for group in groups.groups(limit=MOST) if group.uses > 1)
+    return Table("The most shared programs", "The same program, whatever its name.", columns(PROGRAM), rows)
+
+
+def shared_structures(groups: KernelGroups) -> Table:
+    """Return the structures with most uses, of those that several programs have."""
+    rows = tuple(
+        (*program_row(group), group.programs) for group in groups.groups("structure", MOST) if group.programs > 1
+    )
+    note = "Programs that differ in sizes and constants alone."
+    return Table("The most shared structures", note, columns(f"{PROGRAM} programs:count"), rows)
+
+
+def name_table(index: KernelIndex) -> Table:
+    """Return the names that stand for several programs."""
+    query = (
+        "select uses.name, language, count(distinct uses.hash), count(*) from uses join kernels "
+        "on kernels.hash = uses.hash group by 1, 2 having count(distinct uses.hash) > 1 order by 3 desc, 1 limit ?"
+    )
+    note = "A name is no key: these are names of more than one program."
+    heads = columns("kernel:name language programs:count kernels:count")
+    return Table("Names of several programs", note, heads, tuple(index.rows(query, (MOST,))))
+
+
+def unread_table(index: KernelIndex) -> Table:
+    """Return what could not be read, and why."""
+    rows = tuple((each.place, each.reason) for each in index.unread())
+    return Table("Not read", "", columns("file:name reason"), rows)
+
+
+# ------------------------------------------------------------------ operators
+
+
+@dataclass(slots=True)
+class OperatorUses:
+    """How an operator of the captured graphs is computed."""
+
+    fused: int = 0
+    """Kernels that compute others too."""
+    alone: int = 0
+    externs: int = 0
+
+
+def operator_table(index: KernelIndex) -> Table:
+    """Return the operators that no kernel computes together with others."""
+    found = operator_uses(index)
+    rows = [
+        (name, "no kernel" if not uses.alone else "kernels of their own", uses.externs, uses.alone)
+        for name, uses in found.items()
+        if not uses.fused
+    ]
+    rows.sort(key=lambda row: (-row[2] - row[3], row[0]))
+    note = (
+        f"Of {len(found):,} operators of the captured graphs, those that no kernel computes together with another one; "
+        "views do not count."
+    )
+    heads = "operator:name computed_by calls_beside_kernels:count kernels_alone:count"
+    return Table("Operators never fused", note, columns(heads), tuple(rows))
+
+
+def operator_uses(index: KernelIndex) -> dict[str, OperatorUses]:
+    """Return each operator of the graphs with how it is computed; its overloads are one."""
+    found: dict[str, OperatorUses] = defaultdict(OperatorUses)
+    for text, count in index.rows("select operators, count(*) from uses where operators != '[]' group by 1"):
+        names = Counter(name for name in map(packet_of, json.loads(text)) if name.rpartition(".")[2] not in NO_WORK)
+        for name in names:
+            if names.total() > 1:
+                found[name].fused += count
+            else:
+                found[name].alone += count
+    for operator, calls in index.rows("select operator, total(calls) from externs group by 1"):
+        if (name := packet_of(operator)).rpartition(".")[2] not in NO_WORK:
+            found[name].externs += int(calls)
+    return found
+
+
+def packet_of(operator: str) -> str:
+    """Return an operator without its overload: `aten.addmm` of `aten.addmm.out`."""
+    parts = operator.split(".")
+    return ".".join(parts[:2]) if len(parts) > 2 else operator
+
+
+# ------------------------------------------------------------------ all programs
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRows:
+    """The rows of all programs, read from the index each time."""
+
+    groups: KernelGroups
+
+    def __iter__(self) -> Iterator[tuple[Cell, ...]]:
+        return map(program_row, self.groups.groups())
+
+
+PROGRAM = "kernel:name language uses:count samples:count forward:count backward:count hash:name"
+"""The columns of `program_row`."""
+
+
+def program_row(group: KernelGroup) -> tuple[Cell, ...]:
+    return (group.name, group.language, group.uses, group.samples, group.forward, group.backward, group.hash[:LETTERS])
+
+
+def program_table(groups: KernelGroups) -> Table:
+    """Return all programs."""
+    return Table("All programs", "", columns(PROGRAM), ProgramRows(groups))
