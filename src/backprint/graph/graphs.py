@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from backprint.graph.canonical import Canonical
+    from backprint.graph.folding.nouns import FoldedGraph
 from backprint.graph.keys import PortKey
 from backprint.graph.legal import (
     _LOCAL,
@@ -186,7 +187,15 @@ class Graph:
         return emit(self)
 
     def __str__(self) -> str:
-        return self.code
+        from backprint.graph.folding.fold import text_for_people
+
+        return text_for_people(self)
+
+    def fold(self) -> FoldedGraph:
+        """The graph with its repeated steps as loops; `.unfold()` returns an equal graph, `print` shows it."""
+        from backprint.graph.folding.fold import folded
+
+        return folded(self)
 
     def canonical(self) -> Canonical:
         """The graph without names and without the order of independent steps."""

@@ -249,10 +249,10 @@ def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
     yield f"{inner}def forward("
     yield f"{body}self,"
     for port in graph.inputs:
-        yield f"{body}{port.local}: {_quote(show_port(port))},"
+        yield f"{body}{port.local}: {quote(show_port(port))},"
     yield f"{inner}) -> (" if graph.outputs else f"{inner}) -> ():"
     for port in graph.outputs:
-        yield f"{body}{_quote(show_port(port))},"
+        yield f"{body}{quote(show_port(port))},"
     if graph.outputs:
         yield f"{inner}):"
     said = "# -"
@@ -265,7 +265,7 @@ def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
     yield f"{body}return ({', '.join(map(show, graph.results))}{',' if len(graph.results) == 1 else ''})"
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     """A string in double quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -1,0 +1,1 @@
+"""Fold: repeated structure of a graph found once, and unfolded to the same graph."""

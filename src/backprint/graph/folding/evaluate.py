@@ -1,0 +1,132 @@
+"""Expressions of a folded text: sums of indexes, texts with those in them, and tables of what iterations have."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from backprint.errors import RefusedError
+
+Numbers: TypeAlias = dict[str, int]
+"""The index of each loop around a statement."""
+
+
+def refused_at(node: ast.AST, why: str) -> RefusedError:
+    """Return an error with the line of a node."""
+    return RefusedError(f"line {getattr(node, 'lineno', 0)}: {why}")
+
+
+def evaluated(node: ast.expr, numbers: Numbers) -> Any:
+    """Return a number or a text that is made of literals and indexes."""
+    match node:
+        case ast.Constant(value=int() | float() | str() as value):
+            return value
+        case ast.Name(id=name) if name in numbers:
+            return numbers[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -number(operand, numbers)
+        case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() as op, right):
+            return arithmetic(node, op, number(left, numbers), number(right, numbers))
+        case ast.JoinedStr(values=values):
+            return "".join(str(evaluated(part, numbers)) for part in values)
+        case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+            return number(value, numbers)
+        case ast.IfExp(ast.Compare(left, [ast.Eq()], [right]), value, other):
+            same = evaluated(left, numbers) == evaluated(right, numbers)
+            return evaluated(value if same else other, numbers)
+        case ast.Tuple(elts=elements):
+            return tuple(evaluated(each, numbers) for each in elements)
+        case ast.Subscript(value=ast.Dict() as table, slice=key):
+            return looked_up(table, key, None, numbers)
+        case ast.Call(func=ast.Attribute(value=ast.Dict() as table, attr="get"), args=[key, other], keywords=[]):
+            return looked_up(table, key, other, numbers)
+    raise refused_at(node, "an expression of a folded graph is made of literals and indexes")
+
+
+def looked_up(table: ast.Dict, key: ast.expr, other: ast.expr | None, numbers: Numbers) -> Any:
+    """Return what a table of literals has for a key."""
+    wanted = evaluated(key, numbers)
+    for each, value in zip(table.keys, table.values, strict=True):
+        if each is not None and evaluated(each, numbers) == wanted:
+            return evaluated(value, numbers)
+    if other is None:
+        raise refused_at(table, f"the table has nothing for {wanted!r:.80}")
+    return evaluated(other, numbers)
+
+
+def number(node: ast.expr, numbers: Numbers) -> int | float:
+    """Return a number."""
+    found = evaluated(node, numbers)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise refused_at(node, f"{found!r:.80} is not a number")
+    return found
+
+
+def arithmetic(node: ast.expr, op: ast.operator, left: int | float, right: int | float) -> int | float:
+    """Return a sum, a difference or a product; a number of a graph has at most 64 bits."""
+    found = left + right if isinstance(op, ast.Add) else left - right if isinstance(op, ast.Sub) else left * right
+    if isinstance(found, int) and found.bit_length() > 64:
+        raise RefusedError(f"line {node.lineno}: a number of {found.bit_length()} bits")
+    return found
+
+
+# ------------------------------------------------------------------ patterns
+
+
+def name_rule(text: str) -> Callable[[Numbers], str]:
+    """Return what makes a name of a text such as `view_{8+12*i}; view at 0`."""
+    regular: Callable[[Numbers], str] | None = None
+    odd: dict[tuple[int, ...], str] = {}
+    for part in text.split("; "):
+        found = re.fullmatch(r"(\w+) at ([0-9, ]+)", part)
+        if found:
+            odd[tuple(map(int, found[2].split(", ")))] = found[1]
+        else:
+            regular = filled_pattern(part)
+
+    def name(numbers: Numbers) -> str:
+        here = of_iteration(odd, numbers)
+        if here is None and regular is None:
+            raise RefusedError(f"{text!r:.80} has no name for the iteration {tuple(numbers.values())}")
+        return here if here is not None else regular(numbers)  # type: ignore[misc]  # one of them is there
+
+    return name
+
+
+def of_iteration(odd: dict[tuple[int, ...], str], numbers: Numbers) -> str | None:
+    """Return what an iteration has of its own; what only one of the innermost loop has does not count that one."""
+    if not odd:
+        return None
+    depth = len(next(iter(odd)))
+    return odd.get(tuple(numbers.values())[:depth])
+
+
+HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+
+@lru_cache(maxsize=1 << 12)
+def filled_pattern(text: str) -> Callable[[Numbers], str]:
+    """Return what fills a pattern such as `view_{8+12*i}`."""
+    pieces: list[str | ast.expr] = []
+    at = 0
+    for found in HOLE.finditer(text):
+        pieces.append(text[at : found.start()])
+        pieces.append(found[0][0] if found[1] is None else expression(found[1]))
+        at = found.end()
+    pieces.append(text[at:])
+    if len(pieces) == 1:
+        return lambda numbers: text
+    return lambda numbers: "".join(piece if isinstance(piece, str) else str(number(piece, numbers)) for piece in pieces)
+
+
+def expression(text: str) -> ast.expr:
+    """Return the tree of an expression in a pattern."""
+    if len(text) > 200 or not re.fullmatch(r"[0-9a-z*+\- ]+", text):
+        raise RefusedError(f"{{{text[:80]}}} is not a sum of indexes")
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise RefusedError(f"{{{text[:80]}}} is not a sum of indexes") from None

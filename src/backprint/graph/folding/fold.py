@@ -1,0 +1,170 @@
+"""Fold a graph, and prove that it unfolds to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from backprint.errors import GraphError, RefusedError
+from backprint.graph.folding.expand import flat_text
+from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
+from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
+from backprint.graph.folding.places import NUMBERS, places_of
+from backprint.graph.folding.series import Index, Series, series_of
+from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.text import parse
+
+Where = Mapping[Index, int]
+"""Iteration -> the place of its step in the graph."""
+
+
+def folded(graph: Graph) -> FoldedGraph:
+    """Return a graph with its repeated steps as loops; what it unfolds to was compared with the graph."""
+    nodes = loops_of(steps_of(graph.steps))
+    items = items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
+    made = FoldedGraph(
+        items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title, graph.isolated
+    )
+    if made.unfold() != graph:
+        raise GraphError("a fold of this graph does not unfold to it: please report the graph")
+    return made
+
+
+def text_for_people(graph: Graph) -> str:
+    """Return the text of a graph for people: folded, if that saves more than a third of the lines."""
+    flat = graph.code
+    try:
+        short = folded(graph).code
+    except RefusedError:  # what only the flat text has
+        return flat
+    return short if 3 * short.count("\n") < 2 * flat.count("\n") else flat
+
+
+def parse_folded(text: str) -> Graph:
+    """Return the Graph of a folded text. Nothing is run; what loops write is limited as any text of a graph is."""
+    return parse(flat_text(text))
+
+
+# ------------------------------------------------------------------ steps as tokens
+
+
+def steps_of(steps: Sequence[Step]) -> Steps:
+    """Return the steps of a graph as what repeats in it."""
+    numbers: dict[Any, int] = {}
+    made: dict[str, int] = {}
+    tokens, uses, borders = [], [], []
+    module = ""
+    for place, step in enumerate(steps):
+        tokens.append(numbers.setdefault(token_of(step), len(numbers)))
+        values = (*step.args, *(value for _, value in step.kwargs))
+        uses.append([made.get(name, -1) for value in values for name in refs(value)])
+        if not step.is_guard:
+            made[step.name] = place
+        here = block_of(step)
+        borders.append(bool(here) and here != module)
+        module = here or module
+    return Steps(tokens, uses, borders)
+
+
+def token_of(step: Step) -> Any:
+    """Return what two iterations have in common of a step: all but names, numbers, and where it was called."""
+    kinds = tuple(skeleton(value) for value in step.args)
+    named = tuple((key, skeleton(value)) for key, value in step.kwargs)
+    called = step.source is None, step.echo is None or len(step.echo.names)
+    return step.target, kinds, named, without_offsets(step.spec), called
+
+
+def without_offsets(spec: Spec) -> Spec:
+    """Return a type without where in its memory a tensor begins."""
+    match spec:
+        case TensorSpec(offset=offset) if offset != 0:
+            return replace(spec, offset=0)
+        case tuple():
+            return tuple(map(without_offsets, spec))
+    return spec
+
+
+def skeleton(value: Value) -> Any:
+    """Return a value without the names and numbers in it."""
+    if type(value) is Ref:
+        return "*"
+    if type(value) in NUMBERS:
+        return type(value)
+    match value:
+        case tuple():
+            return (tuple, *map(skeleton, value))
+        case List(items):
+            return (List, *map(skeleton, items))
+        case Slice(start, stop, step):
+            return (Slice, skeleton(start), skeleton(stop), skeleton(step))
+        case Dict(items):
+            return (Dict, *((skeleton(key), skeleton(part)) for key, part in items))
+    return type(value), repr(value)
+
+
+def block_of(step: Step) -> str:
+    """Return the module that a step was called in, up to its last number: `model.layers.3` of `model.layers.3.mlp`."""
+    parts = step.source.module.split(".") if step.source is not None else []
+    while parts and not parts[-1].isdigit():
+        parts.pop()
+    return ".".join(parts)
+
+
+# ------------------------------------------------------------------ loops of steps
+
+
+def items_of(
+    nodes: Iterable[Node], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
+) -> tuple[Item, ...]:
+    """Return the items of nodes, whose places stand for the steps of many iterations."""
+    return tuple(
+        folded_step(where[node], shape, steps) if isinstance(node, int) else loop_of(node, where, shape, steps)
+        for node in nodes
+    )
+
+
+def loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]) -> Loop:
+    """Return a loop, in iterations of the loops around it."""
+    inner = {
+        place: {
+            (*index, iteration): at
+            for iteration, row in enumerate(repeat.rows)
+            for index, at in where[row[place]].items()
+        }
+        for place in range(len(repeat.rows[0]))
+    }
+    items: list[Item] = []
+    odd = sorted(repeat.odd, key=lambda step: (step.before, step.iteration, step.place))
+    for node in repeat.body:
+        place = node if isinstance(node, int) else node.first
+        items += only_of([step for step in odd if step.before == place], where, shape, steps)
+        items += items_of([node], inner, (*shape, len(repeat.rows)), steps)
+    items += only_of([step for step in odd if step.before == len(repeat.rows[0])], where, shape, steps)
+    return Loop(len(repeat.rows), tuple(items))
+
+
+def only_of(
+    odd: Sequence[OddStep], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
+) -> list[Item]:
+    """Return the odd steps that stand at one place of a loop, by iteration."""
+    found: dict[int, list[int]] = {}
+    for step in odd:
+        found.setdefault(step.iteration, []).append(step.place)
+    return [Only(iteration, items_of(places, where, shape, steps)) for iteration, places in found.items()]
+
+
+def folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> FoldedStep:
+    """Return a step of every iteration."""
+    indexes = sorted(where)
+    all_of = [steps[where[index]] for index in indexes]
+    first = all_of[0]
+    if len(all_of) == 1:
+        return FoldedStep(first)
+    tables = [dict(places_of(step)) for step in all_of]
+    found: list[tuple[str, Series]] = []
+    for place, value in tables[0].items():
+        column = [table[place] for table in tables]
+        if any(each != value for each in column):
+            found.append((place, series_of(dict(zip(indexes, column, strict=True)), shape)))
+    return FoldedStep(first, tuple(found))

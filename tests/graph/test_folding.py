@@ -1,0 +1,285 @@
+"""A folded graph unfolds to the graph that was folded, and so does its text, which runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from subjects.random_graphs import anything
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.errors import GraphError, RefusedError
+from backprint.graph.folding.fold import parse_folded
+from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
+from backprint.graph.folding.places import places_of, with_places
+from backprint.graph.folding.series import series_of
+from backprint.graph.folding.text import emit_folded
+from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
+from backprint.graph.text import parse
+
+
+class Layer(nn.Module):
+    """With `waves`, what the first layer computes of them serves all layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: Tensor, waves: list[Tensor]) -> Tensor:
+        y = self.norm(x)
+        if len(waves) == 1:
+            waves.append(waves[0].cos())
+        y = y * waves[1] if waves else y
+        return x + self.down(torch.nn.functional.gelu(self.up(y)))
+
+
+class Stack(nn.Module):
+    def __init__(self, depth: int, odd: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(depth))
+        self.out = nn.Linear(8, 3)
+        self.waves = nn.Parameter(torch.randn(8)) if odd else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        waves = [] if self.waves is None else [self.waves]
+        for layer in self.layers:
+            x = layer(x, waves)
+        return self.out(x)
+
+
+class Cell(nn.Module):
+    """A recurrent cell over time: whole numbers and where a view begins grow with the step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = torch.zeros(2, 4)
+        for time in range(x.shape[0]):
+            state = torch.tanh(self.mix(torch.cat([x[time], state], 1))[:, :4])
+        return state.sum()
+
+
+MODELS: dict[str, Any] = {
+    "layers": lambda: (Stack(12), torch.randn(2, 8)),
+    "an odd layer": lambda: (Stack(6, odd=True), torch.randn(2, 8)),
+    "time": lambda: (Cell(), torch.randn(9, 2, 4)),
+}
+
+
+def graphs(name: str) -> list[Graph]:
+    torch.manual_seed(0)
+    model, x = MODELS[name]()
+    (pair,) = bp.capture(model, x.requires_grad_(), mode="train").pairs
+    return [pair.forward, pair.backward]
+
+
+def loops(items: tuple[Item, ...]) -> list[Loop]:
+    found = []
+    for item in items:
+        if isinstance(item, Loop):
+            found += [item, *loops(item.items)]
+        elif isinstance(item, Only):
+            found += loops(item.items)
+    return found
+
+
+def assert_unfolds(graph: Graph) -> FoldedGraph:
+    folded = graph.fold()
+    back = folded.unfold()
+    assert back == graph
+    assert repr(back) == repr(graph)  # `==` alone takes 1 for True
+    assert back.hash() == graph.hash()
+    return folded
+
+
+def assert_text_returns(graph: Graph) -> str:
+    text = assert_unfolds(graph).code
+    back = parse_folded(text)
+    assert back == graph
+    assert repr(back) == repr(replace(graph, title=back.title))
+    return text
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layers_and_time_steps_are_loops_that_run_as_the_graph_does(name: str) -> None:
+    for graph in graphs(name):
+        text = assert_text_returns(graph)
+        assert 3 * text.count("\n") < 2 * graph.code.count("\n")
+        inputs = [made(port, place) for place, port in enumerate(graph.inputs)]
+        for one, other in zip(run(text, inputs), run(graph.code, inputs), strict=True):
+            assert (one is None and other is None) or torch.equal(one, other)
+
+
+def made(port: Port, seed: int) -> Tensor:
+    assert isinstance(port.spec, TensorSpec)
+    values = torch.rand(port.spec.shape, generator=torch.Generator().manual_seed(seed))
+    return values if port.spec.stride is None else torch.empty_strided(port.spec.shape, port.spec.stride).copy_(values)
+
+
+def run(text: str, inputs: list[Tensor]) -> tuple[Any, ...]:
+    space: dict[str, Any] = {}
+    exec(compile(text, "folded", "exec"), space)
+    return space["GraphModule"]()(*(value.clone() for value in inputs))  # type: ignore[no-any-return]
+
+
+def test_twelve_layers_are_one_loop_forward_and_backward() -> None:
+    for graph in graphs("layers"):
+        assert max(loop.count for loop in loops(graph.fold().items)) == 12
+
+
+def test_an_odd_first_layer_keeps_its_step_in_its_iteration() -> None:
+    forward, _ = graphs("an odd layer")
+    (loop,) = [loop for loop in loops(forward.fold().items) if loop.count == 6]
+    (odd,) = [item for item in loop.items if isinstance(item, Only)]
+    assert (odd.iteration, targets(odd.items)) == (0, ["aten.cos.default"])
+    assert "            if i == 0:\n" in emit_folded(forward.fold())
+
+
+def targets(items: tuple[Item, ...]) -> list[str]:
+    return [item.step.target for item in items if isinstance(item, FoldedStep)]
+
+
+def test_print_shows_the_fold_where_it_is_shorter() -> None:
+    forward, _ = graphs("layers")
+    assert "for i in range(12):" in str(forward)
+    assert "for i in" not in forward.code
+    few = bp.capture(Stack(1), torch.randn(2, 8), mode="train").pairs[0].forward
+    assert str(few) == few.code
+
+
+# ------------------------------------------------------------------ any graph
+
+
+@settings(max_examples=150, deadline=None)
+@given(anything())
+def test_any_graph_unfolds_to_itself(graph: Graph) -> None:
+    assert_unfolds(graph)
+
+
+TARGETS = [f"aten.{name}.default" for name in ("sin", "cos", "tan", "exp", "log", "neg")]
+
+
+@st.composite
+def repeating(draw: st.DrawFn) -> Graph:
+    """Some steps again and again, each on the results of the last; sometimes with a step more, or another number."""
+    block, times = draw(st.integers(1, 6)), draw(st.integers(2, 9))
+    known, steps = ["x", "w_0", "w_1"], []
+    plan = [(draw(st.integers(1, 9)), draw(st.booleans()), draw(st.sampled_from([0, 1, 24]))) for _ in range(block)]
+    spec = TensorSpec("float32", (2, 3))
+    for time in range(times):
+        for place, (back, scaled, growth) in enumerate(plan):
+            taken = Ref(known[max(0, len(known) - back)])
+            weight = Ref(f"w_{time % 2}") if scaled else taken
+            name = f"y_{time * block + place}" if draw(st.integers(0, 30)) else f"odd_{len(known)}"
+            number = growth * time if draw(st.integers(0, 20)) else draw(st.integers(-3, 3))
+            steps.append(Step(name, TARGETS[place], (taken, weight, number), spec=replace(spec, offset=time)))
+            known.append(name)
+        if not draw(st.integers(0, 12)):
+            steps.append(Step(f"more_{len(known)}", "aten.abs.default", (Ref(known[-1]),), spec=spec))
+            known.append(steps[-1].name)
+    inputs = tuple(Port(name, "input", spec, name) for name in ("x", "w_0", "w_1"))
+    results = draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
+    outputs = tuple(Port(f"out_{place}", "output", spec) for place in range(len(results)))
+    return Graph(inputs, tuple(steps), outputs, tuple(map(Ref, results)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(repeating())
+def test_steps_that_repeat_are_read_back_from_their_text(graph: Graph) -> None:
+    assert_text_returns(graph)
+
+
+@settings(max_examples=200, deadline=None)
+@given(anything(), st.data())
+def test_the_places_of_a_step_can_be_changed_and_changed_back(graph: Graph, data: st.DataObject) -> None:
+    for step in graph.steps:
+        places = dict(places_of(step))
+        assert with_places(step, places) == step
+        place = data.draw(st.sampled_from(sorted(places)))
+        if place.startswith(("args.", "kwargs.")) and isinstance(places[place], str):
+            other = with_places(step, {place: "another"})
+            assert dict(places_of(other))[place] == "another"
+            assert with_places(other, places) == step
+
+
+@given(st.lists(st.one_of(st.text("ab_0123456789", max_size=8), st.integers(-99, 99)), min_size=2, max_size=9))
+def test_a_series_has_what_it_was_made_of(values: list[Any]) -> None:
+    series = series_of({(place,): value for place, value in enumerate(values)}, (len(values),))
+    assert [series.at((place,)) for place in range(len(values))] == values
+    assert all(type(series.at((place,))) is type(value) for place, value in enumerate(values))
+
+
+def test_a_series_of_two_loops_grows_by_both() -> None:
+    values = {(i, j): f"view_{20 + 12 * i - 3 * j}" for i in range(4) for j in range(3)}
+    series = series_of(values | {(0, 0): "first"}, (4, 3))
+    assert str(series) == "view_{20+12*i-3*j}"
+    assert series.odd == (((0, 0), "first"),)
+
+
+# ------------------------------------------------------------------ texts of strangers
+
+
+def folded_text() -> str:
+    return graphs("layers")[0].fold().code
+
+
+HOSTILE = {
+    "a billion iterations": ("range(12)", "range(1000000000)", "a loop of 1000000000 iterations"),
+    "many iterations": ("range(12)", "range(900000)", "the loops write more than"),
+    "none": ("range(12)", "range(0)", "a loop of 0 iterations"),
+    "another iterable": ("in range(12):", "in open('x'):", r"a loop of a folded graph is over range\(N\)"),
+    "another index": (
+        "for i in range(12):\n            #",
+        "for z in range(12):\n            #",
+        "with the indexes i, j",
+    ),
+    "a call in a name": ('v["x"]', "v[str(1)]", "made of literals and indexes"),
+    "no name of a value": ('v["x"]', 'v["a b"]', "is not the name of a value"),
+    "a name that nothing has": ('v["x"]', 'v["y"]', "unknown name 'y'"),
+    "a huge number": ("{i}", "{9999999999*9999999999+i}", "a number of 67 bits"),
+    "a long expression": ("{i}", "{" + "+".join(["i"] * 200) + "}", "is not a sum of indexes"),
+    "an attribute": ("{i}", "{i.real}", "made of literals and indexes|is not a sum of indexes"),
+    "other first line": ('v = {"None": None', 'v = {"None": 1', "the forward of a folded graph begins with"),
+    "no iteration has it": ('v["x"]', 'v[{99: "x"}[0]]', "the table has nothing for 0"),
+    "a call of its own": ("aten.gelu.default(", "exec(", "exec"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_text_is_refused_by_name(case: str) -> None:
+    before, after, said = HOSTILE[case]
+    text = folded_text()
+    assert before in text
+    with pytest.raises(GraphError, match=said):
+        parse_folded(text.replace(before, after))
+
+
+def test_nested_loops_that_multiply_are_refused_before_they_are_written() -> None:
+    text = folded_text()
+    line = "        for i in range(12):\n"
+    nest = "".join(f"{'    ' * (2 + depth)}for {index} in range(1000):\n" for depth, index in enumerate("ijkl"))
+    start = text.index(line)
+    body = '                        y: "f32[2] as y_{i}" = aten.relu.default(v["x"])\n'
+    with pytest.raises(RefusedError, match="the loops write more than"):
+        parse_folded(text[:start] + nest + body + text[text.index("        return tuple") :])
+
+
+def test_a_name_that_two_iterations_have_is_refused() -> None:
+    text = folded_text()
+    twice = text.replace("as gelu_{i}; gelu at 0", "as gelu") if "as gelu_{i}; gelu at 0" in text else ""
+    twice = twice or text.replace('v["gelu" if i == 0 else f"gelu_{i}"]', 'v["gelu"]')
+    assert twice != text
+    with pytest.raises(GraphError, match="'gelu' is defined twice"):
+        parse_folded(twice)
+
+
+def test_the_flat_reader_does_not_take_a_folded_text() -> None:
+    with pytest.raises(GraphError, match="cannot stand in a graph's class"):
+        parse(folded_text())
