@@ -462,6 +462,16 @@ def test_show_one_direction(side: str, sample: Path) -> None:
     assert good("show", f"--{side}", sample).stdout == getattr(pair, side).code + "\n"
 
 
+def test_show_prints_layers_as_a_loop_unless_it_is_asked_for_each_step(tmp_path: Path) -> None:
+    layers = [torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()) for _ in range(12)]
+    capture = bp.capture(torch.nn.Sequential(*layers), torch.randn(2, 4))
+    place = bp.save(capture, tmp_path / "deep")
+    forward = bp.load(place).pairs[0].forward
+    assert good("show", "--forward", place).stdout == forward.fold().code + "\n"
+    assert "        for i in range(11):" in good("show", "--backward", place).stdout
+    assert good("show", "--forward", "--flat", place).stdout == forward.code + "\n"
+
+
 def test_show_the_summary_alone(sample: Path) -> None:
     said = good("show", "--summary", sample).stdout
     assert "class GraphModule" not in said

@@ -19,11 +19,16 @@ from backprint.plain import printable
 @click.argument("sample", type=click.Path(path_type=Path))
 @click.option("--backward", "side", flag_value="backward", help="The backward's code alone.")
 @click.option("--forward", "side", flag_value="forward", help="The forward's code alone.")
+@click.option("--flat", is_flag=True, help="Every step, where repeated ones would be shown as loops.")
 @click.option("--summary", "summary_only", is_flag=True, help="The numbers without the code.")
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object.")
-def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str, ...], as_json: bool) -> None:
+def command(
+    sample: Path, side: str | None, flat: bool, summary_only: bool, allow: tuple[str, ...], as_json: bool
+) -> None:
     """Show a sample: its code, and its cost. Nothing of the sample is run, and torch is not needed.
+
+    Steps that repeat, such as those of layers, are shown as loops where that saves more than a third of the lines.
 
     For a GraphNet sample: its facts, its inputs under their own names with whether they require grad and why, its
     calls.
@@ -48,7 +53,7 @@ def command(sample: Path, side: str | None, summary_only: bool, allow: tuple[str
         for pair in capture.pairs:
             for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
                 if side in (None, name) and graph is not None:
-                    code(f"{pair.name} {name}", graph.code)
+                    code(f"{pair.name} {name}", graph.code if flat else str(graph))
     if side is None:
         for index, pair in enumerate(capture.pairs):
             print_pair(capture, index, pair)
