@@ -14,12 +14,14 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import GraphError, RefusedError
+from backprint.graph.folding.costs import part_costs
 from backprint.graph.folding.fold import parse_folded
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import places_of, with_places
 from backprint.graph.folding.series import series_of
 from backprint.graph.folding.text import emit_folded
 from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
+from backprint.graph.summary import summarise
 from backprint.graph.text import parse
 
 
@@ -152,6 +154,48 @@ def test_print_shows_the_fold_where_it_is_shorter() -> None:
     assert "for i in" not in forward.code
     few = bp.capture(Stack(1), torch.randn(2, 8), mode="train").pairs[0].forward
     assert str(few) == few.code
+
+
+def test_the_cost_of_a_layer_is_that_of_all_by_their_number() -> None:
+    torch.manual_seed(0)
+    (pair,) = bp.capture(Stack(12), torch.randn(2, 8).requires_grad_(), mode="train").pairs
+    forward, backward = part_costs(pair)
+    assert (forward.direction, forward.name, forward.count) == ("forward", "layers.{i}", 12)
+    assert forward.flops == 12 * 2 * (2 * 2 * 8 * 16)  # two products of 2 x 8 x 16
+    assert backward.flops == 2 * backward.count * 2 * (2 * 2 * 8 * 16)
+    saved = sum(line.bytes for line in summarise(pair).saved)
+    assert forward.saved_bytes == saved
+    assert backward.saved_bytes == 0
+
+
+def hashes_of_layers(model: nn.Module, width: int = 8) -> list[str]:
+    (pair,) = bp.capture(model, torch.randn(2, width).requires_grad_(), mode="train").pairs
+    return [part.hash for part in part_costs(pair)]
+
+
+def test_models_that_have_the_same_layer_have_the_same_hash_there() -> None:
+    class Other(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Tanh()
+            self.blocks = Stack(7).layers
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x)
+            for block in self.blocks:
+                x = block(x, [])
+            return x.sum()
+
+    class Wide(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(12):
+                x = torch.tanh(x * x) + torch.sin(x)
+            return x
+
+    deep, other, wide = hashes_of_layers(Stack(12)), hashes_of_layers(Other()), hashes_of_layers(Wide())
+    assert deep == other
+    assert len(deep) == 2
+    assert not set(deep) & set(wide)
 
 
 # ------------------------------------------------------------------ any graph

@@ -83,11 +83,13 @@ def code(title: str, text: str) -> None:
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Return all numbers that are shown, as data."""
+    from backprint.graph.folding.costs import part_costs
     from backprint.graph.summary import summarise_all
 
     pairs = []
     for pair, summary in zip(capture.pairs, summarise_all(capture), strict=True):
         row = asdict(summary) | {"name": pair.name, "saved_bytes": summary.saved_bytes}
+        row["parts"] = [asdict(part) for part in part_costs(pair)]
         row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
         pairs.append(row)
     facts = {"sample": str(sample), "name": capture.name, "engine": capture.engine, "verdict": capture.verdict}
@@ -124,8 +126,29 @@ def print_pair(capture: Any, index: int, pair: Any) -> None:
         head.append(printable(f" · engine {capture.engine} · verdict {verdict_text(capture.verdict)}"), "not bold")
     )
     print_facts(capture, index, pair, summary)
+    print_parts(pair)
     print_saved(summary)
     print_operators(summary)
+
+
+def print_parts(pair: Any) -> None:
+    """Print what each layer costs, and how often it is there."""
+    from rich.table import Table
+
+    from backprint.graph.folding.costs import part_costs
+
+    parts = part_costs(pair)
+    if not parts:
+        return
+    out = console()
+    out.print("\n[bold]what repeats, and what one iteration costs[/bold]")
+    rows = Table(box=None, show_header=False, pad_edge=False)
+    for part in parts:
+        each = f"{part.steps // part.count} steps"
+        saved = f"{amount(part.saved_bytes // part.count)} saved" if part.saved_bytes else ""
+        name = table_text(part.name or "a loop")
+        rows.add_row(part.direction, f"{part.count} ×", name, each, f"{short(part.flops // part.count)} FLOPs", saved)
+    out.print(rows)
 
 
 def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backprint.graph.nouns import Capture, Graph, List, Pair, Port, Ref, Spec, Step, TensorSpec, Value, refs
@@ -127,11 +127,18 @@ Shape = tuple[int, ...]
 
 def flops(graph: Graph) -> int:
     """Floating-point operations of the matrix products, convolutions and attentions in a graph."""
-    specs: dict[str, Spec] = {port.local: port.spec for port in graph.inputs} | {
-        step.name: step.spec for step in graph.steps
-    }
+    return flops_of_steps(graph.steps, specs_of(graph))
+
+
+def specs_of(graph: Graph) -> dict[str, Spec]:
+    """Return the type of each value of a graph."""
+    return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
+
+
+def flops_of_steps(steps: Iterable[Step], specs: Mapping[str, Spec]) -> int:
+    """Return the same of some steps of a graph."""
     total = 0
-    for step in graph.steps:
+    for step in steps:
         name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
         if name in FLOPS:
             total += FLOPS[name](step, specs)
