@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -201,7 +204,7 @@ def test_models_that_have_the_same_layer_have_the_same_hash_there() -> None:
 # ------------------------------------------------------------------ any graph
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(anything())
 def test_any_graph_unfolds_to_itself(graph: Graph) -> None:
     assert_unfolds(graph)
@@ -234,13 +237,13 @@ def repeating(draw: st.DrawFn) -> Graph:
     return Graph(inputs, tuple(steps), outputs, tuple(map(Ref, results)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(repeating())
 def test_steps_that_repeat_are_read_back_from_their_text(graph: Graph) -> None:
     assert_text_returns(graph)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(anything(), st.data())
 def test_the_places_of_a_step_can_be_changed_and_changed_back(graph: Graph, data: st.DataObject) -> None:
     for step in graph.steps:
@@ -270,6 +273,7 @@ def test_a_series_of_two_loops_grows_by_both() -> None:
 # ------------------------------------------------------------------ texts of strangers
 
 
+@cache
 def folded_text() -> str:
     return graphs("layers")[0].fold().code
 
@@ -303,6 +307,33 @@ def test_a_hostile_text_is_refused_by_name(case: str) -> None:
     assert before in text
     with pytest.raises(GraphError, match=said):
         parse_folded(text.replace(before, after))
+
+
+PIECES = (
+    "{i}", "v[", "]", "if i == 0:", "for i in range(99):", "i", "None", "{0: 1}[i]", ".get(", 'f"{i}"', " as ", " at 1",
+    "; ", "**{", "lambda: 0", "(", ")", "\n", "    ", "# at , :", "# ", "-", "*", '"', "\\", "True", "10**9",
+    "given", "...",
+)  # fmt: skip
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_a_damaged_text_is_read_or_refused(draw: random.Random) -> None:
+    lines = folded_text().split("\n")
+    for _ in range(draw.randint(1, 4)):
+        place, other = draw.randrange(len(lines)), draw.randrange(len(lines))
+        line, at = lines[place], draw.randrange(len(lines[place]) + 1)
+        match draw.randrange(4):
+            case 0:
+                lines[place] = line[:at] + draw.choice(PIECES) + line[at:]
+            case 1:
+                lines[place] = line[:at] + line[at + draw.randint(1, 5) :]
+            case 2:
+                lines[place], lines[other] = lines[other], line
+            case 3:
+                lines = lines[:place] + lines[other:]
+    with contextlib.suppress(GraphError):
+        assert isinstance(parse_folded("\n".join(lines)), Graph)
 
 
 def test_nested_loops_that_multiply_are_refused_before_they_are_written() -> None:

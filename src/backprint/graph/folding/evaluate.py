@@ -14,6 +14,10 @@ Numbers: TypeAlias = dict[str, int]
 """The index of each loop around a statement."""
 
 
+PLACES = r"[0-9]{1,9}(?:, [0-9]{1,9})*"
+"""The numbers of an iteration of nested loops, as a text has them."""
+
+
 def refused_at(node: ast.AST, why: str) -> RefusedError:
     """Return an error with the line of a node."""
     return RefusedError(f"line {getattr(node, 'lineno', 0)}: {why}")
@@ -81,7 +85,7 @@ def name_rule(text: str) -> Callable[[Numbers], str]:
     regular: Callable[[Numbers], str] | None = None
     odd: dict[tuple[int, ...], str] = {}
     for part in text.split("; "):
-        found = re.fullmatch(r"(\w+) at ([0-9, ]+)", part)
+        found = re.fullmatch(rf"(\w+) at ({PLACES})", part)
         if found:
             odd[tuple(map(int, found[2].split(", ")))] = found[1]
         else:

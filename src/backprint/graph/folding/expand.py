@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeGuard
 
 from backprint.errors import RefusedError
-from backprint.graph.folding.evaluate import Numbers, evaluated, filled_pattern, name_rule, of_iteration, refused_at
+from backprint.graph.folding.evaluate import (
+    PLACES,
+    Numbers,
+    evaluated,
+    filled_pattern,
+    name_rule,
+    of_iteration,
+    refused_at,
+)
 from backprint.graph.folding.series import INDEXES
 from backprint.graph.text import HEADER, MAX_CHARACTERS, quote, tree_of
 
@@ -93,7 +101,7 @@ class Expander:
 
     def text(self, tree: ast.Module) -> str:
         """Return the flat text."""
-        cls = tree.body[-1]
+        cls = tree.body[-1] if tree.body else tree
         if not isinstance(cls, ast.ClassDef) or cls.name != "GraphModule":
             raise refused_at(cls, "a folded graph ends with one class GraphModule")
         out = self.lines[: cls.lineno - 1]
@@ -158,7 +166,7 @@ class Expander:
         """Return the iterations of `range(126)`."""
         match node:
             case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(count))], keywords=[]):
-                if 0 < count <= MAX_STATEMENTS:
+                if type(count) is int and 0 < count <= MAX_STATEMENTS:
                     return count
                 raise refused_at(node, f"a loop of {count} iterations; at most {MAX_STATEMENTS:,} are read")
         raise refused_at(node, "a loop of a folded graph is over range(N)")
@@ -170,11 +178,10 @@ class Expander:
         given = function.args
         if [each.arg for each in given.args] != ["self"] or given.vararg is None or given.vararg.arg != "given":
             raise refused_at(function, "the forward of a folded graph takes self and *given")
-        opening, *steps, closing = function.body
+        opening, *steps, closing = function.body if len(function.body) > 1 else [function.body[0]] * 2
         if self.source(opening) != OPENING or self.source(closing) != CLOSING:
-            raise refused_at(
-                opening, f"the forward of a folded graph begins with `{OPENING}` and ends with `{CLOSING}`"
-            )
+            wanted = f"begins with `{OPENING}` and ends with `{CLOSING}`"
+            raise refused_at(opening, f"the forward of a folded graph {wanted}")
         for write in self.statements(steps, opening.end_lineno or 0, 0):
             write(expansion)
 
@@ -242,7 +249,7 @@ class Expander:
         regular: Callable[[Numbers], str] | None = None
         odd: dict[tuple[int, ...], str] = {}
         for line in text.split("\n"):
-            found = re.fullmatch(r"# at ([0-9, ]+): (.*)", line)
+            found = re.fullmatch(rf"# at ({PLACES}): (.*)", line)
             if found:
                 odd[tuple(map(int, found[1].split(", ")))] = f"# {found[2]}"
             else:
