@@ -25,8 +25,8 @@ from backprint.graph.folding.evaluate import (
 from backprint.graph.folding.series import INDEXES
 from backprint.graph.text import HEADER, MAX_CHARACTERS, quote, tree_of
 
-MAX_STATEMENTS = 1_000_000
-"""How many statements loops may write in all."""
+MAX_STATEMENTS = 250_000
+"""How many statements, and ports, loops may write in all: five times the steps that a graph's text may have."""
 
 MAX_LOOPS = len(INDEXES)
 """How deep loops may nest."""
@@ -61,7 +61,6 @@ class Expansion:
     """Short name -> name in the flat graph."""
     out: list[str] = field(default_factory=list)
     size: int = 0
-    statements: int = 0
     said: str = "# -"
 
     def write(self, line: str) -> None:
@@ -70,12 +69,6 @@ class Expansion:
         self.size += len(line) + 1
         if self.size > MAX_CHARACTERS:
             raise RefusedError(f"the loops write more than {MAX_CHARACTERS:,} characters, the most that are read")
-
-    def count(self) -> None:
-        """Count a statement."""
-        self.statements += 1
-        if self.statements > MAX_STATEMENTS:
-            raise RefusedError(f"the loops write more than {MAX_STATEMENTS:,} statements")
 
 
 Written: TypeAlias = Callable[[Expansion], None]
@@ -156,6 +149,7 @@ class Expander:
                     ],
                 )
             ):
+                self.check_length(node, self.count_of(count) * len(rows))
                 for place in range(self.count_of(count)):
                     for row in rows:
                         yield str(evaluated(row, {"i": place}))
@@ -182,8 +176,29 @@ class Expander:
         if self.source(opening) != OPENING or self.source(closing) != CLOSING:
             wanted = f"begins with `{OPENING}` and ends with `{CLOSING}`"
             raise refused_at(opening, f"the forward of a folded graph {wanted}")
+        self.check_length(function, self.length(steps))
         for write in self.statements(steps, opening.end_lineno or 0, 0):
             write(expansion)
+
+    def length(self, nodes: Sequence[ast.stmt]) -> int:
+        """Return how many statements are written, or more: those of one iteration count in each."""
+        total = 0
+        for node in nodes:
+            match node:
+                case ast.For(iter=count, body=body):
+                    total += self.count_of(count) * (1 + self.length(body))
+                case ast.If(body=body):
+                    total += 1 + self.length(body)
+                case _:
+                    total += 1
+        return total
+
+    def check_length(self, node: ast.AST, length: int) -> None:
+        """Raise if loops write too much."""
+        if length > MAX_STATEMENTS:
+            raise refused_at(
+                node, f"the loops write {length:,} statements or ports; at most {MAX_STATEMENTS:,} are read"
+            )
 
     def statements(self, nodes: Sequence[ast.stmt], last: int, depth: int) -> list[Written]:
         """Return what writes each of some statements; comments stand between them."""
@@ -328,7 +343,6 @@ def looped(index: str, count: int, body: Sequence[Written]) -> Written:
     def write(expansion: Expansion) -> None:
         for place in range(count):
             expansion.numbers[index] = place
-            expansion.count()
             for each in body:
                 each(expansion)
         del expansion.numbers[index]
@@ -351,7 +365,6 @@ def renaming(name: str, pieces: Sequence[Piece]) -> Written:
     """Return what gives a value another short name; nothing is written."""
 
     def write(expansion: Expansion) -> None:
-        expansion.count()
         expansion.names[name] = joined(pieces, expansion)
 
     return write
@@ -388,7 +401,6 @@ def written_step(
 
 def write_line(expansion: Expansion, comment: str, line: str) -> None:
     """Write a step below its comment, unless that was said last."""
-    expansion.count()
     if comment != expansion.said:
         expansion.write(f"        {comment}")
         expansion.said = comment
