@@ -127,10 +127,10 @@ Shape = tuple[int, ...]
 
 def flops(graph: Graph) -> int:
     """Floating-point operations of the matrix products, convolutions and attentions in a graph."""
-    return flops_of_steps(graph.steps, specs_of(graph))
+    return flops_of_steps(graph.steps, types_of_values(graph))
 
 
-def specs_of(graph: Graph) -> dict[str, Spec]:
+def types_of_values(graph: Graph) -> dict[str, Spec]:
     """Return the type of each value of a graph."""
     return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 

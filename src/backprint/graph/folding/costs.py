@@ -11,7 +11,7 @@ from backprint.graph.folding.nouns import Loop, unfolded, unfolded_once
 from backprint.graph.folding.series import Index, series_of
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Step, Value, refs
 from backprint.graph.sizes import at_hints
-from backprint.graph.summary import flops_of_steps, saved_by_line, specs_of
+from backprint.graph.summary import flops_of_steps, saved_by_line, types_of_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def part_costs(pair: Pair) -> tuple[PartCost, ...]:
 
 def costs_of_graph(direction: str, graph: Graph) -> Iterator[PartCost]:
     """Yield the loops of a graph."""
-    specs = specs_of(graph)
+    specs = types_of_values(graph)
     results = [pair for pair in zip(graph.outputs, graph.results, strict=True) if pair[0].role == "saved"]
     for item in folded(graph).items:
         if isinstance(item, Loop):
@@ -50,7 +50,7 @@ def costs_of_graph(direction: str, graph: Graph) -> Iterator[PartCost]:
             saved = bytes_saved(graph, results, {step.name for step in steps}) if direction == "forward" else 0
             flops = flops_of_steps(steps, specs)
             part = graph_of_iteration(graph, item, item.count // 2)
-            yield PartCost(direction, module_of(item), item.count, len(steps), flops, saved, part.hash())
+            yield PartCost(direction, module_of_loop(item), item.count, len(steps), flops, saved, part.hash())
 
 
 def graph_of_iteration(graph: Graph, loop: Loop, iteration: int) -> Graph:
@@ -58,7 +58,7 @@ def graph_of_iteration(graph: Graph, loop: Loop, iteration: int) -> Graph:
     steps = tuple(step for step in unfolded_once(loop.items, (), iteration))
     own = {step.name for step in steps}
     taken = dict.fromkeys(name for step in steps for name in names_taken(step) if name not in own)
-    specs = specs_of(graph)
+    specs = types_of_values(graph)
     used = {name for step in graph.steps if step.name not in own for name in names_taken(step)}
     used |= {name for result in graph.results for name in refs(result)}
     given = [step for step in steps if step.name in used]
@@ -79,7 +79,7 @@ def bytes_saved(graph: Graph, results: list[tuple[Port, Value]], names: set[str]
     return sum(line.bytes for line in saved_by_line(graph, own))
 
 
-def module_of(loop: Loop) -> str:
+def module_of_loop(loop: Loop) -> str:
     """Return the module that the iterations of a loop are in, with their number in it."""
     blocks: dict[Index, str] = {
         (iteration,): most_common_block(unfolded_once(loop.items, (), iteration)) for iteration in range(loop.count)

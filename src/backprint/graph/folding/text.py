@@ -185,6 +185,7 @@ class BodyWriter:
                     depth = len(indent) // 4 - 3
                     yield f"{indent}if {INDEXES[depth]} == {iteration}:"
                     yield from self.lines(inner, indent + "    ")
+                    self.said = ()
                 case Loop(count, inner):
                     yield from self.loop_lines(count, inner, indent)
 
