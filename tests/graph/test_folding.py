@@ -151,6 +151,19 @@ def targets(items: tuple[Item, ...]) -> list[str]:
     return [item.step.target for item in items if isinstance(item, FoldedStep)]
 
 
+def test_a_view_that_follows_no_rule_has_its_type_in_a_comment() -> None:
+    spec = TensorSpec("float32", (2,))
+    offsets = (0, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5)
+    steps = [
+        Step(
+            f"y_{place}", "aten.sin.default", (Ref(f"y_{place - 1}" if place else "x"),), spec=replace(spec, offset=at)
+        )
+        for place, at in enumerate(offsets)
+    ]
+    graph = Graph((Port("x", "input", spec, "x"),), tuple(steps), (Port("y", "output", spec),), (Ref("y_11"),))
+    assert "# type at 6: f32[2] offset=9" in assert_text_returns(graph)
+
+
 def test_print_shows_the_fold_where_it_is_shorter() -> None:
     forward, _ = graphs("layers")
     assert "for i in range(12):" in str(forward)

@@ -81,6 +81,7 @@ class Expander:
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.comment: tuple[str, bool] | None = None
+        self.types: dict[tuple[int, ...], str] = {}
 
     def source(self, node: ast.AST) -> str:
         """Return the text of a node, which stands on one line."""
@@ -210,8 +211,11 @@ class Expander:
         return found
 
     def read_comments(self, first: int, end: int, depth: int) -> None:
-        """Read the comment above a statement; it holds until the next one."""
-        said = [line.strip() for line in self.lines[first:end] if line.strip()]
+        """Read the comment above a statement; it holds until the next one. What it says of types is the statement's."""
+        lines = [line.strip() for line in self.lines[first:end] if line.strip()]
+        types = [re.fullmatch(rf"# type at ({PLACES}): (.*)", line) for line in lines if depth]
+        self.types = {tuple(map(int, found[1].split(", "))): found[2] for found in types if found}
+        said = lines[: len(lines) - len(self.types)]
         if said:
             self.comment = "\n".join(said), depth > 0
 
@@ -251,10 +255,10 @@ class Expander:
                 )
         call = self.pieces(value, value)
         if isinstance(target, ast.Name):
-            return written_step(comment, target.id, name_rule(known or target.id), spec, call)
+            return written_step(comment, target.id, name_rule(known or target.id), spec, self.types, call)
         if not is_value(target):
             raise refused_at(node, "a step's result has a name, or is a value of v")
-        return written_step(comment, "", self.value_name(target), spec, call)
+        return written_step(comment, "", self.value_name(target), spec, self.types, call)
 
     def comment_writer(self) -> Callable[[Expansion], str]:
         """Return what writes the comment that holds now."""
@@ -384,6 +388,7 @@ def written_step(
     local: str,
     name: Callable[[Numbers], str],
     spec: str | None,
+    types: dict[tuple[int, ...], str],
     pieces: Sequence[Piece],
 ) -> Written:
     """Return what writes a step."""
@@ -391,7 +396,8 @@ def written_step(
 
     def write(expansion: Expansion) -> None:
         flat = name(expansion.numbers)
-        annotation = f": {quote(typed(expansion.numbers))}" if typed else ""
+        own = of_iteration(types, expansion.numbers)
+        annotation = f": {quote(own or typed(expansion.numbers))}" if typed else ""
         write_line(expansion, comment(expansion), f"{flat}{annotation} = {joined(pieces, expansion)}")
         if local:
             expansion.names[local] = flat

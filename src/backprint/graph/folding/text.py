@@ -209,6 +209,7 @@ class BodyWriter:
         if comments != self.said:
             yield from (indent + line for line in comments)
             self.said = comments
+        yield from (indent + line for line in type_lines(leaf))
         step = self.written(leaf)
         if step.is_guard:
             yield indent + show_step(step)
@@ -272,15 +273,21 @@ def spec_pattern(leaf: Leaf) -> str:
     """Return the type of a step, as a pattern where it begins elsewhere in memory in each iteration."""
     if not leaf.counts:
         return show_spec(leaf.step.step.spec)
-    offsets = [(place, series) for place, series in leaf.step.series if place.startswith("spec")]
+    offsets = [(place, series) for place, series in leaf.step.series if place.startswith("spec") and series.numbers]
     marked = with_places(leaf.step.step, {place: MARK + count for count, (place, _) in enumerate(offsets)})
     text = braced(show_spec(marked.spec))
     for count, (_, series) in enumerate(offsets):
-        if series.odd or not series.numbers:
-            name = leaf.step.step.name
-            raise RefusedError(f"{name}: its type follows no rule, which only the flat text of a graph has")
         text = text.replace(str(MARK + count), f"{{{series.numbers[0]}}}")
     return text
+
+
+def type_lines(leaf: Leaf) -> Iterator[str]:
+    """Yield a comment for each iteration whose type does not follow the pattern."""
+    own = [series for place, series in leaf.step.series if place.startswith("spec")]
+    everywhere = any(not series.numbers for series in own)
+    odd = sorted({index for series in own for index, _ in series.odd})
+    for index in leaf.indexes() if everywhere else odd:
+        yield f"# type at {', '.join(map(str, index))}: {show_spec(leaf.step.at(index).spec)}"
 
 
 def name_pattern(leaf: Leaf) -> str:
@@ -305,9 +312,9 @@ def comment_lines(leaf: Leaf) -> Iterator[str]:
     every = ((index, step.at(index)) for index in leaf.indexes())
     series = series_of({index: show_comment(each.source, each.echo) for index, each in every}, leaf.counts)
     if series.parts:
-        if pattern(series).startswith("# at "):
+        if pattern(series).startswith(("# at ", "# type at ")):
             raise RefusedError(
-                f"{step.step.name}: its source begins with `at`, which only the flat text of a graph has"
+                f"{step.step.name}: its source begins as a rule does, which only the flat text of a graph has"
             )
         yield pattern(series)
     for index, comment in series.odd:
