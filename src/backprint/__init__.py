@@ -46,12 +46,14 @@ if TYPE_CHECKING:
     from backprint.benching.runs import BenchRun
     from backprint.extracting.capture_kernels import CaptureKernels
     from backprint.extracting.nouns import Kernel
+    from backprint.graph.folding.nouns import FoldedGraph
     from backprint.regions.region import Region
     from backprint.replaying.whole import Replayed
 
 _LATER = {
     "BenchRun": "backprint.benching.runs",
     "CaptureKernels": "backprint.extracting.capture_kernels",
+    "FoldedGraph": "backprint.graph.folding.nouns",
     "Kernel": "backprint.extracting.nouns",
     "MinifiedSample": "backprint.benching.minify_sample",
     "Region": "backprint.regions.region",
@@ -79,6 +81,7 @@ __all__ = [
     "CaptureKernels",
     "CorpusRun",
     "DataDependentError",
+    "FoldedGraph",
     "Graph",
     "GraphError",
     "Guard",

@@ -62,7 +62,7 @@ class FoldedGraph:
 
     @property
     def code(self) -> str:
-        """The folded graph as Python text that runs with torch alone; `parse_folded` reads it."""
+        """The folded graph as Python text that runs with torch alone."""
         from backprint.graph.folding.text import emit_folded
 
         return emit_folded(self)
