@@ -62,6 +62,12 @@ def test_a_capture_that_cannot_be_meant_so(name: str) -> None:
         call()
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "\ud800", "x" * 5000, 7])
+def test_a_name_under_which_no_sample_could_be_loaded_is_refused(name: Any) -> None:
+    with pytest.raises(bp.UsageError, match="printable text of at most 4096 characters"):
+        bp.capture(torch.sin, torch.randn(3), name=name)
+
+
 def test_a_keyword_that_the_target_takes_is_its_own() -> None:
     def f(x: Tensor, engin: int, **more: Any) -> Tensor:
         return x * engin * more["requires_grd"]

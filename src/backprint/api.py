@@ -73,6 +73,7 @@ def capture(
         specialise=calls.one_spelling(specialise, specialize), functional=functional, dynamic=dynamic, fake=fake,
         order=order, allow=allow, name=name,
     ))  # fmt: skip
+    calls.check_name(name)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         return capture_place(target, args, kwargs, options)

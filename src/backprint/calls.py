@@ -15,6 +15,9 @@ from backprint.graph.nouns import Capture
 
 SHOWN = 60
 
+LONGEST_NAME = 4096
+"""What a sample's name may have when it is loaded."""
+
 
 def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Collection[str]) -> None:
     """Raise for a call of `bp.capture` that cannot be right."""
@@ -83,6 +86,12 @@ def check_requires_grad(asked: Any) -> None:
             f"requires_grad is a {type(asked).__name__}: write True or False, names (requires_grad=('x',)), a mask, "
             "or a mapping from names to bools"
         )
+
+
+def check_name(name: Any) -> None:
+    """Raise if a sample under this name could be saved, and not be loaded."""
+    if name is not None and not (isinstance(name, str) and name.isprintable() and len(name) <= LONGEST_NAME):
+        raise UsageError(f"name={name!r:.80} must be printable text of at most {LONGEST_NAME} characters")
 
 
 def one_spelling(specialise: bool | None, specialize: bool | None) -> bool | None:

@@ -72,10 +72,36 @@ if DEVICE == "cpu":
     )
 """
 
+ASSEMBLY = "inline_asm_elementwise("
+"""What a kernel calls to run a line of PTX."""
+
+PTX = """\
+if DEVICE == "cpu":
+    # The interpreter of triton 3.7.1 runs no PTX: these are the lines that Inductor writes for the arctangent.
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    LINES = {
+        "fma.rn.f32 $0, $1, $2, $3;": lambda x, y, z: (x.double() * y.double() + z.double()).float(),
+        "rcp.approx.ftz.f32 $0, $1;": torch.reciprocal,
+    }
+
+    def assembled(self, text, constraints, values, *rest):
+        if text not in LINES:
+            raise NotImplementedError(f"{text} has no form in Triton's interpreter: run this file on a GPU")
+        found = interpreted(LINES[text])(*(tl.tensor(value, kind_of(value)) for value in values))
+        return types.SimpleNamespace(get_result=lambda place: found.handle)
+
+    def kind_of(handle):
+        return tl.block_type(handle.dtype, list(handle.data.shape)) if handle.data.shape else handle.dtype
+
+    InterpreterBuilder.create_inline_asm = assembled
+"""
+
 OWN = frozenset(
     "make drawn run difference disagreements launch title microseconds timed print_times main interpreted missing NAME "
     "HASH DEVICE CALLS CONFIGURATIONS CONSTANTS SIGNATURE OPTIONS WRITTEN DRAWS NEEDS_GPU KERNEL ROUNDING KINDS "
-    "FUNCTIONS WRITTEN_AS torch triton tl tl_math libdevice triton_helpers os sys types inspect json".split()
+    "FUNCTIONS WRITTEN_AS LINES assembled kind_of InterpreterBuilder "
+    "torch triton tl tl_math libdevice triton_helpers os sys types inspect json".split()
 )
 """Names of the file's own, which no function of the kernel may have."""
 
@@ -176,6 +202,7 @@ def triton_file(kernel: Kernel) -> str:
     parts = [
         header(kernel, "torch and triton", RUNS + "\n" + DRAWN),
         IMPORTS.rstrip(),
+        body("interpreter") if helpers.libdevice or ASSEMBLY in kernel.source else "",
         libdevice_lines(helpers),
         helper_lines(helpers),
         "# ---- the kernel",
@@ -184,6 +211,7 @@ def triton_file(kernel: Kernel) -> str:
         "# ---- what was recorded of it",
         recorded(kernel, module, meta, helpers),
         ATOMIC.rstrip() if "tl.atomic" in kernel.source else "",
+        PTX.rstrip() if ASSEMBLY in kernel.source else "",
         body("common"),
         body("triton"),
     ]
@@ -277,9 +305,6 @@ def libdevice_lines(helpers: NeededHelpers) -> str:
     ]
     return "\n".join(
         [
-            body("interpreter"),
-            "",
-            "",
             'if DEVICE == "cuda":',
             "    from triton.language.extra import libdevice",
             "else:  # the interpreter has no libdevice: these are functions of torch",

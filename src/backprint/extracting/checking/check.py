@@ -163,10 +163,10 @@ def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
     notes = (*graph.notes, *(["what its forward saves was eager's"] if alone else []))
     if not drawing:
         unseen = (*notes, *externs_told(graph))
-        return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, (), unseen)
+        return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, graph.outputs, (), unseen)
     lifted, names = lifted_kernels(captured, graph, kernels)
     unseen = (*notes, *externs_told(lifted), *lifting_told(graph, lifted, drawing))
-    return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, names, unseen)
+    return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, lifted.outputs, names, unseen)
 
 
 def externs_told(graph: ExtractedGraph) -> Iterator[str]:

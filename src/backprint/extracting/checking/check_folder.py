@@ -27,6 +27,7 @@ class CheckSubject:
     wrapper: str
     kernels: tuple[Kernel, ...]
     inputs: tuple[LoweredPort, ...]
+    outputs: tuple[LoweredPort, ...] = ()
     draws: tuple[str, ...] = ()
     """The steps whose draws are further inputs of this wrapper."""
     unseen: tuple[str, ...] = ()
@@ -73,12 +74,13 @@ def read_plan(folder: Path) -> CheckPlan:
 
 
 def subject_from_json(row: Mapping[str, Any], kernels: Iterable[Any]) -> CheckSubject:
-    inputs = tuple(
-        LoweredPort(**{**port, "shape": tuple(port["shape"]), "stride": tuple(port["stride"])})
-        for port in row["inputs"]
-    )
+    inputs, outputs = (tuple(map(port_from_json, row[name])) for name in ("inputs", "outputs"))
     made = tuple(Kernel(*each) for each in kernels)
-    return CheckSubject(row["title"], row["wrapper"], made, inputs, tuple(row["draws"]), tuple(row["unseen"]))
+    return CheckSubject(row["title"], row["wrapper"], made, inputs, outputs, tuple(row["draws"]), tuple(row["unseen"]))
+
+
+def port_from_json(row: Mapping[str, Any]) -> LoweredPort:
+    return LoweredPort(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"])})
 
 
 def note_begun(folder: Path, title: str) -> None:

@@ -50,19 +50,32 @@ def check_graphs() -> None:
     """Check the graphs of the folder that the command line names, those without a Verdict."""
     folder = Path(sys.argv[1])
     plan = read_plan(folder)
-    for verdict in verdicts(plan, graphs_of_check(plan, folder), folder):
+    try:
+        graphs = graphs_of_check(plan, folder)
+    except RefusedError as error:  # of its inputs: no kernel ran
+        for subject in plan.subjects:
+            note_verdict(folder, Verdict("unproven", subject.title, str(error)))
+        return
+    for verdict in verdicts(plan, graphs, folder):
         note_verdict(folder, verdict)
 
 
 def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
     """Make this process ready to run kernels; return the graphs of the sample, which ran in eager, by title."""
     torch.set_num_threads(plan.threads)
+    take_states_from_anywhere()
     if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
         from backprint.extracting.checking.mend_interpreter import mend
 
         mend()
     capture = load(folder / SAMPLE, allow=plan.allow, trust=True)  # this process is its own
     return {graph.title: graph for graph in bench_graphs(capture)}
+
+
+def take_states_from_anywhere() -> None:
+    """Let a random state lie anywhere in its storage: torch 2.13 reads it from the storage's start, and crashes."""
+    setting = torch.set_rng_state
+    torch.set_rng_state = lambda new_state: setting(new_state.clone())
 
 
 def verdicts(plan: CheckPlan, graphs: Mapping[str, BenchGraph], folder: Path) -> Iterator[Verdict]:
@@ -157,6 +170,10 @@ class GraphCheck:
         for place, (port, value) in enumerate(zip(self.subject.inputs, values, strict=True)):
             own = self.forward.saved and not self.forward.lifted
             if port.role == "saved" and isinstance(value, Tensor) and not own:
+                if tuple(value.shape) != port.shape and not is_workspace(value):
+                    raise RefusedError(f"what eager saves has another shape than on the target: {port.name} is "
+                                       f"{list(value.shape)}, and there {list(port.shape)}: check the backward with "
+                                       "its forward")  # fmt: skip
                 values[place] = value.to(getattr(torch, port.dtype))
         return values
 
@@ -165,7 +182,7 @@ class GraphCheck:
         if self.subject.direction == "forward" or not self.forward.saved:
             return lifted.run
         pairs = zip(given, lifted.run.inputs, strict=True)
-        inputs = [kept if is_other_workspace(value, kept) else as_captured(value, kept) for value, kept in pairs]
+        inputs = [in_place_of(kept, value) if same_shape(value, kept) else kept for value, kept in pairs]
         run = replace(lifted.run, inputs=inputs)
         return replace(run, results=tuple(run.again(run.module())))
 
@@ -202,7 +219,7 @@ class GraphJudge:
         if len(results) != len(wanted):
             given = f"{len(results)} results, and eager gives {len(wanted)}"
             return Verdict("wrong", subject.title, f"the kernels give {given}")
-        ports = tuple(port_verdicts(self.bound, results))
+        ports = tuple(port_verdicts(self.bound, subject, results))
         word = worst([port.verdict for port in ports if not (port.role == "saved" and others_tell(port, ports))])
         names = [kernel.name for kernel in subject.kernels]
         idle = [name for name in names if not runs.counts[name]]
@@ -225,13 +242,18 @@ class GraphJudge:
         _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded, self.bound.exact
 
 
-def port_verdicts(bound: RoundingBound, results: Sequence[Any]) -> Iterator[PortVerdict]:
+def port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
     """Yield what is to be said of each output."""
     eager = bound.eager
+    lowered = {(port.role, port.name): port.shape for port in subject.outputs}
     for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
         found = as_captured(results[place], wanted) if role == "saved" else results[place]
         if role == "saved" and is_other_workspace(found, wanted):
             detail = f"a workspace of {found.numel()} bytes on the target, where eager's has {wanted.numel()}"
+            yield PortVerdict(name, role, "unproven", detail)
+            continue
+        if has_other_shape(found, wanted) and lowered.get((role, name)) == tuple(found.shape):
+            detail = f"its shape on the target is {list(found.shape)}, and eager's here {list(wanted.shape)}"
             yield PortVerdict(name, role, "unproven", detail)
             continue
         word, detail = judged(eager, place, found)
@@ -246,6 +268,12 @@ def is_other_workspace(found: Any, wanted: Any) -> bool:
     return is_workspace(found) and is_workspace(wanted) and found.shape != wanted.shape
 
 
+def has_other_shape(found: Any, wanted: Any) -> bool:
+    """Whether two results are tensors of different shapes. An operator of a GPU may give what a CPU's does not: a
+    BatchNorm in evaluation its statistics, a library its workspace."""
+    return isinstance(found, Tensor) and isinstance(wanted, Tensor) and found.shape != wanted.shape
+
+
 def same_shape(found: Any, wanted: Any) -> bool:
     """Whether two results are tensors of the same shape."""
     return isinstance(found, Tensor) and isinstance(wanted, Tensor) and found.shape == wanted.shape
@@ -254,6 +282,17 @@ def same_shape(found: Any, wanted: Any) -> bool:
 def as_captured(value: Any, wanted: Any) -> Any:
     """Return a saved tensor in the dtype in which it was captured."""
     return value.to(wanted.dtype) if same_shape(value, wanted) and value.dtype != wanted.dtype else value
+
+
+def in_place_of(kept: Tensor, value: Tensor) -> Tensor:
+    """Return a value as it would lie in that tensor's storage, which `as_strided` reads from its start."""
+    if value is kept:
+        return kept
+    storage = kept.untyped_storage().clone()
+    made = torch.empty(0, dtype=kept.dtype).set_(storage, kept.storage_offset(), kept.shape, kept.stride())
+    narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in kept.stride())  # written once
+    made[narrow].copy_(value[narrow])
+    return made
 
 
 def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:

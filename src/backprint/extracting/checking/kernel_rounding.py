@@ -42,7 +42,9 @@ class RoundingBound:
         run = self.eager.run
         if isinstance(self.eager.wide, str) or len(self.given) != len(run.inputs):
             return self.eager.wide
-        return run.again(widened_class(run.module)(), [widen(value) for value in self.given])
+        pairs = zip(self.given, run.inputs, strict=True)  # of a saved tensor with another shape on the target: eager's
+        given = [own if getattr(value, "shape", ()) != getattr(own, "shape", ()) else value for value, own in pairs]
+        return run.again(widened_class(run.module)(), [widen(value) for value in given])
 
     def complaint(self, place: int, found: Any) -> str:
         """Say why a result is too far from eager's for rounding alone; '' if it is not, or nothing tells."""
@@ -63,8 +65,9 @@ class RoundingBound:
         """Return the mean and the largest difference from float64 that rounding explains."""
         unit = torch.finfo(wanted.dtype).eps
         sizes = apart_by(wanted, torch.zeros_like(wanted))
-        floors = [(unit * sizes[0] / 4, unit * sizes[1] / 2)]
-        runs: list[Any] = [] if wanted.dtype in LOW else list(self.eager.rounded)
+        low = wanted.dtype in LOW
+        floors = [(unit * sizes[0] / 4, unit * sizes[1] / 2) if low else (unit * sizes[0], unit * sizes[1])]
+        runs: list[Any] = [] if low else list(self.eager.rounded)
         if wanted.numel() < FEW:
             runs += self.eager.nudged
         floors += [apart_by(run[place], wanted) for run in runs]

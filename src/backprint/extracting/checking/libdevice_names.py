@@ -1,4 +1,5 @@
-"""The functions of libdevice that Inductor's Triton kernels call, computed by torch: Triton's interpreter has none.
+"""The functions of libdevice and the lines of PTX in Inductor's Triton kernels, computed by torch: Triton's interpreter
+has none.
 
 Names that Inductor 2.13 writes have a row. Any other name raises RefusedError when a kernel calls it.
 """
@@ -78,3 +79,8 @@ ANSWERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 """The names that return 32-bit integers."""
+
+ASSEMBLY: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
+    {"fma.rn.f32 $0, $1, $2, $3;": fused_multiply_add, "rcp.approx.ftz.f32 $0, $1;": torch.reciprocal}
+)
+"""Lines of PTX that Inductor writes into kernels, for the arctangent."""

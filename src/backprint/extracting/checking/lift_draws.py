@@ -6,7 +6,7 @@ Kernels draw other numbers than eager does, whatever the seed. Every step that d
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -17,7 +17,8 @@ from backprint.benching.outside_draws import draws
 from backprint.benching.subjects import BenchGraph, graph_classes, unguarded_graph
 from backprint.errors import RefusedError
 from backprint.fx.to_fx import to_fx
-from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, TensorSpec
+from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, TensorSpec, refs
+from backprint.graph.steps import SAVING, mapped, used, with_names
 from backprint.sample.judged import one_to_the_bit
 from backprint.sample.rerun import EagerRun, rebuilt
 
@@ -25,26 +26,76 @@ from backprint.sample.rerun import EagerRun, rebuilt
 def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
     """Return the steps of a graph that draw random numbers."""
     names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
-    return tuple(step for step in graph.steps if step.name in names)
+    return tuple(step for step in graph.steps if step.name in names or step.target == SAVING)
 
 
 def lifted_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
     """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them."""
     base = unguarded_graph(graph)
+    base = with_draws_of_their_own(base, steps_that_draw(base))
     drawing = steps_that_draw(base)
     base = replace(base, steps=tuple(each for step in base.steps for each in masked_steps(step, drawing)))
-    drawing = tuple(mask_of(step) if is_dropout(step) else step for step in drawing)
+    saving = {step.name for step in drawing if step.target == SAVING}
+    drawing = tuple(mask_of(step) if is_dropout(step) else step for step in drawing if step.name not in saving)
+    drawing += tuple(step for step in base.steps if is_item_of(step, saving))
     for step in drawing:
         if not isinstance(step.spec, TensorSpec):
             raise RefusedError(
                 f"{step.target} ({step.name}) draws, and its result is not one tensor that could be an input"
             )
-        if "_." in step.target or step.target.endswith(".out"):
+        if step.target.endswith(".out") or (is_in_place(step) and is_read(base, step)):
             raise RefusedError(f"{step.target} ({step.name}) draws into a tensor that was there before")
     names = tuple(step.name for step in drawing)
     ports = tuple(Port(f"draw of {step.name}", "rng", step.spec, step.name) for step in drawing)
-    rest = tuple(step for step in base.steps if step.name not in names)
+    rest = tuple(step for step in base.steps if step.name not in {*names, *saving})
     return replace(base, inputs=(*base.inputs, *ports), steps=rest), names
+
+
+def with_draws_of_their_own(graph: Graph, drawing: Sequence[Step]) -> Graph:
+    """Let what comes after a draw into a new tensor, which nothing else reads before, read the draw's result."""
+    steps = list(graph.steps)
+    makers = {step.name: step for step in steps}
+    renamed: dict[str, str] = {}
+    for place, step in enumerate(steps):
+        taken = mapped(step, lambda name: Ref(renamed.get(name, name)))
+        base = taken.args[0] if step in drawing and is_in_place(step) else None
+        if isinstance(base, Ref) and is_new(makers.get(base.name)) and not is_used(base.name, steps[:place]):
+            renamed[base.name] = step.name
+            taken = step
+        steps[place] = taken
+    results = tuple(with_names(value, lambda name: Ref(renamed.get(name, name))) for value in graph.results)
+    return replace(graph, steps=tuple(steps), results=results)
+
+
+def is_in_place(step: Step) -> bool:
+    """Whether a step draws into its first argument."""
+    return "_." in step.target
+
+
+def is_new(step: Step | None) -> bool:
+    """Whether a step makes a tensor that shares no memory with another."""
+    return step is not None and step.target.removeprefix("aten.").partition(".")[0] in NEW
+
+
+def is_used(name: str, steps: Iterable[Step]) -> bool:
+    """Whether steps use a value."""
+    return any(name in used(step) for step in steps)
+
+
+def is_read(graph: Graph, step: Step) -> bool:
+    """Whether the tensor that a step draws into is read by another, so that its memory counts."""
+    base = step.args[0]
+    named = {name for value in graph.results for name in refs(value)}
+    return (
+        not isinstance(base, Ref)
+        or base.name in named
+        or is_used(base.name, (each for each in graph.steps if each is not step))
+    )
+
+
+def is_item_of(step: Step, saving: Collection[str]) -> bool:
+    """Whether a step takes the random state, or what was drawn, of a draw that saves its state."""
+    return step.target == "operator.getitem" and isinstance(step.args[0], Ref) and step.args[0].name in saving
 
 
 def is_dropout(step: Step) -> bool:
@@ -72,6 +123,11 @@ def masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
         case _:
             yield step
 
+
+NEW = frozenset(
+    "clone empty empty_like empty_strided new_empty zeros zeros_like new_zeros ones ones_like full full_like".split()
+)
+"""Operators whose result is a tensor of its own."""
 
 DROPOUT = "aten.native_dropout.default"
 

@@ -1,17 +1,19 @@
 """Mend Triton's interpreter, so that it computes what a GPU computes: for a process that only checks kernels.
 
 The interpreter of Triton 3.7 truncates float32 to bfloat16 where a GPU rounds to nearest, computes with the bits of
-bfloat16 numbers as if they were integers, lacks libdevice, writes one column where the mask of an atomic operation is
-broadcast, and combines one pair of elements at a time in reductions that are not sums. Reads and writes outside of a
-kernel's arguments raise here.
+bfloat16 numbers as if they were integers, lacks libdevice and PTX, writes one column where the mask of an atomic
+operation is broadcast, takes `not` of a block for no, and combines one pair of elements at a time in reductions that
+are not sums. Reads and writes outside of a kernel's arguments raise here.
 
-Private APIs of this module, tried on triton 3.7.1: `InterpreterBuilder`, `TensorHandle`, `ReduceOps`, `ScanOps` and
-`_interpreter` of `triton.runtime.interpreter`.
+Private APIs of this module, tried on triton 3.7.1: `InterpreterBuilder`, `TensorHandle`, `ReduceOps`, `ScanOps`,
+`ASTTransformer` and `_interpreter` of `triton.runtime.interpreter`.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from triton.runtime import interpreter as home
 
 from backprint.errors import RefusedError
 from backprint.extracting.checking.launch_memory import check_addresses
-from backprint.extracting.checking.libdevice_names import ANSWERS, NUMBERS
+from backprint.extracting.checking.libdevice_names import ANSWERS, ASSEMBLY, NUMBERS
 
 Array = Any
 """A numpy array, whose types the interpreter chooses."""
@@ -50,6 +52,9 @@ def mend() -> None:
     home.ReduceOps.generic_reduce = reduce_by_halves
     home.ReduceOps.apply_impl = only_numbers(home.ReduceOps.apply_impl, reduce_by_halves)
     home.ScanOps.generic_scan = scan_by_doubling
+    home.ASTTransformer.visit_UnaryOp = with_opposites
+    home.ASTTransformer.visit_Assign = after_its_value(home.ASTTransformer.visit_Assign)
+    home.opposite = opposite
     for name in [name for name in vars(libdevice) if not name.startswith("_") and callable(getattr(libdevice, name))]:
         setattr(libdevice, name, called_by_torch(name))
 
@@ -200,6 +205,16 @@ def in_one_piece(values: Array, shape: Sequence[int]) -> Array:
     return np.array(np.broadcast_to(values, shape), order="C")
 
 
+def assembled(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
+    """Run a line of PTX, by what computes the same."""
+    if (function := ASSEMBLY.get(text)) is None:
+        raise RefusedError(f"Triton's interpreter runs no PTX, and libdevice_names.py has no row of {text!r}")
+    arrays = np.broadcast_arrays(*map(numbers, values))
+    found = function(*(torch.from_numpy(np.ascontiguousarray(each)) for each in arrays))
+    result = handle_of(found.numpy(), values[0].dtype)
+    return SimpleNamespace(get_result=lambda place: result)
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     "cast_impl": cast,
     "create_fp_to_fp": cast,
@@ -209,7 +224,34 @@ METHODS: dict[str, Callable[..., Any]] = {
     "create_masked_load": loaded,
     "create_masked_store": stored,
     "create_atomic_rmw": added_atomically,
+    "create_inline_asm": assembled,
 }
+
+# ------------------------------------------------------------------ the language
+
+
+def with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
+    """Let `not` negate each element: Python's own asks a whole block for one answer, and gets yes."""
+    self.generic_visit(node)
+    if not isinstance(node.op, ast.Not):
+        return node
+    return ast.Call(ast.Name(opposite.__name__, ast.Load()), [node.operand], [])
+
+
+def opposite(value: Any) -> Any:
+    """Return what `not` gives in Triton."""
+    return value == 0 if isinstance(value, tl.core.tensor) else not value
+
+
+def after_its_value(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Rewrite the value of an assignment too, which Triton's method passes over."""
+
+    def visited(self: Any, node: ast.Assign) -> Any:
+        node.value = self.visit(node.value)
+        return method(self, node)
+
+    return visited
+
 
 # ------------------------------------------------------------------ reductions
 
@@ -222,7 +264,7 @@ def block(values: Array, dtype: Any) -> Any:
 def combined(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
     """Combine arrays element by element."""
     both = [block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
-    found = function.fn(*both)
+    found = function.rewrite()(*both)
     results = found if isinstance(found, (tuple, list)) else (found,)
     return [
         np.broadcast_to(each.handle.data, left[0].shape).astype(values.dtype, copy=False)

@@ -27,6 +27,9 @@ from backprint.extracting.targets import GPUS, KernelTarget
 CUDA, META = 1, 14
 """The places of devices in the registry of guards: values of c10::DeviceType."""
 
+RANDOM_STATE = 16
+"""The bytes of a GPU's random state."""
+
 WRITING = {
     "compile_threads": 1,
     "fx_graph_cache": False,
@@ -97,6 +100,7 @@ def pretended(target: KernelTarget) -> Iterator[None]:
             "get_device_capability": lambda *args, **kwargs: capability,
             "current_device": lambda: 0,
             "device_count": lambda: 1,
+            "get_rng_state": lambda *args, **kwargs: torch.empty(RANDOM_STATE, dtype=torch.uint8),
         },
         CudaInterface: {
             "get_device_properties": staticmethod(lambda *args, **kwargs: found),

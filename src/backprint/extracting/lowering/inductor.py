@@ -24,6 +24,7 @@ from torch import fx
 
 from backprint.errors import BackprintError, RefusedError
 from backprint.extracting.lowering.fake_gpu import pretended
+from backprint.extracting.lowering.missing_rules import rules_added
 from backprint.extracting.lowering.prepare import PreparedGraph
 from backprint.extracting.targets import ISAS, KernelTarget
 
@@ -35,7 +36,9 @@ OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
 def lowering_for(target: KernelTarget, threads: int) -> Iterator[None]:
     """While this lasts, Inductor writes code for a target."""
     import_inductor()
-    with pretended(target) if target.device == "cuda" else written_for_cpu(target, threads):
+    written_for = pretended(target) if target.device == "cuda" else written_for_cpu(target, threads)
+    with warnings.catch_warnings(), rules_added(), written_for:
+        warnings.simplefilter("ignore")  # where warnings are errors, Inductor's would be refusals
         yield
 
 

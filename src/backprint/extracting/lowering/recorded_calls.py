@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprint.errors import RefusedError
+from backprint.extracting.lowering.missing_rules import LIKE, result_like
 from backprint.extracting.nouns import KernelArgument, KernelCall
 
 META = torch.device("meta")
@@ -68,24 +70,45 @@ class NotedKernel:
 
 
 class NotedOperators(TorchDispatchMode):
-    """Counts the operators that a wrapper calls beside its kernels."""
+    """Counts the operators that a wrapper calls beside its kernels. A draw from a random state that is kept is one."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, recorded: RecordedCalls) -> None:
         super().__init__()
         self.recorded = recorded
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(function, HigherOrderOperator):
+            return self.drawn(function, args, kwargs or {})
         views = any(value.alias_info and not value.alias_info.is_write for value in function._schema.returns)
         if not views and str(function) not in MEMORY:
             self.recorded.externs[str(function)] += 1
         try:
-            return function(*args, **(kwargs or {}))
+            return result_like(function, *args) if function in LIKE else function(*args, **(kwargs or {}))
         except Exception as error:  # of any kind: each operator has its own code for meta tensors
             said = str(error).strip().partition(". ")[0][:200]
             raise RefusedError(
                 f"{function} is called beside the kernels, and does not run on meta tensors, with which calls are "
                 f"recorded: {type(error).__name__}: {said}; capture the program without it"
             ) from error
+
+    def drawn(self, function: HigherOrderOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a draw gives whose random state is saved, or was saved by another."""
+        name = f"torch.ops.higher_order.{function.name()}"
+        self.recorded.externs[name] += 1
+        match function.name(), args:
+            case "run_and_save_rng_state", (operator, *rest):
+                return torch.empty(0, dtype=torch.uint8, device=META), operator(*rest, **on_meta(kwargs))
+            case "run_with_rng_state", (_, operator, *rest):
+                return operator(*rest, **on_meta(kwargs))
+        raise RefusedError(f"{name} is called beside the kernels, and has no form on meta tensors, with which calls "
+                           "are recorded: capture the program without it")  # fmt: skip
+
+
+def on_meta(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a call with the meta device in the place of another."""
+    return {name: META if isinstance(value, torch.device) else value for name, value in options.items()}
 
 
 def recorded_calls(wrapper: str, inputs: Sequence[Any]) -> RecordedCalls:
@@ -148,13 +171,19 @@ def lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *
         return
     if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not is_workspace(value)):
         laid = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
+        if value.device == META:
+            value.set_(laid)
+            return
+        if value.shape != laid.shape:
+            raise RefusedError(f"{' '.join(map(str, args)) or 'an operator'} gives {list(value.shape)} here, and "
+                               f"{list(shape)} on the target: run the kernels there")  # fmt: skip
         value.set_(laid.copy_(value))
 
 
 def lay_out_all(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
     """Give several results their strides."""
     for value, shape, stride in zip(values, shapes, strides, strict=True):
-        lay_out(value, shape, stride)
+        lay_out(value, shape, stride, *args)
 
 
 LAYING_OUT = {
