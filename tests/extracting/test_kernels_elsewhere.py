@@ -15,8 +15,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
+from backprint.errors import RefusedError
 from backprint.extracting.alone.alone_file import alone_text
 from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
+from backprint.extracting.extract import extracted_pair
+from backprint.extracting.targets import target_named
+from backprint.graph.nouns import Pair
+from backprint.graph.text import HEADER, parse
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 
@@ -211,3 +216,52 @@ def test_the_backward_of_a_loss_over_sequences_has_kernels(target: str) -> None:
     kernels = kernels_of(spoken, moving(6, 2, 5), target=target)
     assert [title for title, _ in kernels.refused] == ["pair_0 forward"]
     assert kernels.graphs[0].kernels
+
+
+KEPT = (
+    HEADER
+    + """
+
+class GraphModule(torch.nn.Module):
+    def forward(
+        self,
+        x: "f32[4, 3] input x",
+        rng_0: "u8[5056] rng rng_0",
+    ) -> (
+        "f32[4, 3] output output",
+        "f32[4, 3] saved softmax",
+    ):
+        softmax: "f32[4, 3]" = aten._softmax.default(x, -1, False)
+        empty_like: "f32[4, 3]" = aten.empty_like.default(softmax)
+        drawn: "f32[4, 3]" = torch.ops.higher_order.run_with_rng_state(rng_0, aten.bernoulli_.float, empty_like)
+        div: "f32[4, 3]" = aten.div.Scalar(empty_like, 0.5)
+        mul: "f32[4, 3]" = aten.mul.Tensor(softmax, div)
+        return (mul, softmax)
+"""
+)
+
+
+@pytest.mark.parametrize("target", ["cpu:avx2", pytest.param("cuda:90", marks=needs_triton)])
+def test_a_draw_with_a_kept_state_does_not_share_the_memory_of_what_is_saved(target: str) -> None:
+    (found,) = extracted_pair(Pair("pair_0", parse(KEPT)), target_named(target))
+    assert "run_with_rng_state(arg1_1, torch.ops.aten.bernoulli.p," in found.wrapper
+    assert "bernoulli_" not in found.wrapper
+
+
+ROW = '        row: "f32[3]" = aten.select.int(empty_like, 0, 0)\n        drawn:'
+
+OF_OTHERS = {
+    "an input": {"aten.bernoulli_.float, empty_like": "aten.bernoulli_.float, x"},
+    "another distribution": {"aten.bernoulli_.float": "aten.geometric_.default"},
+    "a tensor with a view": {"        drawn:": ROW, "aten.mul.Tensor(softmax, div)": "aten.mul.Tensor(row, div)"},
+}
+
+
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_a_draw_with_a_kept_state_into_a_tensor_of_others_is_refused(name: str) -> None:
+    text = KEPT
+    for before, after in OF_OTHERS[name].items():
+        assert before in text
+        text = text.replace(before, after)
+    with pytest.raises(RefusedError, match="draws into a tensor that was there before, with a random state"):
+        extracted_pair(Pair("pair_0", parse(text)), target_named("cpu:avx2"))

@@ -332,7 +332,13 @@ def branch(name: str) -> Step:
     return step(name, "torch.ops.higher_order.cond", True, Sub("body"), Sub("body"), List((Ref("x"),)))
 
 
+KEPT_DRAW = step("d", "torch.ops.higher_order.run_with_rng_state", "y", Op("aten.bernoulli_.float"), "x")
+
 DIFFERENT: dict[str, tuple[Graph, Graph]] = {
+    "a read before or after a draw into its memory with a kept state": (
+        graph_of(step("a", RELU, "x"), KEPT_DRAW, step("b", ADD, "a", "d"), results="b"),
+        graph_of(KEPT_DRAW, step("a", RELU, "x"), step("b", ADD, "a", "d"), results="b"),
+    ),
     "shared, or computed twice": (
         ONCE,
         graph_of(step("a", RELU, "x"), step("c", RELU, "x"), step("b", ADD, "a", "c"), results="b"),

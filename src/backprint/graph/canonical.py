@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backprint.graph.nouns import (
     HIGHER,
     Dict,
     Graph,
     List,
+    Op,
     Port,
     Ref,
     ScalarSpec,
@@ -83,12 +84,22 @@ def is_effect(step: Step) -> bool:
 
 def mutated(step: Step) -> list[str]:
     """Return the names whose memory a step may change. A custom operator may change any argument."""
+    if step.target in HIGHER:
+        return [name for called in calls_within(step) for name in mutated(called)]
     if "m" not in operators().get(step.target, ""):
         return list(_names(step)) if is_custom(step.target) else []
     name = step.target.split(".")[-2]
     if name.endswith("_") and not name.startswith("_fused_") and step.args:
         return list(refs(step.args[0]))
     return [name for _, value in step.kwargs for name in refs(value)] or list(_names(step))
+
+
+def calls_within(step: Step) -> Iterator[Step]:
+    """Yield the call that a higher-order operator makes of an operator it is given, on the arguments after that."""
+    for place, value in enumerate(step.args):
+        if isinstance(value, Op):
+            yield replace(step, target=value.target, args=step.args[place + 1 :])
+            return
 
 
 def versions(graph: Graph) -> dict[tuple[int, str], int]:

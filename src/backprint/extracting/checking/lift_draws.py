@@ -16,6 +16,7 @@ from torch import fx
 from backprint.benching.outside_draws import draws
 from backprint.benching.subjects import BenchGraph, graph_classes, unguarded_graph
 from backprint.errors import RefusedError
+from backprint.extracting.lowering.prepare import NEW
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.steps import SAVING, mapped, used, with_names
@@ -123,11 +124,6 @@ def masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
         case _:
             yield step
 
-
-NEW = frozenset(
-    "clone empty empty_like empty_strided new_empty zeros zeros_like new_zeros ones ones_like full full_like".split()
-)
-"""Operators whose result is a tensor of its own."""
 
 DROPOUT = "aten.native_dropout.default"
 

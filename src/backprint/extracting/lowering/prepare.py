@@ -86,6 +86,7 @@ def prepared_graph(
     notes = [note for note in told if note]
     rewritten = sorted({str(node.target) for node in module.graph.nodes if node.target in forms})
     notes += [f"{name} is written with other operators" for name in rewritten]
+    draw_into_new_tensors(module)
     replace_views(module)  # results on the target, and those of a form, may have other strides
     name_sources(module)
     # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
@@ -139,6 +140,50 @@ def name_sources(module: fx.GraphModule) -> None:
         if node.op == "call_function":
             node.meta = {name: value for name, value in node.meta.items() if name == "stack_trace"}
             node.meta["source_fn_stack"] = [(node.name, node.target)]
+
+
+FUNCTIONAL: Mapping[Any, Any] = {
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.uniform_.default: aten.uniform.default,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.exponential_.default: aten.exponential.default,
+}
+"""Draws into a tensor -> draws that return a new one."""
+
+DEFAULTS: Mapping[Any, tuple[float, ...]] = {aten.bernoulli_.float: (0.5,)}
+"""The probability, where a call leaves it out and the other operator asks for it."""
+
+
+NEW = frozenset(
+    "clone empty empty_like empty_strided new_empty zeros zeros_like new_zeros ones ones_like full full_like".split()
+)
+"""Operators whose result is a tensor of its own."""
+
+
+def draw_into_new_tensors(module: fx.GraphModule) -> None:
+    """Let draws with a kept random state return what they drew.
+
+    Inductor takes what such a call returns for a new tensor, and gives the memory of its argument to another.
+    """
+    keeping = torch.ops.higher_order.run_with_rng_state, torch.ops.higher_order.run_and_save_rng_state
+    order = {node: place for place, node in enumerate(module.graph.nodes)}
+    for node in list(module.graph.nodes):
+        first = keeping.index(node.target) if node.op == "call_function" and node.target in keeping else None
+        operator = node.args[1 - first] if first is not None else None
+        if not getattr(getattr(operator, "_schema", None), "is_mutable", False):
+            continue
+        base, rest = node.args[2], node.args[3:]
+        others = [user for user in base.users if user is not node]
+        is_own = base.op == "call_function" and operator_of(base).removeprefix("aten.").partition(".")[0] in NEW
+        if first == 1 or operator not in FUNCTIONAL or not is_own or any(order[user] < order[node] for user in others):
+            raise RefusedError(
+                f"{operator} ({node.name}) draws into a tensor that was there before, with a random state that is "
+                "kept: capture the program without it"
+            )
+        node.args = (node.args[0], FUNCTIONAL[operator], base, *(rest or DEFAULTS.get(operator, ())))
+        for user in others:
+            user.replace_input_with(base, node)
+    module.recompile()
 
 
 def sizes_told(sizes: Mapping[str, int]) -> str:
