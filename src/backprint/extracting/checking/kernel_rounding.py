@@ -66,7 +66,7 @@ class RoundingBound:
         unit = torch.finfo(wanted.dtype).eps
         sizes = apart_by(wanted, torch.zeros_like(wanted))
         low = wanted.dtype in LOW
-        floors = [(unit * sizes[0] / 4, unit * sizes[1] / 2) if low else (unit * sizes[0], unit * sizes[1])]
+        floors = [(unit * sizes[0] / 4, unit * sizes[1] / 2) if low else (unit * sizes[0], 2 * unit * sizes[1])]
         runs: list[Any] = [] if low else list(self.eager.rounded)
         if wanted.numel() < FEW:
             runs += self.eager.nudged
