@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import backprint as bp
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.folding.costs import part_costs
+from backprint.graph.folding.find import DEEPEST
 from backprint.graph.folding.fold import parse_folded
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import places_of, with_places
@@ -149,6 +150,24 @@ def test_an_odd_first_layer_keeps_its_step_in_its_iteration() -> None:
 
 def targets(items: tuple[Item, ...]) -> list[str]:
     return [item.step.target for item in items if isinstance(item, FoldedStep)]
+
+
+def test_loops_nest_no_deeper_than_their_text_has_indexes() -> None:
+    block: list[str] = ["sin", "cos", "tan", "exp", "log", "neg", "abs", "erf"]
+    for name in "floor ceil round sign relu tanh sqrt rsqrt".split():
+        block = block * 3 + [name]
+    spec = TensorSpec("float32", (2,))
+    steps = tuple(
+        Step(f"y_{place}", f"aten.{name}.default", (Ref(f"y_{place - 1}" if place else "x"),), spec=spec)
+        for place, name in enumerate(block[:4000])
+    )
+    graph = Graph((Port("x", "input", spec, "x"),), steps, (Port("y", "output", spec),), (Ref("y_3999"),))
+    assert 2 <= nesting(graph.fold().items) <= DEEPEST
+    assert_text_returns(graph)
+
+
+def nesting(items: tuple[Item, ...]) -> int:
+    return max([0, *(1 + nesting(item.items) for item in items if isinstance(item, Loop))])
 
 
 def test_a_view_that_follows_no_rule_has_its_type_in_a_comment() -> None:

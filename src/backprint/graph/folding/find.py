@@ -79,30 +79,34 @@ class Steps:
         return tuple(tuple(order.get(used, -1) for used in self.uses[place]) for place in places)
 
 
-def loops_of(steps: Steps) -> tuple[Node, ...]:
-    """Return the places of a list of steps in order, with loops where they save something."""
+DEEPEST = 6
+"""How deep loops nest."""
+
+
+def loops_of(steps: Steps, depth: int = 0) -> tuple[Node, ...]:
+    """Return the places of a list of steps in order, with loops where they save something; `depth` loops are around."""
     found: list[Node] = []
     left = [(0, len(steps))]
     while left:
         low, high = left.pop()
-        repeat = best_repeat(steps, low, high)
+        repeat = best_repeat(steps, low, high) if depth < DEEPEST else None
         if repeat is None:
             found += range(low, high)
             continue
-        repeat = replace(repeat, body=body_of(steps, repeat))
+        repeat = replace(repeat, body=body_of(steps, repeat, depth + 1))
         first, end = repeat.first, repeat.end
         found.append(repeat)
         left += [(end, high), (low, first)]
     return tuple(sorted(found, key=lambda node: node if isinstance(node, int) else node.first))
 
 
-def body_of(steps: Steps, repeat: Repeat) -> tuple[Node, ...]:
+def body_of(steps: Steps, repeat: Repeat, depth: int) -> tuple[Node, ...]:
     """Return the steps of an iteration with loops among them; a loop never lies across an odd step."""
     row = repeat.rows[0]
     cuts = sorted({0, len(row), *(step.before for step in repeat.odd)})
     nodes: list[Node] = []
     for low, high in itertools.pairwise(cuts):
-        nodes += [shifted(node, low) for node in loops_of(steps.part(row[low:high]))]
+        nodes += [shifted(node, low) for node in loops_of(steps.part(row[low:high]), depth)]
     return tuple(nodes)
 
 

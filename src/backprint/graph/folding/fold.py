@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from backprint.errors import GraphError, RefusedError
+from backprint.errors import GraphError
 from backprint.graph.folding.expand import flat_text
 from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
@@ -36,7 +36,7 @@ def text_for_people(graph: Graph) -> str:
     flat = graph.code
     try:
         short = folded(graph).code
-    except RefusedError:  # what only the flat text has
+    except GraphError:  # what only the flat text has; `fold` itself says what is wrong
         return flat
     return short if 3 * short.count("\n") < 2 * flat.count("\n") else flat
 
