@@ -119,7 +119,7 @@ class Expander:
             raise refused_at(cls, "a folded graph has the lists inputs and outputs")
         self.signature(expansion, lists["inputs"], lists["outputs"])
         self.body(function, expansion)
-        results = [row.partition(": ")[0] for row in lists["outputs"]]
+        results = [checked_name(row.partition(": ")[0]) for row in lists["outputs"]]
         expansion.write(f"        return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         return "\n".join([*expansion.out, ""])
 
@@ -129,7 +129,7 @@ class Expander:
         expansion.write("        self,")
         for row in inputs:
             name, _, port = row.partition(": ")
-            expansion.write(f"        {name}: {quote(port)},")
+            expansion.write(f"        {checked_name(name)}: {quote(port)},")
         expansion.write("    ) -> (" if outputs else "    ) -> ():")
         for row in outputs:
             expansion.write(f"        {quote(row.partition(': ')[2])},")
@@ -321,9 +321,9 @@ class Expander:
 
         def name(numbers: Numbers) -> str:
             found = evaluated(inside, numbers)
-            if not isinstance(found, str) or not found.isidentifier():
+            if not isinstance(found, str):
                 raise refused_at(node, f"{found!r:.80} is not the name of a value")
-            return found
+            return checked_name(found)
 
         return name
 
@@ -331,6 +331,13 @@ class Expander:
 def is_value(node: ast.AST) -> TypeGuard[ast.Subscript]:
     """Whether an expression is a value of v."""
     return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "v"
+
+
+def checked_name(text: str) -> str:
+    """Return a name that is one, so that a line that is written has no other statement in it."""
+    if not text.isidentifier():
+        raise RefusedError(f"{text[:80]!r} is not the name of a value")
+    return text
 
 
 def number_text(value: Any) -> str:
@@ -395,7 +402,7 @@ def written_step(
     typed = filled_pattern(spec) if spec is not None else None
 
     def write(expansion: Expansion) -> None:
-        flat = name(expansion.numbers)
+        flat = checked_name(name(expansion.numbers))
         own = of_iteration(types, expansion.numbers)
         annotation = f": {quote(own or typed(expansion.numbers))}" if typed else ""
         write_line(expansion, comment(expansion), f"{flat}{annotation} = {joined(pieces, expansion)}")
