@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="C++ kernels are compiled by g++")
 
 OWN = Path(__file__).parents[1] / "subjects" / "loop_compiler.py"
+
+
+@pytest.fixture(autouse=True)
+def path_of_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is imported by its place has its folder on sys.path, as for a script; not for other tests."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def waves() -> bp.Capture:
