@@ -37,7 +37,7 @@ def test_a_function_of_ones_own_writes_kernels_that_are_checked() -> None:
     kernels = bp.kernels(waves(), compiler=f"{OWN}:one_loop")
     assert not kernels.refused
     assert [kernel.name for kernel in kernels] == ["cpp_one_loop", "cpp_one_loop"]
-    assert {kernel.compiler for kernel in kernels} == {f"{OWN}:one_loop"}
+    assert {kernel.compiler for kernel in kernels} == {"loop_compiler.py:one_loop"}
     assert [len(kernel.calls) for kernel in kernels] == [1, 1]
     assert len({kernel.hash for kernel in kernels}) == 2
     assert [verdict.good for verdict in kernels.check()] == [True, True]
@@ -84,6 +84,18 @@ def test_inductor_takes_other_settings() -> None:
 def test_a_compiler_that_is_none_is_refused_with_what_there_is(compiler: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         bp.kernels(waves(), compiler=compiler)
+
+
+def test_the_command_takes_a_compiler_by_its_path_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bp.save(waves(), tmp_path / "sample")
+    shutil.copy(OWN, tmp_path / "mine.py")
+    monkeypatch.chdir(tmp_path)
+    given = ["kernels", "sample", "-o", "out", "--jobs", "1", "--target", "cpu:avx2", "--compiler", "mine.py:one_loop"]
+    done = CliRunner().invoke(main, given)  # its workers have another folder
+    assert done.exit_code == 0, done.output
+    written = (tmp_path / "out/sample/cpu_avx2/pair_0/forward/graph.json").read_text()
+    assert '"compiler": "mine.py:one_loop"' in written
+    assert str(tmp_path) not in written
 
 
 @needs_compiler

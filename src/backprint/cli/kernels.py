@@ -79,13 +79,14 @@ def extract_command(
     it. If the command is ended at any moment, the same command continues. Exit code 1 if a graph is refused, or a
     kernel's results are wrong.
     """
+    from backprint.benching.compilers.table import absolute_compiler
     from backprint.corpus.several import begin_several
 
     names = [name.strip() for text in targets for name in text.split(",") if name.strip()]
     source, listed = begin_several(samples, out, "kernels", given["restart"])
     chosen = {
-        "targets": list(dict.fromkeys(names)), "direction": direction, "compiler": compiler, "threads": threads,
-        "build": build, "check": check, "allow": list(allow), "trust": trust,
+        "targets": list(dict.fromkeys(names)), "direction": direction, "compiler": absolute_compiler(compiler),
+        "threads": threads, "build": build, "check": check, "allow": list(allow), "trust": trust,
     }  # fmt: skip
     carry_out("kernels", source, out, chosen, list=listed, allow_unproven=not check, close=close_run, **given)
 
