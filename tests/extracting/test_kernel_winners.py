@@ -70,6 +70,12 @@ def test_times_that_are_not_of_each_configuration_are_refused(rows: Any, said: s
         winners.times_of_file(with_configurations(3), saying(text))
 
 
+@pytest.mark.parametrize("text", ["", "3 warnings", "[1, 2]", '{"device": "a GPU"}', '{"microseconds": 3}'])
+def test_what_is_no_time_is_refused_with_what_was_said(text: str) -> None:
+    with pytest.raises(RefusedError, match=r"its timing said what is no time: "):
+        winners.times_of_file(with_configurations(1), saying(text))
+
+
 def test_a_file_that_fails_is_refused_with_what_it_said() -> None:
     with pytest.raises(RefusedError, match=r"ended with exit code 1: .*out of memory"):
         winners.times_of_file(with_configurations(1), [sys.executable, "-c", "raise SystemExit('out of memory')"])

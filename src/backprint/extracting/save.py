@@ -31,6 +31,8 @@ from backprint.extracting.saved_graphs import ALONE_FOLDER, BUILT_FOLDER, FORMAT
 from backprint.extracting.targets import KernelTarget
 from backprint.extracting.winners import is_here
 
+NOT_TIMED = "not timed"
+
 
 def save_kernels(found: CaptureKernels, folder: Path, build: bool = False) -> list[str]:
     """Write what was extracted below a folder, completely or not at all; what was there for this target is replaced.
@@ -73,7 +75,7 @@ def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
 def told_times(name: str, times: Mapping[str, Any]) -> str:
     """Return what was found by timing a kernel, as a line."""
     if "refused" in times:
-        return f"not timed: {times['refused']}"
+        return f"{NOT_TIMED}: {times['refused']}"
     fastest = KernelConfiguration(**times["winner"]).name
     return f"{name}: {times['total']:.1f} us on {times['device']} in {fastest}"
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from backprint.benching.turns import GraphClock, Turns, turns_folder
 from backprint.errors import RefusedError
 from backprint.extracting.alone.alone_file import alone_text, unique_calls
 from backprint.extracting.nouns import Kernel, KernelTimes
@@ -44,7 +45,9 @@ def times_of(kernel: Kernel) -> KernelTimes:
     with tempfile.TemporaryDirectory(prefix="backprint_times_") as name:
         file = Path(name) / f"{kernel.name}.py"
         file.write_text(alone_text(kernel), encoding="utf-8")
-        return times_of_file(kernel, [sys.executable, "-P", str(file), "--times"])
+        turns = Turns(turns_folder(Path(tempfile.gettempdir())), GraphClock())
+        with turns.working(), turns.alone():  # as in a bench: no other worker times meanwhile
+            return times_of_file(kernel, [sys.executable, "-P", str(file), "--times"])
 
 
 def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
@@ -58,7 +61,10 @@ def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
     said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()[-1:] or ["nothing was said"]
     if done.returncode != 0:
         raise RefusedError(f"{kernel.name}: its timing ended with exit code {done.returncode}: {said[0][:300]}")
-    return read_times(kernel, json.loads(said[0]))
+    try:
+        return read_times(kernel, json.loads(said[0]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise RefusedError(f"{kernel.name}: its timing said what is no time: {said[0][:300]}") from error
 
 
 def read_times(kernel: Kernel, known: dict[str, Any]) -> KernelTimes:

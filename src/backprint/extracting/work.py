@@ -11,7 +11,7 @@ from backprint.corpus.clock import stage
 from backprint.corpus.task import Task, one_line
 from backprint.extracting.capture_kernels import CaptureKernels, capture_kernels
 from backprint.extracting.lowering.kernel_compilers import kernel_compiler
-from backprint.extracting.save import save_kernels
+from backprint.extracting.save import NOT_TIMED, save_kernels
 from backprint.extracting.targets import target_named
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import worst
@@ -56,7 +56,7 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
             with stage("check"):
                 words += checked_words(found, said)
     counts = f"{len(hashes)} kernels, {len(set(hashes))} programs"
-    counts += f", {len(timed)} timed" if timed else ""
+    counts += f", {sum(not text.startswith(NOT_TIMED) for text in timed)} timed" if timed else ""
     row = described(capture) | {"notes": [one_line(text) for text in (*refused, *said, *timed)]}
     if refused:
         return row | {"verdict": "failed", "cause": "refused", "detail": one_line(f"{refused[0]}; {counts}")}

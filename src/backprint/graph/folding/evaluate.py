@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from backprint.errors import RefusedError
+from backprint.graph.folding.series import INDEXES
+from backprint.graph.sizes import evaluate
 
 Numbers: TypeAlias = dict[str, int]
 """The index of each loop around a statement."""
@@ -109,28 +111,21 @@ def of_iteration(odd: dict[tuple[int, ...], str], numbers: Numbers) -> str | Non
 
 
 HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+SUM = re.compile(rf"[0-9{INDEXES}*+\- ]{{1,200}}")
 
 
 @lru_cache(maxsize=1 << 12)
 def filled_pattern(text: str) -> Callable[[Numbers], str]:
     """Return what fills a pattern such as `view_{8+12*i}`."""
-    pieces: list[str | ast.expr] = []
+    pieces: list[tuple[str, str]] = []  # text, and the sum of indexes after it
     at = 0
     for found in HOLE.finditer(text):
-        pieces.append(text[at : found.start()])
-        pieces.append(found[0][0] if found[1] is None else expression(found[1]))
+        if found[1] is not None and not SUM.fullmatch(found[1]):
+            raise RefusedError(f"{{{found[1][:80]}}} is not a sum of indexes")
+        before = text[at : found.start()]
+        pieces.append((before, found[1]) if found[1] is not None else (before + found[0][0], ""))
         at = found.end()
-    pieces.append(text[at:])
-    if len(pieces) == 1:
-        return lambda numbers: text
-    return lambda numbers: "".join(piece if isinstance(piece, str) else str(number(piece, numbers)) for piece in pieces)
-
-
-def expression(text: str) -> ast.expr:
-    """Return the tree of an expression in a pattern."""
-    if len(text) > 200 or not re.fullmatch(r"[0-9a-z*+\- ]+", text):
-        raise RefusedError(f"{{{text[:80]}}} is not a sum of indexes")
-    try:
-        return ast.parse(text, mode="eval").body
-    except SyntaxError:
-        raise RefusedError(f"{{{text[:80]}}} is not a sum of indexes") from None
+    rest = text[at:]
+    return lambda numbers: (
+        "".join(before + (str(evaluate(hole, numbers)) if hole else "") for before, hole in pieces) + rest
+    )

@@ -265,19 +265,15 @@ class BodyWriter:
         return f"{VALUES}[{text_expression(series) if series else quote(leaf.step.step.name)}]"
 
 
-MARK = 7_777_777_777_000
-"""A number that stands for an offset until its expression is written in its place."""
-
-
 def spec_pattern(leaf: Leaf) -> str:
     """Return the type of a step, as a pattern where it begins elsewhere in memory in each iteration."""
     if not leaf.counts:
         return show_spec(leaf.step.step.spec)
     offsets = [(place, series) for place, series in leaf.step.series if place.startswith("spec") and series.numbers]
-    marked = with_places(leaf.step.step, {place: MARK + count for count, (place, _) in enumerate(offsets)})
+    marked = with_places(leaf.step.step, {place: f"OFFSET_{count}_" for count, (place, _) in enumerate(offsets)})
     text = braced(show_spec(marked.spec))
     for count, (_, series) in enumerate(offsets):
-        text = text.replace(str(MARK + count), f"{{{series.numbers[0]}}}")
+        text = text.replace(f"offset=OFFSET_{count}_", f"offset={{{series.numbers[0]}}}")
     return text
 
 
