@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import places_of
-from backprint.graph.folding.series import INDEXES, Index, Series
+from backprint.graph.folding.series import INDEXES, Index
 from backprint.graph.nouns import Step, refs
 
 VALUES, GIVEN, PORT = "v", "given", "port"
@@ -67,6 +67,10 @@ class FoldedNames:
     local: dict[int, str] = field(default_factory=dict)
     carried: dict[int, dict[int, tuple[str, str]]] = field(default_factory=dict)
     """Loop -> leaf -> the name for what the iteration before computed, and the value that the first one takes."""
+    own: dict[tuple[int, str], int] = field(default_factory=dict)
+    """Leaf and place -> the leaf that computes what is taken there, in the same iteration."""
+    before: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The same, in the iteration before."""
 
 
 def planned_names(folded: FoldedGraph) -> FoldedNames:
@@ -113,47 +117,49 @@ def plan_leaf(names: FoldedNames, leaf: Leaf) -> None:
         if not place.startswith(("args.", "kwargs.")) or not isinstance(value, str):
             continue
         if place not in series:
-            plan_constant(names, leaf, value)
-        elif not is_local(names, leaf, series[place]) and not is_carried(names, leaf, series[place]):
-            for index in leaf.indexes():
-                take_from_v(names, series[place].at(index))
+            plan_constant(names, value)
+            continue
+        taken = {index: str(series[place].at(index)) for index in leaf.indexes()}
+        if (number := computed_here(names, leaf, taken)) is not None:
+            names.own[leaf.number, place] = number
+        elif (number := computed_before(names, leaf, taken)) is not None:
+            names.before[leaf.number, place] = number
+            names.carried.setdefault(leaf.loops[0], {})[number] = "", taken[0,]
+            plan_constant(names, taken[0,])
+        else:
+            for name in taken.values():
+                take_from_v(names, name)
 
 
-def plan_constant(names: FoldedNames, leaf: Leaf, name: str) -> None:
-    """Decide how a step takes a value that is the same in all its iterations."""
+def plan_constant(names: FoldedNames, name: str) -> None:
+    """Decide how a value is taken that is the same in all iterations."""
     if name in names.owner and names.leaves[names.owner[name][0]].counts:
         take_from_v(names, name)  # of one iteration of a loop
 
 
-def is_local(names: FoldedNames, leaf: Leaf, series: Series) -> bool:
-    """Whether a step always takes what the same step of its own iteration computed."""
-    found = {names.owner.get(series.at(index), (-1, ()))[0] for index in leaf.indexes()}
-    if len(found) != 1 or -1 in found:
-        return False
-    (number,) = found
+def computed_here(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) -> int | None:
+    """Return the leaf that computes what a step takes, if it is always that of its own iteration."""
+    owners = {index: names.owner.get(name) for index, name in taken.items()}
+    found = {owner[0] if owner else None for owner in owners.values()}
+    number = found.pop()
+    if found or number is None:
+        return None
     around = names.leaves[number].loops
-    depth = len(around)
-    return leaf.loops[:depth] == around and all(
-        names.owner[series.at(index)][1] == index[:depth] for index in leaf.indexes()
-    )
+    same = all(owner and owner[1] == index[: len(around)] for index, owner in owners.items())
+    return number if same and leaf.loops[: len(around)] == around else None
 
 
-def is_carried(names: FoldedNames, leaf: Leaf, series: Series) -> bool:
-    """Whether a step always takes what a step of the iteration before computed; if so, note the name for that."""
+def computed_before(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) -> int | None:
+    """Return the leaf that computes what a step takes, if it is always that of the iteration before."""
     if len(leaf.loops) != 1 or leaf.loops == (ONCE,):
-        return False
-    owners = [names.owner.get(series.at((place,)), (-1, ())) for place in range(1, leaf.counts[0])]
-    number = owners[0][0]
-    if number < 0 or names.leaves[number].loops != leaf.loops:
-        return False
-    if any(owner != (number, (place,)) for place, owner in enumerate(owners)):
-        return False
-    first = str(series.at((0,)))
-    known = names.carried.setdefault(leaf.loops[0], {}).setdefault(number, ("", first))
-    if known[1] != first:
-        return False
-    plan_constant(names, leaf, first)
-    return True
+        return None
+    owners = [names.owner.get(taken[place,]) for place in range(1, leaf.counts[0])]
+    number = owners[0][0] if owners[0] else None
+    if number is None or names.leaves[number].loops != leaf.loops:
+        return None
+    first = names.carried.get(leaf.loops[0], {}).get(number, ("", taken[0,]))[1]
+    regular = all(owner == (number, (place,)) for place, owner in enumerate(owners))
+    return number if regular and first == taken[0,] else None
 
 
 def name_leaves(names: FoldedNames) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from backprint.errors import RefusedError
 from backprint.graph.folding.find import Steps, best_repeat
-from backprint.graph.folding.names import GIVEN, PORT, VALUES, FoldedNames, Leaf, is_carried, is_local, planned_names
+from backprint.graph.folding.names import GIVEN, PORT, VALUES, FoldedNames, Leaf, planned_names
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import places_of, with_places
 from backprint.graph.folding.series import INDEXES, Index, Series, divided_text, series_of
@@ -234,7 +234,7 @@ class BodyWriter:
                 continue
             if place in series:
                 one = series[place]
-                given[place] = self.taken(leaf, one) if isinstance(value, str) else Ref(number_expression(one))
+                given[place] = self.taken(leaf, place, one) if isinstance(value, str) else Ref(number_expression(one))
             elif isinstance(value, str):
                 given[place] = self.constant(value)
         return with_places(leaf.step.step, given)
@@ -247,13 +247,12 @@ class BodyWriter:
                 return self.names.local[number]
         return f"{VALUES}[{quote(name)}]"
 
-    def taken(self, leaf: Leaf, series: Series) -> str:
+    def taken(self, leaf: Leaf, place: str, series: Series) -> str:
         """Return the expression for a value that differs between iterations."""
-        names = self.names
-        if is_local(names, leaf, series):
-            return self.value_of(names.owner[series.at(next(leaf.indexes()))][0])
-        if is_carried(names, leaf, series):
-            return names.carried[leaf.loops[0]][names.owner[series.at((1,))][0]][0]
+        if (leaf.number, place) in self.names.own:
+            return self.value_of(self.names.own[leaf.number, place])
+        if (leaf.number, place) in self.names.before:
+            return self.names.carried[leaf.loops[0]][self.names.before[leaf.number, place]][0]
         return f"{VALUES}[{text_expression(series)}]"
 
     def value_of(self, number: int) -> str:
