@@ -296,15 +296,22 @@ def parse(text: str) -> Graph:
 
 def tree_of(text: str) -> tuple[ast.Module, list[str]]:
     """Return Python's tree of a text that is neither huge nor misleading, and its lines; nothing is run."""
+    tree, lines, beside = tree_and_comments(text)
+    if beside:
+        raise RefusedError(f"line {beside[0]}: a comment beside code: a graph's comments have their own lines")
+    return tree, lines
+
+
+def tree_and_comments(text: str) -> tuple[ast.Module, list[str], list[int]]:
+    """Return the same, and the numbers of the lines that have a comment beside code, for readers that read those."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
     if (marks := sum(map(text.count, MARKS))) > MAX_MARKS:
         raise RefusedError(f"the text has {marks:,} commas, brackets and the like; at most {MAX_MARKS:,} are read")
     lines = text.replace("\r\n", "\n").split("\n")
-    for number, line in enumerate(lines, 1):
-        _check_characters(number, line)
+    beside = [number for number, line in enumerate(lines, 1) if _has_comment_beside(number, line)]
     try:
-        return _tree("\n".join(lines)), lines
+        return _tree("\n".join(lines)), lines, beside
     except (RecursionError, MemoryError) as error:
         raise _too_deep(error) from None
 
@@ -325,20 +332,19 @@ def _tree(text: str) -> ast.Module:
 _STRING = re.compile(r""""[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|$)|'[^'\\]*+(?:\\.[^'\\]*+)*+(?:'|$)""")
 
 
-def _check_characters(number: int, line: str) -> None:
-    """Raise at characters that make a line look different from what it does: Python normalises names, editors obey
-    marks."""
+def _has_comment_beside(number: int, line: str) -> bool:
+    """Return whether a line has a comment beside code. Raise at characters that make a line look different from what it
+    does: Python normalises names, editors obey marks."""
     if not line.isprintable():
         odd = next(character for character in line if not character.isprintable())
         raise RefusedError(f"line {number}: the character U+{ord(odd):04X} cannot stand in a graph's text")
     if (line.isascii() and "#" not in line) or line.lstrip().startswith("#"):
-        return
+        return False
     bare = _STRING.sub("", line)
-    if "#" in bare:
-        raise RefusedError(f"line {number}: a comment beside code: a graph's comments have their own lines")
     if not bare.isascii():
         odd = next(character for character in bare if not character.isascii())
         raise RefusedError(f"line {number}: {odd!r} (U+{ord(odd):04X}) outside a string: names are ASCII")
+    return "#" in bare
 
 
 _HEADER = [line for line in HEADER.split("\n") if line]

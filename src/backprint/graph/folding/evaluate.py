@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from backprint.errors import RefusedError
-from backprint.graph.folding.series import INDEXES
 from backprint.graph.sizes import evaluate
 
 Numbers: TypeAlias = dict[str, int]
@@ -82,24 +81,39 @@ def arithmetic(node: ast.expr, op: ast.operator, left: int | float, right: int |
 # ------------------------------------------------------------------ patterns
 
 
-def name_rule(text: str) -> Callable[[Numbers], str]:
-    """Return what makes a name of a text such as `view_{8+12*i}; view at 0`."""
-    regular: Callable[[Numbers], str] | None = None
+def filled_with_odd(text: str) -> Callable[[Numbers], str]:
+    """Return what fills a pattern with the iterations that have something else: `view_{2*i} (at 0 view; at 7 x)`."""
+    start = text.find("(at ")
+    listed = text[start + 1 : -1].split("; ") if start >= 0 and text.endswith(")") else []
+    rule = text[:start].rstrip() if listed else text
+    regular = filled_pattern(rule) if rule else None
     odd: dict[tuple[int, ...], str] = {}
-    for part in text.split("; "):
-        found = re.fullmatch(rf"(\w+) at ({PLACES})", part)
-        if found:
-            odd[tuple(map(int, found[2].split(", ")))] = found[1]
-        else:
-            regular = filled_pattern(part)
+    for part in listed:
+        found = re.fullmatch(rf"at ({PLACES}) (.*)", part)
+        if not found:
+            raise RefusedError(f"{part[:80]!r} is not what an iteration has: expected `at NUMBER TEXT`")
+        odd[tuple(map(int, found[1].split(", ")))] = found[2]
 
-    def name(numbers: Numbers) -> str:
+    def filled(numbers: Numbers) -> str:
         here = of_iteration(odd, numbers)
         if here is None and regular is None:
-            raise RefusedError(f"{text!r:.80} has no name for the iteration {tuple(numbers.values())}")
+            raise RefusedError(f"{text!r:.80} has nothing for the iteration {tuple(numbers.values())}")
         return here if here is not None else regular(numbers)  # type: ignore[misc]  # one of them is there
 
-    return name
+    return filled
+
+
+def filled_numbers(text: str) -> Callable[[Numbers], Numbers]:
+    """Return what makes the numbers that the comment behind a call lists: `a=20+12*i, b=7`."""
+    rows = [part.partition("=") for part in text.split(", ")] if text else []
+    for name, _, rule in rows:
+        if not re.fullmatch("[a-z]", name) or not SUM.fullmatch(rule):
+            raise RefusedError(f"{f'{name}={rule}'[:80]!r} is not a number of a call: expected `a=20+12*i`")
+
+    def filled(numbers: Numbers) -> Numbers:
+        return {name: int(evaluate(rule, numbers)) for name, _, rule in rows}
+
+    return filled
 
 
 def of_iteration(odd: dict[tuple[int, ...], str], numbers: Numbers) -> str | None:
@@ -111,7 +125,7 @@ def of_iteration(odd: dict[tuple[int, ...], str], numbers: Numbers) -> str | Non
 
 
 HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
-SUM = re.compile(rf"[0-9{INDEXES}*+\- ]{{1,200}}")
+SUM = re.compile(r"[a-z0-9_*+\- ]{1,200}")
 
 
 @lru_cache(maxsize=1 << 12)

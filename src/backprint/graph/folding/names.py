@@ -1,23 +1,35 @@
-"""Which name each value of a folded graph has in its text: the plan by which the text is written."""
+"""Which name each value of a folded graph has in its text: the plan by which the text is written.
+
+A value has a *key* in the tables of the text. It is the value's name in the flat graph, with two exceptions. The first
+`view` of a graph that has `view_1`, but no `view_0`, is `view_0`, so that rules hold from the first on. A value of a loop
+whose names follow no rule gets a key that does.
+"""
 
 from __future__ import annotations
 
+import itertools
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import places_of
-from backprint.graph.folding.series import INDEXES, Index
-from backprint.graph.nouns import Step, refs
+from backprint.graph.folding.series import INDEXES, Index, Series, series_of
+from backprint.graph.nouns import Port, Step, refs
 
 VALUES, GIVEN, PORT = "v", "given", "port"
 
+TABLES = {
+    "parameter": "params", "buffer": "buffers", "input": "inputs", "constant": "constants", "saved": "saved",
+    "tangent": "tangents", "rng": "states",
+}  # fmt: skip
+"""Role of a port -> the name that the table of all values has for such ports."""
+
 RESERVED = frozenset(
-    {*keyword.kwlist, *INDEXES, VALUES, GIVEN, PORT, "self", "aten", "prims", "torch", "math", "operator", "inf", "nan",
-     "range", "slice", "complex", "getattr", "dict", "zip", "tuple", "inputs", "outputs"}
+    {*keyword.kwlist, *INDEXES, VALUES, GIVEN, PORT, *TABLES.values(), "self", "aten", "prims", "torch", "math",
+     "outputs", "operator", "inf", "nan", "range", "slice", "complex", "getattr", "dict", "zip", "tuple", "module", "GraphModule"}
 )  # fmt: skip
-"""FoldedNames that a value of a folded text does not have."""
+"""Names that a value of a folded text does not have."""
 
 
 ONCE = -1
@@ -34,6 +46,8 @@ class Leaf:
     """How many iterations the loops around it have."""
     loops: tuple[int, ...]
     """The loops around it; ONCE in the place of one whose iterations do not all have it."""
+    run: int
+    """Equal for steps that stand in a row, with no loop between them."""
 
     @property
     def is_inside(self) -> bool:
@@ -44,14 +58,14 @@ class Leaf:
         """Yield its iterations."""
         return indexes_of(self.counts)
 
+    def names(self) -> dict[Index, str]:
+        """Return its name in the flat graph, for each iteration."""
+        return {index: self.step.name_at(index) for index in self.indexes()}
+
 
 def indexes_of(counts: Sequence[int]) -> Iterator[Index]:
     """Yield the iterations of nested loops, in their order."""
-    if not counts:
-        yield ()
-        return
-    for index in indexes_of(counts[:-1]):
-        yield from ((*index, place) for place in range(counts[-1]))
+    return itertools.product(*map(range, counts))
 
 
 @dataclass(slots=True)
@@ -61,9 +75,14 @@ class FoldedNames:
     leaves: list[Leaf] = field(default_factory=list)
     owner: dict[str, tuple[int, Index]] = field(default_factory=dict)
     """Name in the flat graph -> the leaf and the iteration that compute it."""
-    ports: frozenset[str] = frozenset()
-    shared: set[int] = field(default_factory=set)
-    """Leaves whose values are in `v`."""
+    ports: dict[str, str] = field(default_factory=dict)
+    """Name of a port in the flat graph -> its role."""
+    zeros: dict[str, str] = field(default_factory=dict)
+    """Name in the flat graph without a number -> the same with the number 0, its key."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """Name in the flat graph that follows no rule -> its key."""
+    shared: dict[int, Series | str] = field(default_factory=dict)
+    """Leaves whose values are in the tables, and their keys."""
     local: dict[int, str] = field(default_factory=dict)
     carried: dict[int, dict[int, tuple[str, str]]] = field(default_factory=dict)
     """Loop -> leaf -> the name for what the iteration before computed, and the value that the first one takes."""
@@ -71,43 +90,108 @@ class FoldedNames:
     """Leaf and place -> the leaf that computes what is taken there, in the same iteration."""
     before: dict[tuple[int, str], int] = field(default_factory=dict)
     """The same, in the iteration before."""
+    users: dict[int, set[int]] = field(default_factory=dict)
+    """Leaf -> those that take its value by its short name."""
+    known: set[str] = field(default_factory=set)
+    """All keys."""
+
+    def numbered(self, name: str) -> str:
+        """Return a name, with the number 0 that the flat graph does not write."""
+        return self.zeros.get(name, name)
+
+    def key(self, name: str) -> str:
+        """Return the key of a value."""
+        return self.keys.get(name) or self.numbered(name)
 
 
 def planned_names(folded: FoldedGraph) -> FoldedNames:
     """Return the plan of a folded graph's names."""
-    names = FoldedNames(ports=frozenset(port.local for port in folded.inputs))
-    add_leaves(names, folded.items, (), (), [0])
+    names = FoldedNames(ports={port.local: port.role for port in folded.inputs})
+    add_leaves(names, folded.items, (), (), itertools.count(), itertools.count(1))
     for leaf in names.leaves:
-        for index in leaf.indexes():
-            names.owner[leaf.step.name_at(index)] = leaf.number, index
+        for index, name in leaf.names().items():
+            names.owner[name] = leaf.number, index
+    names.zeros = keys_of_zeros(names, (*folded.inputs, *folded.outputs))
+    names.known = {names.key(name) for name in (*names.ports, *names.owner)}
     for leaf in names.leaves:
         plan_leaf(names, leaf)
     for name in (name for result in folded.results for name in refs(result)):
-        take_from_v(names, name)
-    name_leaves(names)
+        take_from_table(names, name)
     return names
 
 
 def add_leaves(
-    names: FoldedNames, items: Sequence[Item], counts: tuple[int, ...], around: tuple[int, ...], loops: list[int]
+    names: FoldedNames,
+    items: Sequence[Item],
+    counts: tuple[int, ...],
+    around: tuple[int, ...],
+    loops: Iterator[int],
+    runs: Iterator[int],
 ) -> None:
     """Number the steps of items, in the order in which they stand."""
+    run = next(runs)
     for item in items:
         match item:
             case FoldedStep():
-                names.leaves.append(Leaf(len(names.leaves), item, counts, around))
+                names.leaves.append(Leaf(len(names.leaves), item, counts, around, run))
             case Only(_, inner):
-                add_leaves(names, inner, counts[:-1], (*around[:-1], ONCE), loops)
+                add_leaves(names, inner, counts[:-1], (*around[:-1], ONCE), loops, runs)
+                run = next(runs)
             case Loop(count, inner):
-                number = loops[0]
-                loops[0] += 1
-                add_leaves(names, inner, (*counts, count), (*around, number), loops)
+                add_leaves(names, inner, (*counts, count), (*around, next(loops)), loops, runs)
+                run = next(runs)
 
 
-def take_from_v(names: FoldedNames, name: str) -> None:
-    """Note that a value is taken from `v`."""
-    if name not in names.ports and name in names.owner:
-        names.shared.add(names.owner[name][0])
+# ------------------------------------------------------------------ keys
+
+
+def keys_of_zeros(names: FoldedNames, ports: Iterable[Port]) -> dict[str, str]:
+    """Return the names to which keys add a number 0: `view`, where there is a `view_1` and no `view_0`."""
+    said = {*names.owner, *names.ports}
+    for leaf in names.leaves:
+        echoes = [series for place, series in leaf.step.series if place.startswith("echo.names")]
+        said.update(str(value) for series in echoes for value in series.all(list(leaf.indexes())))
+        said.update(leaf.step.step.echo.names if leaf.step.step.echo is not None else ())
+    said.update(port.name for port in ports)
+    bases = {base for name in said for base, _, number in [name.rpartition("_")] if number in ("1", "2")}
+    return {base: f"{base}_0" for base in sorted(bases & said) if f"{base}_0" not in said and not base[-1].isdecimal()}
+
+
+def take_from_table(names: FoldedNames, name: str) -> None:
+    """Note that a value is taken from a table; choose its leaf's key."""
+    if name in names.ports or name not in names.owner:
+        return
+    leaf = names.leaves[names.owner[name][0]]
+    if leaf.number not in names.shared:
+        names.shared[leaf.number] = shared_key(names, leaf)
+
+
+def shared_key(names: FoldedNames, leaf: Leaf) -> Series | str:
+    """Return the key of a leaf, and note it for each of its values."""
+    if not leaf.counts:
+        return names.key(leaf.step.step.name)
+    flat = leaf.names()
+    series = series_of({index: names.key(name) for index, name in flat.items()}, leaf.counts)
+    if not series.odd:
+        return series
+    odd = {index: series.regular(index) for index, _ in series.odd} if series.parts else {}
+    if odd and names.known.isdisjoint(odd.values()) and len({*odd.values()}) == len(odd):
+        return noted(names, replace(series, odd=()), odd, flat)
+    base, made = base_of(leaf.step.step), dict(flat)
+    while not names.known.isdisjoint(made.values()):
+        base += "_at"
+        made = {index: "_".join([base, *map(str, index)]) for index in flat}
+    return noted(names, series_of(made, leaf.counts), made, flat)
+
+
+def noted(names: FoldedNames, series: Series, keys: Mapping[Index, str], flat: Mapping[Index, str]) -> Series:
+    """Note keys that are not the names in the flat graph; return their Series."""
+    names.keys.update({flat[index]: key for index, key in keys.items()})
+    names.known.update(keys.values())
+    return series
+
+
+# ------------------------------------------------------------------ how a step takes its arguments
 
 
 def plan_leaf(names: FoldedNames, leaf: Leaf) -> None:
@@ -117,24 +201,29 @@ def plan_leaf(names: FoldedNames, leaf: Leaf) -> None:
         if not place.startswith(("args.", "kwargs.")) or not isinstance(value, str):
             continue
         if place not in series:
-            plan_constant(names, value)
+            plan_constant(names, value, leaf.number)
             continue
         taken = {index: str(series[place].at(index)) for index in leaf.indexes()}
         if (number := computed_here(names, leaf, taken)) is not None:
             names.own[leaf.number, place] = number
+            names.users.setdefault(number, set()).add(leaf.number)
         elif (number := computed_before(names, leaf, taken)) is not None:
             names.before[leaf.number, place] = number
             names.carried.setdefault(leaf.loops[0], {})[number] = "", taken[0,]
-            plan_constant(names, taken[0,])
+            plan_constant(names, taken[0,], -1)
         else:
             for name in taken.values():
-                take_from_v(names, name)
+                take_from_table(names, name)
 
 
-def plan_constant(names: FoldedNames, name: str) -> None:
-    """Decide how a value is taken that is the same in all iterations."""
-    if name in names.owner and names.leaves[names.owner[name][0]].counts:
-        take_from_v(names, name)  # of one iteration of a loop
+def plan_constant(names: FoldedNames, name: str, user: int) -> None:
+    """Decide how a value is taken that is the same in all iterations; the user -1 is a loop."""
+    if name not in names.owner:
+        return
+    number = names.owner[name][0]
+    if names.leaves[number].counts:
+        take_from_table(names, name)  # of one iteration of a loop
+    names.users.setdefault(number, set()).add(user)
 
 
 def computed_here(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) -> int | None:
@@ -162,18 +251,22 @@ def computed_before(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) 
     return number if regular and first == taken[0,] else None
 
 
-def name_leaves(names: FoldedNames) -> None:
-    """Choose the short names of what is not in `v`."""
-    taken = set(RESERVED)
+# ------------------------------------------------------------------ short names
+
+
+def name_leaves(names: FoldedNames, unnamed: set[int], taken: set[str]) -> None:
+    """Choose the short names of what is not in the tables; `unnamed` leaves need none."""
     for leaf in names.leaves:
-        if not leaf.counts and leaf.step.step.name not in taken and leaf.number not in names.shared:
+        if leaf.counts or leaf.number in unnamed:
+            continue
+        if leaf.step.step.name not in taken and leaf.number not in names.shared:
             names.local[leaf.number] = leaf.step.step.name
             taken.add(leaf.step.step.name)
-        elif not leaf.counts:
-            names.shared.add(leaf.number)
+        else:
+            take_from_table(names, leaf.step.step.name)
     used: dict[str, int] = {}
     for leaf in names.leaves:
-        if leaf.counts and leaf.number not in names.shared and not leaf.step.step.is_guard:
+        if leaf.counts and leaf.number not in {*names.shared, *unnamed} and not leaf.step.step.is_guard:
             names.local[leaf.number] = new_name(base_of(leaf.step.step), taken, used)
     for carried in names.carried.values():
         for number, (_, first) in carried.items():
