@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint.errors import RefusedError
-from backprint.graph.folding.function_text import MARKS, Called, FunctionPlan, show_behind
-from backprint.graph.folding.names import TABLES, VALUES, FoldedNames, Leaf
+from backprint.graph.folding.function_text import Called, FunctionPlan, show_behind
+from backprint.graph.folding.names import MARKS, TABLES, VALUES, FoldedNames, Leaf
 from backprint.graph.folding.nouns import FoldedStep, Item, Loop, Only
 from backprint.graph.folding.patterns import (
     braced,

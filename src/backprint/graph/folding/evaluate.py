@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from backprint.errors import RefusedError
+from backprint.graph.folding.names import MARKS
 from backprint.graph.sizes import evaluate
 
 Numbers: TypeAlias = dict[str, int]
@@ -105,9 +106,9 @@ def filled_with_odd(text: str) -> Callable[[Numbers], str]:
 
 def filled_numbers(text: str) -> Callable[[Numbers], Numbers]:
     """Return what makes the numbers that the comment behind a call lists: `a=20+12*i, b=7`."""
-    rows = [part.partition("=") for part in text.split(", ")] if text else []
+    rows = [part.partition("=") for part in text.split(", ") if text]
     for name, _, rule in rows:
-        if not re.fullmatch("[a-z]", name) or not SUM.fullmatch(rule):
+        if name not in MARKS or not SUM.fullmatch(rule):
             raise RefusedError(f"{f'{name}={rule}'[:80]!r} is not a number of a call: expected `a=20+12*i`")
 
     def filled(numbers: Numbers) -> Numbers:

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 
 from backprint.errors import RefusedError
 from backprint.graph.folding.evaluate import evaluated, refused_at
-from backprint.graph.folding.names import TABLES
+from backprint.graph.folding.names import TABLES, VALUES
 from backprint.graph.folding.statements import Statements
-from backprint.graph.folding.text import CLOSING, ZEROS, opening
+from backprint.graph.folding.text import CLOSING, FORWARD, ZEROS, opening
 from backprint.graph.folding.written import Expansion, checked_name
 from backprint.graph.text import HEADER, quote, tree_and_comments
 
 
 def is_folded(text: str) -> bool:
     """Whether a text is that of a folded graph."""
-    return "\n    def forward(self, *given):\n" in text
+    return f"\n{FORWARD}\n" in text
 
 
 def flat_text(text: str) -> str:
@@ -112,7 +112,9 @@ class Expander:
         write("        self,")
         for row in inputs:
             key, port = self.port(row)
-            write(f"        {checked_name(self.expansion.flat(key))}: {quote(port)},")
+            flat = checked_name(self.expansion.zeros.get(key, key))
+            self.expansion.keys[key] = flat
+            write(f"        {flat}: {quote(port)},")
         write("    ) -> (" if outputs else "    ) -> ():")
         for row in outputs:
             write(f"        {quote(self.port(row)[1])},")
@@ -129,9 +131,8 @@ class Expander:
 
     def body(self, function: ast.FunctionDef) -> None:
         """Write the steps."""
-        given = function.args
-        if [each.arg for each in given.args] != ["self"] or given.vararg is None or given.vararg.arg != "given":
-            raise refused_at(function, "the forward of a folded graph takes self and *given")
+        if self.lines[function.lineno - 1] != FORWARD or function.decorator_list:
+            raise refused_at(function, f"the forward of a folded graph is `{FORWARD.strip()}`")
         first, *steps, last = function.body if len(function.body) > 1 else [function.body[0]] * 2
         self.check_ends(first, last)
         self.statements.check_length(function, self.statements.length(steps))
@@ -147,6 +148,7 @@ class Expander:
         wanted = opening([name for name in TABLES.values() if name in tables])
         if self.statements.source(first) != wanted or self.statements.source(last) != CLOSING:
             raise refused_at(first, f"the forward of a folded graph begins with `{wanted}` and ends with `{CLOSING}`")
+        self.statements.tables = (VALUES, *tables)
 
 
 def zeros_of(lines: Sequence[str]) -> dict[str, str]:

@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint.graph.folding.functions import Finder, Function, sizes_of, with_sizes
-from backprint.graph.folding.names import RESERVED, FoldedNames, Leaf, base_of, name_leaves, new_name
+from backprint.graph.folding.names import MARKS, RESERVED, FoldedNames, Leaf, base_of, name_leaves, new_name
 from backprint.graph.folding.patterns import braced
 from backprint.graph.folding.places import places_of, with_places
 from backprint.graph.folding.series import Series
 from backprint.graph.nouns import Ref, Source, Step
 from backprint.graph.text import quote, show_comment, show_spec, show_step
-
-MARKS = "abcdefghrstu"
-"""The names of the numbers that a call gives for the names of its steps."""
 
 MODULE = "{module}"
 """Stands for the module of the call in the lines of a function."""
@@ -70,7 +67,8 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     """Return the functions of a folded graph; choose all short names."""
     taken = set(RESERVED)
     finder = Finder(names)
-    functions = [named(function, names, taken) for function in finder.found()]
+    found = [(function, new_name(name_of(function, names), taken, {})) for function in finder.found()]
+    functions = [named(function, name, names, taken) for function, name in found]
     calls = {start: Called(each, count) for each in functions for count, start in enumerate(each.function.calls)}
     inside = {start + place for start, call in calls.items() for place in range(call.named.function.length)}
     results = {start + place for start, call in calls.items() for place in call.named.function.results}
@@ -78,14 +76,21 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     return FunctionPlan(tuple(functions), calls, frozenset(inside), finder)
 
 
-def named(function: Function, names: FoldedNames, taken: set[str]) -> NamedFunction:
-    """Choose the names of a function."""
-    name = new_name(name_of(function, names), taken, {})
-    own, used = {*RESERVED, *MARKS, name}, dict[str, int]()
+def named(function: Function, name: str, names: FoldedNames, taken: Iterable[str]) -> NamedFunction:
+    """Choose the names in a function."""
+    own, used = {*taken, *MARKS}, dict[str, int]()
     values = tuple(new_name(value_base(function, names, at), own, used) for at in function.given_values)
     sizes = tuple(new_name("size", own, used) for _ in function.given_sizes)
     steps = steps_of_call(function, names, 0)
-    return NamedFunction(function, name, values, sizes, tuple(new_name(base_of(each), own, used) for each in steps))
+    return NamedFunction(function, name, values, sizes, tuple(new_name(local_base(each), own, used) for each in steps))
+
+
+def local_base(step: Step) -> str:
+    """Return a short name for a step of a function: a gradient is that of no one layer there."""
+    base = base_of(step)
+    if not any(letter.isdecimal() for letter in base):
+        return base
+    return f"grad_{base.rpartition('_')[2]}" if base.startswith("grad_") else step.target.split(".")[1]
 
 
 def steps_of_call(function: Function, names: FoldedNames, number: int) -> list[Step]:

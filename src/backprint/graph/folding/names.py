@@ -1,8 +1,8 @@
 """Which name each value of a folded graph has in its text: the plan by which the text is written.
 
 A value has a *key* in the tables of the text. It is the value's name in the flat graph, with two exceptions. The first
-`view` of a graph that has `view_1`, but no `view_0`, is `view_0`, so that rules hold from the first on. A value of a loop
-whose names follow no rule gets a key that does.
+`view` of a graph that has `view_1`, but no `view_0`, is `view_0`, so that rules hold from the first on. A value of a
+loop whose names follow no rule gets a key that does.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ TABLES = {
 }  # fmt: skip
 """Role of a port -> the name that the table of all values has for such ports."""
 
-RESERVED = frozenset(
-    {*keyword.kwlist, *INDEXES, VALUES, GIVEN, PORT, *TABLES.values(), "self", "aten", "prims", "torch", "math",
-     "outputs", "operator", "inf", "nan", "range", "slice", "complex", "getattr", "dict", "zip", "tuple", "module", "GraphModule"}
-)  # fmt: skip
-"""Names that a value of a folded text does not have."""
+HEADED = ("self", "aten", "prims", "torch", "math", "operator", "inf", "nan", "inputs", "outputs", "GraphModule")
+CALLED = ("range", "slice", "complex", "getattr", "dict", "zip", "tuple", "module")
+
+RESERVED = frozenset({*keyword.kwlist, *INDEXES, VALUES, GIVEN, PORT, *TABLES.values(), *HEADED, *CALLED})
+"""Names that neither a value nor a function of a folded text has."""
+
+MARKS = "abcdefghrstu"
+"""The names of the numbers that a call gives for the names of its steps; a function has no value of such a name."""
 
 
 ONCE = -1
@@ -175,7 +178,8 @@ def shared_key(names: FoldedNames, leaf: Leaf) -> Series | str:
     if not series.odd:
         return series
     odd = {index: series.regular(index) for index, _ in series.odd} if series.parts else {}
-    if odd and names.known.isdisjoint(odd.values()) and len({*odd.values()}) == len(odd):
+    unused = names.known.isdisjoint(odd.values()) and len({*odd.values()}) == len(odd)
+    if odd and unused and all(map(str.isidentifier, odd.values())):
         return noted(names, replace(series, odd=()), odd, flat)
     base, made = base_of(leaf.step.step), dict(flat)
     while not names.known.isdisjoint(made.values()):

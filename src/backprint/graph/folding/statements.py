@@ -18,7 +18,7 @@ from backprint.graph.folding.evaluate import (
     refused_at,
 )
 from backprint.graph.folding.function_text import MODULE
-from backprint.graph.folding.names import TABLES, VALUES
+from backprint.graph.folding.names import MARKS, RESERVED, TABLES, VALUES
 from backprint.graph.folding.series import INDEXES
 from backprint.graph.folding.written import (
     Behind,
@@ -54,6 +54,8 @@ class Statements:
         self.beside = set(beside)
         """The lines with a comment beside code that was not read yet."""
         self.functions: dict[str, Template] = {}
+        self.tables: tuple[str, ...] = ()
+        """The names of the table of values; a function has none."""
         self.comment: tuple[str, bool] | None = None
         self.types: dict[tuple[int, ...], str] = {}
 
@@ -100,10 +102,12 @@ class Statements:
 
     def add_function(self, node: ast.FunctionDef) -> None:
         """Read a function."""
-        given = node.args
-        plain = not (given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults)
-        if not plain or node.decorator_list or node.name in self.functions:
-            raise refused_at(node, "a function of a folded graph has a name of its own, and arguments without defaults")
+        parameters = [each.arg for each in node.args.args]
+        plain = f"def {node.name}({', '.join(parameters)}):"
+        if self.lines[node.lineno - 1] != plain or node.decorator_list:
+            raise refused_at(node, f"a function of a folded graph is one line here: `{plain}`")
+        if {node.name, *parameters} & {*RESERVED, *self.functions} or set(parameters) & {*MARKS}:
+            raise refused_at(node, f"`{plain}` takes a name that the text has already")
         *steps, end = node.body
         results = results_of(end)
         if not results or not set(results) <= {name for step in steps for name in names_assigned(step)}:
@@ -116,7 +120,7 @@ class Statements:
             body.append(self.step_writer(step, inside=True))
             last = step.end_lineno or step.lineno
         self.comment = None
-        self.functions[node.name] = Template(tuple(each.arg for each in given.args), tuple(body), results)
+        self.functions[node.name] = Template(tuple(parameters), tuple(body), results)
 
     def call_writer(self, node: ast.Assign, name: str, call: ast.Call) -> Written:
         """Return what writes the steps of a call of a function."""
@@ -180,10 +184,10 @@ class Statements:
                 test=ast.Compare(ast.Name(id=index), [ast.Eq()], [ast.Constant(value=int(place))]), orelse=[]
             ) if index in INDEXES[:depth]:
                 return only(index, place, self.statements(node.body, node.lineno, depth))
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name() | ast.Subscript() as value) if isinstance(
+            case ast.Assign(targets=[ast.Name()], value=ast.Name() | ast.Subscript() as value) if isinstance(
                 value, ast.Name
             ) or is_value(value):
-                return renaming(name, self.pieces(value, value))
+                return renaming(self.target(node.targets[0]).short, self.pieces(value, value))
             case ast.Assign(targets=[_], value=ast.Call(func=ast.Name(id=name)) as call) if name in self.functions:
                 return self.call_writer(node, name, call)
         return self.step_writer(node)
@@ -207,6 +211,8 @@ class Statements:
     def target(self, node: ast.expr) -> Target:
         """Return what a statement assigns to."""
         if isinstance(node, ast.Name):
+            if node.id in RESERVED or node.id in self.functions or (not self.tables and node.id in MARKS):
+                raise refused_at(node, f"a step's result is named {node.id!r}, which the text has already")
             return Target(node.id)
         if not is_value(node):
             raise refused_at(node, "a step's result has a name, or is a value of v")
@@ -293,6 +299,8 @@ class Statements:
     def key(self, node: ast.Subscript) -> Said:
         """Return what makes the key of a value of v."""
         inside = node.slice
+        if not isinstance(node.value, ast.Name) or node.value.id not in self.tables:
+            raise refused_at(node, "the text has no such table of values here")
 
         def key(expansion: Expansion) -> str:
             found = evaluated(inside, expansion.numbers)
@@ -330,7 +338,11 @@ def is_value(node: ast.AST) -> TypeGuard[ast.Subscript]:
 
 def named_value(name: str, expansion: Expansion) -> str:
     """Return what stands for a name: an index or a size, or a value by its name in the flat graph."""
-    return number_text(expansion.numbers[name]) if name in expansion.numbers else expansion.names.get(name, name)
+    if name in expansion.numbers:
+        return number_text(expansion.numbers[name])
+    if name not in expansion.names and name not in ("inf", "nan"):
+        raise RefusedError(f"{name[:80]!r} is taken before a step computes it")
+    return expansion.names.get(name, name)
 
 
 def named(text: str) -> Said:

@@ -26,6 +26,7 @@ from backprint.graph.text import HEADER, emit_class, quote, show, show_port, sho
 ZEROS = "# These are written without their number 0 in the flat text:"
 """Begins the comment that lists the keys of first values: `view_0` of `view`."""
 
+FORWARD = f"    def forward(self, *{GIVEN}):"
 FIRST = f'{PORT}.partition(":")[0]'
 CLOSING = f"return tuple({VALUES}[{FIRST}] for {PORT} in self.outputs)"
 
@@ -72,7 +73,7 @@ def class_lines(folded: FoldedGraph, names: FoldedNames, plan: FunctionPlan) -> 
     ]
     yield from port_lines("outputs", results)
     yield ""
-    yield f"    def forward(self, *{GIVEN}):"
+    yield FORWARD
     yield f"        {opening([name for role, name in TABLES.items() if role in names.ports.values()])}"
     yield from BodyWriter(names, plan).lines(folded.items, "        ")
     yield f"        {CLOSING}"

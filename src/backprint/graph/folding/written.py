@@ -22,8 +22,8 @@ class Expansion:
     numbers: Numbers = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     """Short name -> name in the flat graph."""
-    keys: dict[str, str] = field(default_factory=dict)
-    """Key -> name in the flat graph, where that is another."""
+    keys: dict[str, str] = field(default_factory=lambda: {"None": "None"})
+    """Key -> name in the flat graph, of all that is in the tables."""
     source: str = ""
     """The line of the program of the call of a function, or its module."""
     out: list[str] = field(default_factory=list)
@@ -39,7 +39,9 @@ class Expansion:
 
     def flat(self, key: str) -> str:
         """Return the name that a value has in the flat graph."""
-        return self.keys.get(key) or self.zeros.get(key, key)
+        if key not in self.keys:
+            raise RefusedError(f"{key[:80]!r} is taken before a step computes it")
+        return self.keys[key]
 
 
 Written: TypeAlias = Callable[[Expansion], None]
