@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backprint.graph.folding.functions import Finder, Function, sizes_of, with_sizes
+from backprint.graph.folding.functions import Finder, Function, sizes_written, with_sizes
 from backprint.graph.folding.names import MARKS, RESERVED, FoldedNames, Leaf, base_of, name_leaves, new_name
 from backprint.graph.folding.patterns import braced
 from backprint.graph.folding.places import places_of, with_places
@@ -67,8 +67,8 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     """Return the functions of a folded graph; choose all short names."""
     taken = set(RESERVED)
     finder = Finder(names)
-    found = [(function, new_name(name_of(function, names), taken, {})) for function in finder.found()]
-    functions = [named(function, name, names, taken) for function, name in found]
+    found = [(function, new_name(function_name(function, names), taken, {})) for function in finder.found()]
+    functions = [with_names(function, name, names, taken) for function, name in found]
     calls = {start: Called(each, count) for each in functions for count, start in enumerate(each.function.calls)}
     inside = {start + place for start, call in calls.items() for place in range(call.named.function.length)}
     results = {start + place for start, call in calls.items() for place in call.named.function.results}
@@ -76,7 +76,7 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     return FunctionPlan(tuple(functions), calls, frozenset(inside), finder)
 
 
-def named(function: Function, name: str, names: FoldedNames, taken: Iterable[str]) -> NamedFunction:
+def with_names(function: Function, name: str, names: FoldedNames, taken: Iterable[str]) -> NamedFunction:
     """Choose the names in a function."""
     own, used = {*taken, *MARKS}, dict[str, int]()
     values = tuple(new_name(value_base(function, names, at), own, used) for at in function.given_values)
@@ -99,7 +99,7 @@ def steps_of_call(function: Function, names: FoldedNames, number: int) -> list[S
     return [leaf.step.step for leaf in names.leaves[start : start + function.length]]
 
 
-def name_of(function: Function, names: FoldedNames) -> str:
+def function_name(function: Function, names: FoldedNames) -> str:
     """Return a name for a function: of its module, if all calls agree, or of its operator."""
     steps = steps_of_call(function, names, 0)
     sources = [names.leaves[start].step.step.source for start in function.calls]
@@ -201,7 +201,7 @@ def spec_of_function(each: NamedFunction, place: int, leaf: Leaf) -> str:
         return ""
     given = [
         f"SIZE_{sizes[place, f'spec.{count}']}_" if (place, f"spec.{count}") in sizes else int(text)
-        for count, text in enumerate(sizes_of(leaf))
+        for count, text in enumerate(sizes_written(leaf))
     ]
     text = braced(show_spec(with_sizes(spec, iter(given))))
     return re.sub(r"SIZE_(\d+)_", lambda found: f"{{{each.sizes[int(found[1])]}}}", text)

@@ -96,7 +96,7 @@ class Finder:
         numbers = [series for place, series in leaf.step.series if place.startswith(("args", "kwargs", "spec"))]
         if step.is_guard or not all(map(is_plain, (*step.args, *(value for _, value in step.kwargs)))):
             return None
-        name, echo, source = self.name(leaf), self.echo(leaf), source_of(leaf)
+        name, echo, source = self.name(leaf), self.echo(leaf), line_of_program(leaf)
         sizes = erased(step.spec)
         irregular = any(series.odd and not series.is_text for series in numbers) or name.odd or source is None
         if irregular or sizes is None or (echo is not None and echo.odd):
@@ -234,7 +234,7 @@ class Finder:
                     self.add_value(made, (place, name), column)
             elif name.startswith(("args.", "kwargs.")):
                 add_size(made, (place, name), tuple(number_text(leaf, name) for leaf in leaves))
-        columns = [[*sizes_of(leaf)] for leaf in leaves]
+        columns = [[*sizes_written(leaf)] for leaf in leaves]
         for number, column in enumerate(zip(*columns, strict=True)):
             add_size(made, (place, f"spec.{number}"), column)
 
@@ -286,14 +286,14 @@ def saved_lines(length: int, calls: int) -> int:
 
 def add_size(made: Function, at: tuple[int, str], column: Column) -> None:
     """Add a place at which a number stands, if calls have different ones."""
-    if all(text == column[0] and is_number(text) for text in column):
+    if all(text == column[0] and is_one_number(text) for text in column):
         return
     if column not in made.given_sizes:
         made.given_sizes.append(column)
     made.sizes[at] = made.given_sizes.index(column)
 
 
-def is_number(text: str) -> bool:
+def is_one_number(text: str) -> bool:
     """Whether a text is one number, in every iteration."""
     return not any(letter in text for letter in "ijklmnpq") or text in ("inf", "-inf", "nan")
 
@@ -301,7 +301,7 @@ def is_number(text: str) -> bool:
 # ------------------------------------------------------------------ what steps have in common
 
 
-def source_of(leaf: Leaf) -> tuple[Any, ...] | None:
+def line_of_program(leaf: Leaf) -> tuple[Any, ...] | None:
     """Return the module of a step, and its line; empty if it has none, None if they follow no rule."""
     source = leaf.step.step.source
     if source is None:
@@ -353,7 +353,7 @@ def erased(spec: Spec) -> Any:
     return (repr(spec),)
 
 
-def sizes_of(leaf: Leaf) -> Iterator[str]:
+def sizes_written(leaf: Leaf) -> Iterator[str]:
     """Yield the sizes in the type of a step, as expressions."""
     series = dict(leaf.step.series)
 
@@ -370,7 +370,7 @@ def sizes_of(leaf: Leaf) -> Iterator[str]:
 
 
 def with_sizes(spec: Spec, sizes: Iterator[str | int]) -> Spec:
-    """Return a type with other sizes, in the order of `sizes_of`."""
+    """Return a type with other sizes, in the order of `sizes_written`."""
     match spec:
         case TensorSpec(_, shape, stride, _):
             shape = tuple(next(sizes) for _ in shape)

@@ -31,7 +31,7 @@ CALLED = ("range", "slice", "complex", "getattr", "dict", "zip", "tuple", "modul
 RESERVED = frozenset({*keyword.kwlist, *INDEXES, VALUES, GIVEN, PORT, *TABLES.values(), *HEADED, *CALLED})
 """Names that neither a value nor a function of a folded text has."""
 
-MARKS = "abcdefghrstu"
+MARKS = "abcdefghrsuw"
 """The names of the numbers that a call gives for the names of its steps; a function has no value of such a name."""
 
 

@@ -25,7 +25,7 @@ from backprint.graph.folding.written import (
     Expansion,
     Piece,
     Said,
-    Target,
+    Assigned,
     Template,
     Written,
     checked_name,
@@ -109,7 +109,7 @@ class Statements:
         if {node.name, *parameters} & {*RESERVED, *self.functions} or set(parameters) & {*MARKS}:
             raise refused_at(node, f"`{plain}` takes a name that the text has already")
         *steps, end = node.body
-        results = results_of(end)
+        results = names_returned(end)
         if not results or not set(results) <= {name for step in steps for name in names_assigned(step)}:
             raise refused_at(end, "a function of a folded graph ends with `return` and the names of steps of its own")
         self.comment = None
@@ -208,15 +208,15 @@ class Statements:
                 )
         return written_step(source, behind, self.target(target), spec, self.types, self.pieces(value, value))
 
-    def target(self, node: ast.expr) -> Target:
+    def target(self, node: ast.expr) -> Assigned:
         """Return what a statement assigns to."""
         if isinstance(node, ast.Name):
             if node.id in RESERVED or node.id in self.functions or (not self.tables and node.id in MARKS):
                 raise refused_at(node, f"a step's result is named {node.id!r}, which the text has already")
-            return Target(node.id)
+            return Assigned(node.id)
         if not is_value(node):
             raise refused_at(node, "a step's result has a name, or is a value of v")
-        return Target("", self.key(node))
+        return Assigned("", self.key(node))
 
     # ---- comments
 
@@ -237,7 +237,7 @@ class Statements:
         name, _, echo = text[3:].partition(": ") if text.startswith("as ") else ("", "", text)
         if echo and not echo.startswith((*(f"{kind} " for kind in ECHOES), "(at ")):
             raise refused_at(node, f"{echo[:80]!r} does not say how a step relates to the other direction")
-        return Behind(named(name) if name else None, echoed(echo) if echo else None, unseen)
+        return Behind(named_in_flat(name) if name else None, echoed(echo) if echo else None, unseen)
 
     def comment_writer(self, inside: bool = False) -> Said:
         """Return what writes the line of the program that holds now; `inside` a function that has none, its call's."""
@@ -311,7 +311,7 @@ class Statements:
         return key
 
 
-def results_of(node: ast.stmt) -> tuple[str, ...]:
+def names_returned(node: ast.stmt) -> tuple[str, ...]:
     """Return the names that a statement returns; empty for any other statement."""
     match node:
         case ast.Return(value=ast.Name(id=name)):
@@ -345,7 +345,7 @@ def named_value(name: str, expansion: Expansion) -> str:
     return expansion.names.get(name, name)
 
 
-def named(text: str) -> Said:
+def named_in_flat(text: str) -> Said:
     """Return what makes the name of a step in the flat graph."""
     rule = filled_with_odd(text)
 

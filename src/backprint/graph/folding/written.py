@@ -117,7 +117,7 @@ def written_guard(source: Said, behind: Behind, pieces: Sequence[Piece]) -> Writ
 def written_step(
     source: Said,
     behind: Behind,
-    target: Target,
+    target: Assigned,
     spec: str | None,
     types: dict[tuple[int, ...], str],
     pieces: Sequence[Piece],
@@ -137,7 +137,7 @@ def written_step(
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Assigned:
     """What a statement assigns to: a short name, or a key of the table."""
 
     short: str
@@ -169,7 +169,7 @@ def written_call(
     source: Said,
     given: Sequence[Callable[[Expansion], Any]],
     marks: Callable[[Numbers], Numbers],
-    targets: Sequence[Target],
+    targets: Sequence[Assigned],
 ) -> Written:
     """Return what writes the steps of a function for a call of it; it is given numbers, and texts of values."""
 
