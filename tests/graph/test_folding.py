@@ -344,6 +344,11 @@ def test_a_series_of_two_loops_grows_by_both() -> None:
 
 
 @cache
+def graphs_read(name: str) -> Graph:
+    return parse_folded(folded_text(name))
+
+
+@cache
 def folded_text(name: str = "layers") -> str:
     return graphs(name)[0].fold().code
 
@@ -461,7 +466,7 @@ def test_a_damaged_text_is_refused_or_runs_as_it_was_read(name: str, draw: rando
         graph = parse_folded(text)
     except GraphError:
         return
-    inputs = [made(port, place) for place, port in enumerate(graph.inputs)]
+    inputs = [made(port, place) for place, port in enumerate(graphs_read(name).inputs)]
     read, ran = outcome(graph.code, inputs), outcome(text, inputs)
     assert (read is None) == (ran is None)
     for one, other in zip(read or (), ran or (), strict=True):

@@ -68,7 +68,7 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     taken = set(RESERVED)
     finder = Finder(names)
     found = [(function, new_name(function_name(function, names), taken, {})) for function in finder.found()]
-    functions = [with_names(function, name, names, taken) for function, name in found]
+    functions = [with_own_names(function, name, names, taken) for function, name in found]
     calls = {start: Called(each, count) for each in functions for count, start in enumerate(each.function.calls)}
     inside = {start + place for start, call in calls.items() for place in range(call.named.function.length)}
     results = {start + place for start, call in calls.items() for place in call.named.function.results}
@@ -76,7 +76,7 @@ def planned_functions(names: FoldedNames) -> FunctionPlan:
     return FunctionPlan(tuple(functions), calls, frozenset(inside), finder)
 
 
-def with_names(function: Function, name: str, names: FoldedNames, taken: Iterable[str]) -> NamedFunction:
+def with_own_names(function: Function, name: str, names: FoldedNames, taken: Iterable[str]) -> NamedFunction:
     """Choose the names in a function."""
     own, used = {*taken, *MARKS}, dict[str, int]()
     values = tuple(new_name(value_base(function, names, at), own, used) for at in function.given_values)

@@ -21,11 +21,11 @@ from backprint.graph.folding.function_text import MODULE
 from backprint.graph.folding.names import MARKS, RESERVED, TABLES, VALUES
 from backprint.graph.folding.series import INDEXES
 from backprint.graph.folding.written import (
+    Assigned,
     Behind,
     Expansion,
     Piece,
     Said,
-    Assigned,
     Template,
     Written,
     checked_name,
