@@ -33,7 +33,8 @@ CLOSING = f"return tuple({VALUES}[{FIRST}] for {PORT} in self.outputs)"
 
 def opening(tables: Sequence[str]) -> str:
     """Return the first line of the forward: the table of the ports, with its names."""
-    return f'{" = ".join((VALUES, *tables))} = {{"None": None, **dict(zip(({FIRST} for {PORT} in self.inputs), {GIVEN}, strict=True))}}'
+    ports = f"zip(({FIRST} for {PORT} in self.inputs), {GIVEN}, strict=True)"
+    return f'{" = ".join((VALUES, *tables))} = {{"None": None, **dict({ports})}}'
 
 
 def emit_folded(folded: FoldedGraph, title: str = "") -> str:
