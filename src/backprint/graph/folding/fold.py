@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from backprint.errors import GraphError
 from backprint.graph.folding.expand import flat_text
 from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
-from backprint.graph.folding.places import NUMBERS, places_of
+from backprint.graph.folding.places import NUMBERS, places_of, without_offsets
 from backprint.graph.folding.series import Index, Series, series_of
-from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
 from backprint.graph.text import parse
 
 Where = Mapping[Index, int]
@@ -73,16 +72,6 @@ def token_of(step: Step) -> Any:
     named = tuple((key, skeleton(value)) for key, value in step.kwargs)
     called = step.source is None, step.echo is None or len(step.echo.names)
     return step.target, kinds, named, without_offsets(step.spec), called
-
-
-def without_offsets(spec: Spec) -> Spec:
-    """Return a type without where in its memory a tensor begins."""
-    match spec:
-        case TensorSpec(offset=offset) if offset != 0:
-            return replace(spec, offset=0)
-        case tuple():
-            return tuple(map(without_offsets, spec))
-    return spec
 
 
 def skeleton(value: Value) -> Any:

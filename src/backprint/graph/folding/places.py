@@ -102,6 +102,16 @@ def with_spec(spec: Spec, place: str, given: Mapping[str, Any]) -> Spec:
     return spec
 
 
+def without_offsets(spec: Spec) -> Spec:
+    """Return a type without where in its memory a tensor begins."""
+    match spec:
+        case TensorSpec(offset=offset) if offset != 0:
+            return replace(spec, offset=0)
+        case tuple():
+            return tuple(map(without_offsets, spec))
+    return spec
+
+
 def parts_given(given: Mapping[str, Any], top: str) -> dict[str, Any]:
     """Return what is given for the parts of one field."""
     return {place.removeprefix(top): value for place, value in given.items() if place.startswith(top)}

@@ -19,9 +19,10 @@ from backprint.graph.folding.function_text import FunctionPlan, function_lines, 
 from backprint.graph.folding.names import GIVEN, PORT, TABLES, VALUES, FoldedNames, planned_names
 from backprint.graph.folding.nouns import FoldedGraph
 from backprint.graph.folding.patterns import text_expression
+from backprint.graph.folding.places import without_offsets
 from backprint.graph.folding.series import divided_text, series_of
 from backprint.graph.nouns import Port, Ref, Value
-from backprint.graph.text import HEADER, emit_class, quote, show, show_port, show_spec, title_text
+from backprint.graph.text import HEADER, emit_class, quote, show, show_port, title_text
 
 ZEROS = "# These are written without their number 0 in the flat text:"
 """Begins the comment that lists the keys of first values: `view_0` of `view`."""
@@ -104,7 +105,7 @@ def port_lines(title: str, ports: Sequence[tuple[str, Port]]) -> Iterator[str]:
     rows: list[str] = []
     for is_free in (free, [False] * len(ports)):
         kinds = [
-            (port.role, show_spec(port.spec), () if each else (divided_text(name)[0], divided_text(port.name)[0]))
+            (port.role, without_offsets(port.spec), () if each else (divided_text(name)[0], divided_text(port.name)[0]))
             for (name, port), each in zip(ports, is_free, strict=True)
         ]
         rows = list(port_rows(texts, steps_of_kinds(kinds), 0, len(texts)))
