@@ -163,6 +163,11 @@ def test_what_recurs_in_a_module_is_a_function_of_its_sizes() -> None:
     assert calls == [("8", "8")] * 4 + [("8", "12"), ("12", "8")]
 
 
+def test_projections_of_three_names_are_no_loop() -> None:
+    forward, _ = graphs("functions")
+    assert nesting(forward.fold().items) == 1
+
+
 @pytest.mark.parametrize("name", ["functions", "layers"])
 def test_a_function_does_not_go_across_modules(name: str) -> None:
     for graph in graphs(name):

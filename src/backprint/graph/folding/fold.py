@@ -10,7 +10,7 @@ from backprint.graph.folding.expand import flat_text
 from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import NUMBERS, places_of, without_offsets
-from backprint.graph.folding.series import Index, Series, series_of
+from backprint.graph.folding.series import Index, Series, divided_text, series_of
 from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
 from backprint.graph.text import parse
 
@@ -67,10 +67,14 @@ def steps_of(steps: Sequence[Step]) -> Steps:
 
 
 def token_of(step: Step) -> Any:
-    """Return what two iterations have in common of a step: all but names, numbers, and where it was called."""
+    """Return what two iterations have in common of a step: all but names and numbers, also those in its module's path.
+
+    The projections of query, key and value are no loop, for a reader knows them by their names.
+    """
     kinds = tuple(skeleton(value) for value in step.args)
     named = tuple((key, skeleton(value)) for key, value in step.kwargs)
-    called = step.source is None, step.echo is None or len(step.echo.names)
+    module = divided_text(step.source.module)[0] if step.source is not None else None
+    called = module, step.echo is None or len(step.echo.names)
     return step.target, kinds, named, without_offsets(step.spec), called
 
 
