@@ -74,7 +74,7 @@ def token_of(step: Step) -> Any:
     kinds = tuple(skeleton(value) for value in step.args)
     named = tuple((key, skeleton(value)) for key, value in step.kwargs)
     module = divided_text(step.source.module)[0] if step.source is not None else None
-    called = module, step.echo is None or len(step.echo.names)
+    called = module, 0 if step.echo is None else len(step.echo.names)
     return step.target, kinds, named, without_offsets(step.spec), called
 
 
