@@ -296,9 +296,9 @@ def power(capture: Capture, power: str = "own", *, seconds: float | None = None,
 def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
     """Cut a Capture into parts, each a Capture of its own that is proven: `.parts`, and `.joined`, linked again.
 
-    `by` is `"range:N"`, `"ranges:0-10,10-25"`, `"operators[:A,B,C]"`, `"module[:DEPTH]"` or `"saved[:N]"`, as for
-    `backprint corpus split`. `data` says how a part keeps its inputs: recipes fitted to the values that the whole had
-    at its borders (`"seed"`), those values (`"exact"`), or neither (`"none"`).
+    `by` is `"range:N"`, `"ranges:0-10,10-25"`, `"operators[:A,B,C]"`, `"module[:DEPTH]"`, `"fold"` or `"saved[:N]"`,
+    as for `backprint corpus split`. `data` says how a part keeps its inputs: recipes fitted to the values that the
+    whole had at its borders (`"seed"`), those values (`"exact"`), or neither (`"none"`).
     """
     from backprint.calls import check_capture
     from backprint.parts.split import split_capture as into_parts
