@@ -170,8 +170,7 @@ def dedup(
     `ignore_sizes`, programs that differ in sizes and constants alone are one. `.representative(group)` and
     `.members(group)` return its kernels, `.totals()` counts.
     """
-    if by not in COMPARED:
-        raise UsageError(f"by={by!r} is not one of {', '.join(map(repr, COMPARED))}")
+    check_compared(by)
     if not isinstance(source, str | os.PathLike):
         if out is not None or files != "link" or by != "graph":
             raise UsageError("dedup of kernels returns groups and writes nothing: out and files are for samples")
@@ -188,6 +187,12 @@ def dedup(
     if run:
         raise UsageError(f"{min(run)}= is for by='part': samples are compared one after the other, in this process")
     return thinned_out(Path(source), Path(out), "shape" if ignore_sizes else "exact", files)
+
+
+def check_compared(by: object) -> None:
+    """Raise for a word that is none of those that `dedup` compares by."""
+    if by not in COMPARED:
+        raise UsageError(f"by={by!r} is not one of {', '.join(map(repr, COMPARED))}")
 
 
 def parts_of_corpus(source: Path, out: Path, ignore_sizes: bool, run: Mapping[str, Any]) -> SharedParts:

@@ -14,7 +14,6 @@ from backprint.cli.corpus import carry_out
 from backprint.cli.options import choice
 from backprint.cli.say import console, echo, ending, table_text, working
 from backprint.cli.show import short
-from backprint.corpora import COMPARED
 
 if TYPE_CHECKING:
     from backprint.corpora import CorpusRun
@@ -28,8 +27,8 @@ ROWS = 30
 @click.argument("source", metavar="SRC_OR_OUT", type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder for what is kept.")
 @click.option(
-    "--by", type=click.Choice(COMPARED), default="graph", show_default=True,
-    help="What is compared: whole graphs, or layers and what stands between them.",
+    "--by", metavar="HOW", default="graph", show_default=True,
+    help="What is compared: graph, or part: layers and what stands between them.",
 )  # fmt: skip
 @click.option("--ignore-sizes", is_flag=True, help="Graphs that differ in sizes alone are the same.")
 @choice("files", "How kept samples are written: hard links, copies, or only kept.txt and duplicates.json.", "link")
@@ -50,8 +49,10 @@ def command(
     `--by part` keeps nothing: it prints each different layer of Backprint's samples once, with how often and in how
     many samples it is there, and writes all of them to `parts.json`. `--json` then prints one object a part.
     """
+    from backprint.corpora import check_compared
     from backprint.errors import UsageError
 
+    check_compared(by)
     given = {name: value for name, value in limits.items() if value is not None}
     if by == "part":
         if files != "link":

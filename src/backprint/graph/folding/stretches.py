@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
-from backprint.graph.folding.fold import block_of, folded
-from backprint.graph.folding.nouns import Loop, unfolded, unfolded_once
+from backprint.graph.folding.find import Repeat, loops_of
+from backprint.graph.folding.fold import block_of, steps_of
 from backprint.graph.folding.series import Index, series_of
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, refs
 from backprint.graph.summary import types_of_values
@@ -34,18 +35,17 @@ class Stretch:
 def stretches_of(graph: Graph) -> tuple[Stretch, ...]:
     """Return a graph in stretches."""
     found: list[Stretch] = []
-    at = begun = loops = 0
-    for item in folded(graph).items:
-        if not isinstance(item, Loop):
-            at += sum(1 for _ in unfolded([item]))
-            continue
-        if begun < at:
-            found.append(Stretch(begun, at))
-        for iteration in range(item.count):
-            begun, at = at, at + sum(1 for _ in unfolded_once(item.items, (), iteration))
-            found.append(Stretch(begun, at, loops))
-        begun, loops = at, loops + 1
-    return (*found, Stretch(begun, at)) if begun < at else tuple(found)
+    at = 0
+    loops = [node for node in loops_of(steps_of(graph.steps)) if isinstance(node, Repeat)]
+    for number, loop in enumerate(loops):
+        if at < loop.first:
+            found.append(Stretch(at, loop.first))
+        starts = [row[0] for row in loop.rows]
+        for odd in loop.odd:
+            starts[odd.iteration] = min(starts[odd.iteration], odd.place)
+        at = loop.end
+        found += [Stretch(start, stop, number) for start, stop in pairwise([*starts, at])]
+    return (*found, Stretch(at, len(graph.steps))) if at < len(graph.steps) else tuple(found)
 
 
 def module_of_loop(graph: Graph, iterations: Iterable[Stretch]) -> str:
