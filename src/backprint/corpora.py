@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from backprint.choices import check_choice, check_sequence
 from backprint.errors import UsageError
@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from backprint.corpus.limits import Limits
     from backprint.corpus.pool import Executor
     from backprint.corpus.run import RunPlan, Watcher
+    from backprint.corpus.shared import SharedParts
     from backprint.extracting.nouns import Kernel
     from backprint.extracting.programs.dedup import KernelGroups
+
+
+COMPARED = ("graph", "part")
+"""What `dedup` compares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +124,21 @@ def dedup(
     source: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
+    by: Literal["graph"] = "graph",
     ignore_sizes: bool = False,
     files: str = "link",
 ) -> Dedup: ...
+
+
+@overload
+def dedup(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    by: Literal["part"],
+    ignore_sizes: bool = False,
+    **run: Any,
+) -> SharedParts: ...
 
 
 @overload
@@ -132,9 +149,11 @@ def dedup(
     source: str | os.PathLike[str] | Iterable[Kernel],
     out: str | os.PathLike[str] | None = None,
     *,
+    by: str = "graph",
     ignore_sizes: bool = False,
     files: str = "link",
-) -> Dedup | KernelGroups:
+    **run: Any,
+) -> Dedup | SharedParts | KernelGroups:
     """Keep one of each group of samples that are the same program, and list the others, as `backprint corpus dedup`
     does; or group kernels, as `backprint kernels dedup` does.
 
@@ -142,13 +161,18 @@ def dedup(
     sizes are the same. `files` says how the kept samples are written to `out`: as hard links (`"link"`), copies
     (`"copy"`), or not (`"none"`). `kept.txt` and `duplicates.json` are always written.
 
+    With `by="part"` nothing is kept: SharedParts has each different layer, and what stands between layers, once, with
+    its hash, and how often and in which samples it is there. It is a run, with the options of `run_corpus`, such as
+    `jobs`; `out/parts.json` is always written.
+
     Or `source` is an iterable of Kernels, such as `bp.kernels(capture)` or several of them in a list, without `out` and
     `files`: `bp.dedup(kernels)` returns KernelGroups. Iterating over them yields a group for each program; with
     `ignore_sizes`, programs that differ in sizes and constants alone are one. `.representative(group)` and
     `.members(group)` return its kernels, `.totals()` counts.
     """
+    check_compared(by)
     if not isinstance(source, str | os.PathLike):
-        if out is not None or files != "link":
+        if out is not None or files != "link" or by != "graph":
             raise UsageError("dedup of kernels returns groups and writes nothing: out and files are for samples")
         return dedup_of_kernels(source, "structure" if ignore_sizes else "program")
     from backprint.corpus.dedup import dedup as thinned_out
@@ -156,7 +180,27 @@ def dedup(
     if out is None:
         raise UsageError(f"dedup of the samples in {os.fspath(source)!r} needs out=, a new folder for what is kept")
     check_choice("files", files)
+    if by == "part":
+        if files != "link":
+            raise UsageError(f"files={files!r} is for by='graph': with by='part' no samples are kept")
+        return parts_of_corpus(Path(source), Path(out), ignore_sizes, run)
+    if run:
+        raise UsageError(f"{min(run)}= is for by='part': samples are compared one after the other, in this process")
     return thinned_out(Path(source), Path(out), "shape" if ignore_sizes else "exact", files)
+
+
+def check_compared(by: object) -> None:
+    """Raise for a word that is none of those that `dedup` compares by."""
+    if by not in COMPARED:
+        raise UsageError(f"by={by!r} is not one of {', '.join(map(repr, COMPARED))}")
+
+
+def parts_of_corpus(source: Path, out: Path, ignore_sizes: bool, run: Mapping[str, Any]) -> SharedParts:
+    """Note the parts of every sample in a run, and return them together."""
+    from backprint.corpus.shared import all_shared_parts
+
+    run_corpus("parts", source, out, sizes=not ignore_sizes, **run)
+    return all_shared_parts(source, out, "shape" if ignore_sizes else "exact")
 
 
 def dedup_of_kernels(kernels: Iterable[Kernel], by: str) -> KernelGroups:

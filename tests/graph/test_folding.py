@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 from dataclasses import replace
@@ -22,9 +23,11 @@ from backprint.graph.folding.find import DEEPEST
 from backprint.graph.folding.fold import parse_folded
 from backprint.graph.folding.functions import Finder
 from backprint.graph.folding.names import planned_names
-from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
+from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only, unfolded_once
 from backprint.graph.folding.places import places_of, with_places
 from backprint.graph.folding.series import series_of
+from backprint.graph.folding.stored import collector_paused
+from backprint.graph.folding.stretches import StretchGraphs, stretches_of
 from backprint.graph.folding.text import emit_folded
 from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
 from backprint.graph.summary import summarise
@@ -507,3 +510,44 @@ def test_a_name_that_two_iterations_have_is_refused() -> None:
 def test_the_flat_reader_does_not_take_a_folded_text() -> None:
     with pytest.raises(GraphError, match="a comment beside code"):
         parse(folded_text())
+
+
+# ------------------------------------------------------------------ stretches
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_stretches_are_the_iterations_of_the_fold_and_the_steps_between(odd: bool) -> None:
+    [pair] = bp.capture(Stack(5, odd), torch.randn(2, 8)).pairs
+    for graph in (pair.forward, pair.backward):
+        wanted, at = [], 0
+        for item in graph.fold().items:
+            if isinstance(item, Loop):
+                for iteration in range(item.count):
+                    length = sum(1 for _ in unfolded_once(item.items, (), iteration))
+                    wanted.append((at, at + length))
+                    at += length
+            else:
+                at += 1
+        found = stretches_of(graph)
+        assert [(each.start, each.stop) for each in found if each.loop is not None] == wanted
+        assert [step for each in found for step in each.steps(graph)] == list(graph.steps)
+        for each in found:
+            part = StretchGraphs(graph).graph_of(each)
+            assert part.steps == each.steps(graph)
+            assert len(part.hash()) == 64
+
+
+def test_a_graph_without_loops_is_one_stretch() -> None:
+    graph = bp.capture(lambda x: x.sin().cos(), torch.randn(3)).pairs[0].forward
+    assert [(each.start, each.stop, each.loop) for each in stretches_of(graph)] == [(0, len(graph.steps), None)]
+
+
+def test_the_collector_runs_again_after_a_pause() -> None:
+    def paused_and_failing() -> None:
+        with collector_paused(), collector_paused():
+            assert not gc.isenabled()
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        paused_and_failing()
+    assert gc.isenabled()

@@ -106,7 +106,7 @@ def test_the_fewest_bytes_cross_a_cut_by_what_is_saved() -> None:
 @pytest.mark.parametrize(
     ("by", "said"),
     [
-        ("half", "'half' is not one of range, ranges, operators, module, saved"),
+        ("half", "'half' is not one of range, ranges, operators, module, fold, saved"),
         ("range:0", "expected a whole number from 1"),
         ("range:many", "expected a whole number from 1"),
         ("ranges:5-3", "'5-3' is not a range of the"),

@@ -385,3 +385,81 @@ def test_equal_parts_are_kept_once_and_cut_again_where_the_first_is_gone(tmp_pat
     with Ledger.reading(tmp_path) as ledger:
         assert ledger.counts("state") == {"done": 1, "todo": 1}
     assert not (b / "result.json").exists()
+
+
+# ------------------------------------------------------------------ by what repeats
+
+
+class Attention(nn.Module):
+    """A layer of a language model: normed attention and a gated product, each added to what comes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8)
+        self.gate, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return x + self.down(F.silu(self.gate(x)))
+
+
+class Language(nn.Module):
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.embed, self.layers = nn.Embedding(11, 8), nn.ModuleList(Attention() for _ in range(depth))
+        self.head = nn.Linear(8, 11)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return F.cross_entropy(self.head(x).flatten(0, 1), ids.flatten())
+
+
+def language(depth: int = 5, engine: str = "auto") -> Capture:
+    torch.manual_seed(0)
+    return bp.capture(Language(depth), torch.randint(0, 11, (2, 6)), engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["aot", "eager"])
+def test_what_repeats_is_cut_out_once(engine: str) -> None:
+    cap = language(engine=engine)
+    found = split_capture(cap, "fold")
+    wanted = [part for part in found.parts if part.wanted]
+    layers = [part for part in wanted if part.label.startswith("layers.")]
+    assert sum(part.count for part in layers) == 5
+    assert len(layers) <= 2  # the first may save what the others do not
+    assert {part.verdict.verdict for part in found.parts} == {"bitwise"}
+    assert all(part.capture.why[1] == SLICED for part in layers)
+    assert all(part.count == 1 for part in found.parts if part not in layers)
+    whole, joined = whole_and_joined(cap, found)
+    assert torch.equal(whole.outputs, joined.outputs)
+    check_equal(whole.gradients, joined.gradients)
+
+
+def test_its_parts_are_samples_with_their_count(tmp_path: Path) -> None:
+    language().save(tmp_path / "corpus" / "small", power="none")
+    language(7).save(tmp_path / "corpus" / "tall", power="none")
+    out = tmp_path / "parts"
+    given = ["corpus", "split", str(tmp_path / "corpus"), "-o", str(out), "--by", "fold", "--unique", "--jobs", "1"]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 0, done.output
+    rows = list(all_parts(out))
+    counts = {
+        name: sum(row["count"] for row in rows if row["sample"] == name and row["label"].startswith("layers."))
+        for name in ("small", "tall")
+    }
+    assert counts == {"small": 5, "tall": 7}
+    written = [row["part"] for row in rows if row["part"]]
+    assert len(written) < len(rows)  # both models have the same layer
+    for place in written:
+        assert [verdict.verdict for verdict in bp.verify(bp.load(place))] == ["bitwise"]
+
+
+@pytest.mark.parametrize(
+    ("by", "said"), [("fold", "no steps of this forward repeat as a loop"), ("fold:3", "nothing after a colon")]
+)
+def test_a_forward_without_loops_is_not_cut_by_them(by: str, said: str) -> None:
+    with pytest.raises(bp.UsageError, match=said):
+        split_capture(CAPTURES["shaped"](), by)

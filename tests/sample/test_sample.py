@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
+from backprint.graph.folding.expand import is_folded
 from backprint.sample import metadata, standalone
 from backprint.sample import save as save_module
 from backprint.sample.generator import digest
@@ -630,3 +631,10 @@ def test_a_golden_sample_is_read_and_proved(path: Path) -> None:
     state = {name: value for name, value in loaded.recipes.make().items() if name not in ("ids", "x")}
     outputs = bp.replay(loaded, torch.tensor([0] * 5), torch.ones(4, 5), state=state).outputs
     assert outputs.keys() == {"logits", "loss"}
+
+
+def test_a_format_of_flat_graphs_is_written_as_the_versions_that_read_it_know_it() -> None:
+    """Format 3 is format 2 with loops; a sample without them stays format 2."""
+    texts = {path.name: (path / "pair_0" / "forward" / "model.py").read_text() for path in GOLDEN}
+    assert [name for name, text in texts.items() if is_folded(text)] == ["format_3"]
+    assert [json.loads((path / "capture.json").read_text())["format"] for path in GOLDEN] == [1, 2, 3]

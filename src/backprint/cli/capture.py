@@ -61,6 +61,7 @@ from backprint.sample.place import check_place, settle
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
 @LAYOUT
+@click.option("--flat", is_flag=True, help="Write every step, where repeated ones would be written as loops.")
 @limits
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
 def command(target: str, output: Path, timeout: float, memory: float | None, **asked: Any) -> None:
@@ -184,7 +185,9 @@ def captured(
     from backprint.target import capture_target, read_target
 
     rest = dict(asked)
-    as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
+    as_json, overwrite, data, layout, flat = (
+        rest.pop(key) for key in ("as_json", "overwrite", "data", "layout", "flat")
+    )
     read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
     found = read_target(target, fake=rest["fake"], **read)
     import backprint as bp
@@ -198,7 +201,7 @@ def captured(
     if layout == "graphnet":
         del rest["loss"], rest["order"]
         return trees(made, place, output, found, target, rest, overwrite, as_json)
-    stored = bp.load(bp.save(made, place, data, allow=allow, overwrite=overwrite), allow=allow)
+    stored = bp.load(bp.save(made, place, data, allow=allow, overwrite=overwrite, flat=flat), allow=allow)
     answer = {"sample": str(output), "name": made.name, "engine": made.engine, **(stored.verdict or {})}
     answer["proof"] = has_proof(*standing(stored.verdict))
     if found.kind == "graphnet" or made.notes:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--by",
     required=True,
     metavar="HOW",
-    help="range:N, ranges:0-10,10-25, operators[:A,B,C], module[:DEPTH] or saved[:N].",
+    help="range:N, ranges:0-10,10-25, operators[:A,B,C], module[:DEPTH], fold or saved[:N].",
 )
 @DATA
 @click.option("--unique", is_flag=True, help="Write parts whose graphs are equal once.")
@@ -97,12 +97,13 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("part", "of", "steps", "backward", "verdict", "detail"):
+    for heading in ("part", "of", "times", "steps", "backward", "verdict", "detail"):
         shown.add_column(heading, overflow="fold")
     for row in rows:
         where = row["part"] or (f"= {row['of']}" if row["of"] else "(not written)")
         steps = f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}"
-        shown.add_row(*map(table_text, (where, row["label"], steps, row["backward"], row["verdict"], row["detail"])))
+        times, said = str(row.get("count", 1)), (row["backward"], row["verdict"], row["detail"])
+        shown.add_row(*map(table_text, (where, row["label"], times, steps, *said)))
     console().print(shown)
     copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
     echo(f"{len(rows)} parts: {written} written, {copies} equal to another")

@@ -11,6 +11,7 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, table_text
+from backprint.graph.folding.stored import collector_paused
 from backprint.graph.verdicts import has_proof, standing, verdict_text
 from backprint.plain import printable
 
@@ -23,6 +24,7 @@ from backprint.plain import printable
 @click.option("--summary", "summary_only", is_flag=True, help="The numbers without the code.")
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object.")
+@collector_paused()
 def command(
     sample: Path, side: str | None, flat: bool, summary_only: bool, allow: tuple[str, ...], as_json: bool
 ) -> None:

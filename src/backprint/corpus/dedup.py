@@ -35,6 +35,7 @@ from backprint.corpus.task import one_line
 from backprint.corpus.verbs import joined_hash, nbytes
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.formats import CAPTURE
+from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import PROVED, rank, standing, without_power
 
 LIST = "duplicates.json"
@@ -271,12 +272,8 @@ def member_of(folder: Path, job: Job, by: str) -> Member:
 def of_capture(folder: Path, name: str, by: str) -> Member:
     """Return the key of a Backprint sample: its graphs in canonical form, as in a run's ledger."""
     from backprint.graph.sizes import at_hints
-    from backprint.sample.load import load
 
-    content = json.loads((folder / CAPTURE).read_bytes())
-    requires = content.get("requires") if isinstance(content, dict) else None
-    allow = [str(one).removeprefix("torch.ops.") for one in requires] if isinstance(requires, list) else []
-    capture = load(folder, allow=allow)
+    capture = load_to_compare(folder)
     sizes = by == "exact"
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
@@ -284,6 +281,16 @@ def of_capture(folder: Path, name: str, by: str) -> Member:
     inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
     said = capture.verdict or {}
     return Member(name, ("graphs", *hashes), str(said.get("verdict", "")), powerless(said), inputs)
+
+
+def load_to_compare(folder: Path) -> Capture:
+    """Load a Backprint sample with all custom operators that it requires: none of them is called."""
+    from backprint.sample.load import load
+
+    content = json.loads((folder / CAPTURE).read_bytes())
+    requires = content.get("requires") if isinstance(content, dict) else None
+    allow = [str(one).removeprefix("torch.ops.") for one in requires] if isinstance(requires, list) else []
+    return load(folder, allow=allow)
 
 
 def of_graphnet(folder: Path, name: str, by: str) -> Member:

@@ -16,8 +16,8 @@ from backprint.parts.split import DERIVED, split_capture
 class PartRow:
     """One part on disk, or why it was not written: a row of the table.
 
-    `backward` is `sliced`, `derived` or `none`, `of` the part with the same graphs that was written instead, and `key`
-    the hashes of the graphs.
+    `backward` is `sliced`, `derived` or `none`, `count` how many equal parts of the sample it stands for, `of` the part
+    with the same graphs that was written instead, and `key` the hashes of the graphs.
     """
 
     sample: str
@@ -30,6 +30,7 @@ class PartRow:
     backward: str
     of: str = ""
     key: str = ""
+    count: int = 1
 
 
 def split_sample(
@@ -74,5 +75,6 @@ def row_of(sample: Path, folder: Path, part: SplitPart) -> PartRow:
         forward_steps=len(pair.forward.steps),
         backward_steps=len(pair.backward.steps) if pair.backward is not None else 0,
         backward="none" if pair.backward is None else "derived" if derived else "sliced",
+        count=part.count,
         key=f"{pair.forward.hash()} {pair.backward.hash() if pair.backward is not None else ''}",
     )

@@ -368,6 +368,10 @@ VERBS: Mapping[str, Verb] = {
         placed("extracting.work:extract_sample"), placed("extracting.work:load_inductor"), KERNELS, keeps=True,
         check=placed("extracting.work:check_kernels"),
     ),
+    "parts": Verb(
+        placed("corpus.shared:note_parts"), placed("corpus.shared:without_torch"), {"sizes": True},
+        kinds=("backprint",),
+    ),
     "split": Verb(
         split, warm, {"by": "", "data": "seed", "allow": [], "unique": False}, kinds=("backprint",), keeps=True,
         check=check_split, finish=finish_split,

@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.fixed import at_capture, contiguous_inputs, tensors_alone
+from backprint.graph.folding.expand import is_folded
+from backprint.graph.folding.stored import parse_stored
 from backprint.graph.nouns import Graph, TensorSpec, custom_operators
 from backprint.graph.steps import live
-from backprint.graph.text import HEADER, parse
+from backprint.graph.text import HEADER
 from backprint.graphnet.code import ForwardArgument
 from backprint.graphnet.meta import Meta
 from backprint.sample.standalone import MARKER, is_ending
@@ -51,10 +53,10 @@ def is_graph_text(text: str) -> bool:
 def read_graph_text(text: str) -> Graph:
     """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture."""
     body, marker, rest = text.partition(MARKER)
-    if marker and not is_ending(marker + rest):
+    if marker and not is_ending(marker + rest, is_folded(body)):
         number = body.count("\n") + 1
         raise RefusedError(f"line {number}: the lines below the graph are not those that samples end with")
-    graph = parse(without_movable_devices(body))
+    graph = parse_stored(without_movable_devices(body))
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
         raise RefusedError(f"step {step.name!r} calls {name}, which is not an operator of PyTorch")

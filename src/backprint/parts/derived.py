@@ -49,6 +49,7 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
 def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
     """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
     ports = dict(enumerate(graph.inputs))
+    taken = {port.name for port in graph.inputs}  # a border's name may be that of a value made anew here
 
     def at(text: str) -> int:
         found = re.search(r"\d+$", text)
@@ -64,7 +65,11 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
         return replace(ports[at(port.name)], local=port.local)
 
     def saved_name(text: str) -> str:
-        return graph.inputs[at(text)].name if re.fullmatch(r"inputs\.\d+", text) else text
+        if re.fullmatch(r"inputs\.\d+", text):
+            return graph.inputs[at(text)].name
+        while text in taken:
+            text += "~"
+        return text
 
     def outgoing(port: Port) -> Port:
         if port.role == "gradient":

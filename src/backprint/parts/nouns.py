@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class SplitPart:
     """One part of a Capture, proven against the whole.
 
-    It is part `index` of Pair `pair`. `wanted` is False for a part between those that `by` requested.
+    It is part `index` of Pair `pair`. `wanted` is False for a part between those that `by` requested. `count` is how
+    many equal parts of the Capture it stands for, itself among them (`by="fold"`).
     """
 
     pair: int
@@ -24,6 +25,7 @@ class SplitPart:
     wanted: bool
     capture: Capture
     verdict: Verdict
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

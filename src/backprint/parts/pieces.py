@@ -1,15 +1,17 @@
-"""Choose where a forward is cut, and label each piece: by ranges, operators, modules, or where the fewest bytes
-cross."""
+"""Choose where a forward is cut, and label each piece: by ranges, operators, modules, what repeats, or where the fewest
+bytes cross."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from backprint.errors import UsageError
-from backprint.graph.nouns import Graph, TensorSpec
+from backprint.graph.folding.stretches import Stretch, StretchGraphs, module_of_stretch, stretches_of
+from backprint.graph.nouns import Graph, TensorSpec, refs
 from backprint.graph.steps import used
 from backprint.parts.forwards import FOLLOWS, ahead, views_of_inputs
 from backprint.parts.sequences import chains, operator, typical
@@ -17,17 +19,19 @@ from backprint.parts.sequences import chains, operator, typical
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Forward steps from `start` to before `stop`, with a label. `wanted`: whether the caller requested this piece."""
+    """Forward steps from `start` to before `stop`, with a label. `wanted`: whether the caller requested this piece;
+    `count`: as how many pieces of the forward it counts, equal ones that are not requested among them."""
 
     start: int
     stop: int
     label: str
     wanted: bool = True
+    count: int = 1
 
 
 def plan(graph: Graph, by: str) -> tuple[Piece, ...]:
     """Return the pieces that a forward is cut into, in order. `by` is `range:N`, `ranges:0-10,10-25`,
-    `operators[:A,B]`, `module[:DEPTH]` or `saved[:N]`."""
+    `operators[:A,B]`, `module[:DEPTH]`, `fold` or `saved[:N]`."""
     kind, what = kind_of(by)
     if not graph.steps:
         raise UsageError("the forward has no steps to cut")
@@ -123,6 +127,32 @@ ITSELF = "(itself)"
 """The label of a piece whose steps are in no module below the model."""
 
 
+def by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
+    """`fold`: each different iteration of the loops that the forward folds to, once, and what stands between loops.
+
+    Iterations are equal if their steps are, and what they save for the backward.
+    """
+    if what:
+        raise UsageError(f"by=fold:{what:.40}: fold takes nothing after a colon")
+    short = ahead(graph)
+    places = {step.name: place for place, step in enumerate(graph.steps)}
+    saved = {name for result in graph.results for name in refs(result)} & {step.name for step in short.steps}
+    stretches, graphs = stretches_of(short), StretchGraphs(short, saved)
+    if all(stretch.loop is None for stretch in stretches):
+        raise UsageError("by=fold: no steps of this forward repeat as a loop; cut it by module, range or saved")
+    first: dict[str, Stretch] = {}
+    counts: Counter[Stretch] = Counter()
+    for stretch in stretches:
+        key = graphs.graph_of(stretch).hash() if stretch.loop is not None else str(stretch)
+        counts[first.setdefault(key, stretch)] += 1
+    starts = [0, *(places[short.steps[stretch.start].name] for stretch in stretches[1:]), len(graph.steps)]
+    ends = dict(zip(stretches, pairwise(starts), strict=True))
+    labels = {each: module_of_stretch(short, each) or (ITSELF if each.loop is None else "a loop") for each in counts}
+    found = with_gaps(graph, [(*ends[each], labels[each]) for each in counts], "fold")
+    times = {ends[each][0]: count for each, count in counts.items()}
+    return tuple(replace(piece, count=times[piece.start]) if piece.wanted else piece for piece in found)
+
+
 def by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`saved:N`: N pieces (by default 4), cut where the fewest bytes cross. No piece is much smaller than its share."""
     steps = weighty(graph) or [0]
@@ -174,6 +204,7 @@ KINDS: Mapping[str, Callable[[Graph, str], tuple[Piece, ...]]] = {
     "ranges": by_ranges,
     "operators": by_operators,
     "module": by_module,
+    "fold": by_fold,
     "saved": by_saved,
 }
 """The kinds of cut, by the first word of `by`."""

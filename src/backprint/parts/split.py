@@ -93,7 +93,7 @@ def proven_part(of: PartOfWhole) -> SplitPart:
 
 
 def judged_part(of: PartOfWhole, made: Capture, verdict: Verdict) -> SplitPart:
-    return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, made, verdict)
+    return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, made, verdict, of.piece.count)
 
 
 def forward_alone(of: PartOfWhole) -> Pair:

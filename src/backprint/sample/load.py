@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from backprint.errors import RefusedError, SampleError
 from backprint.formats import CAPTURE, format_of
 from backprint.graph.claims import tensors_in
+from backprint.graph.folding.expand import is_folded
+from backprint.graph.folding.stored import parse_stored
 from backprint.graph.isolation import isolation_request, needs_isolation
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
-from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
+from backprint.graph.text import MAX_CHARACTERS, show_spec
 from backprint.sample.metadata import (
     Field,
     Witness,
@@ -32,7 +34,7 @@ from backprint.sample.metadata import (
     read_json,
     read_verdict,
 )
-from backprint.sample.standalone import FOOTER, MARKER, is_ending
+from backprint.sample.standalone import ENDINGS, MARKER, is_ending
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -141,13 +143,14 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
     body, marker, rest = text.partition(MARKER)
     if not marker:
         raise SampleError(f"{path}: truncated, or not the text of a sample: the line {MARKER[:40]!r}… is missing")
-    if not is_ending(marker + rest):
-        line = body.count("\n") + 1 + first_difference(marker + rest)
+    folded = is_folded(body)
+    if not is_ending(marker + rest, folded):
+        line = body.count("\n") + 1 + first_difference(marker + rest, ENDINGS[folded])
         raise RefusedError(
             f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run"
         )
     try:
-        graph = parse(body)
+        graph = parse_stored(body)
         check_operators(graph, requires, allow)
     except RefusedError as error:
         raise RefusedError(f"{path}: {error}") from None
@@ -162,12 +165,12 @@ def with_isolation(graph: Graph, folder: Path, allow: Sequence[str]) -> Graph:
     return replace(graph, isolated=why) if why else graph
 
 
-def first_difference(found: str) -> int:
+def first_difference(found: str, ending: str) -> int:
     """Return the first line, counted from the marker, that differs from the ending."""
-    for number, (left, right) in enumerate(zip(found.split("\n"), FOOTER.split("\n"), strict=False)):
+    for number, (left, right) in enumerate(zip(found.split("\n"), ending.split("\n"), strict=False)):
         if left != right:
             return number
-    return min(found.count("\n"), FOOTER.count("\n"))
+    return min(found.count("\n"), ending.count("\n"))
 
 
 def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str]) -> None:

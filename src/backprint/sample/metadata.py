@@ -19,8 +19,11 @@ from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Si
 from backprint.graph.verdicts import VERDICTS
 from backprint.plain import parse_json
 
-FORMAT = 2
+FORMAT = 3
 """The version of the layout. A newer one is refused by name; older ones are read."""
+
+FLAT_FORMAT = 2
+"""The version of a sample none of whose graphs has loops: Backprints that know no loops read it."""
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 40
@@ -39,7 +42,7 @@ def describe(capture: Capture) -> dict[str, Any]:
     """Return a Capture's plain facts as JSON."""
     signature = capture.signature
     return {
-        "format": FORMAT,
+        "format": FLAT_FORMAT,
         "name": capture.name,
         "engine": capture.engine,
         "environment": dict(capture.environment),

@@ -6,7 +6,7 @@ It needs only torch: the texts of `generator` and `alone`, then the code of MAIN
 takes its saved values from there. A forward of linked Pairs first runs those before it, so values from links are as
 captured, and guards on them hold; a gradient from a link, and the tangent of a value between Pairs, is drawn. Results
 are not compared with the digests of the capture: that is `verify`. `load` checks only the text above MARKER, and that
-the footer is a known one.
+the footer is a known one. FOLDED_FOOTER follows a graph with loops, whose class has its ports in lists.
 """
 
 from __future__ import annotations
@@ -163,6 +163,39 @@ IMPORTS = "import functools\nimport importlib.util\nimport json\nimport pathlib\
 
 FOOTER = f"{MARKER}\n\n{IMPORTS}{text_of('sample/generator.py')}\n\n{text_of('sample/alone.py')}\n{MAIN}"
 
+LISTED = '''
+def with_ports(folded):
+    """The class above with the ports of its lists as parameters of its forward, as tools look for them."""
+    zeros = getattr(folded, "zeros", ())
+
+    def flat(row):
+        key, port = row.split(": ", 1)
+        if key not in zeros:
+            return key, port
+        return key[:-2], port[:-2] if port.endswith(f" {key}") else port
+
+    inputs = dict(map(flat, folded.inputs))
+
+    class GraphModule(folded):
+        def forward(self, *given, **named):
+            return super().forward(*given, *[named[name] for name in list(inputs)[len(given) :]])
+
+    kind, outputs = inspect.Parameter.POSITIONAL_OR_KEYWORD, tuple(flat(row)[1] for row in folded.outputs)
+    GraphModule.forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in ("self", *inputs)])
+    GraphModule.forward.__annotations__ = {**inputs, "return": outputs}
+    return GraphModule
+
+
+GraphModule = with_ports(GraphModule)
+'''
+
+FOLDED_FOOTER = FOOTER.replace("import importlib.util\n", "import importlib.util\nimport inspect\n", 1).replace(
+    "\nWhole = GraphModule", f"\n{LISTED}Whole = GraphModule", 1
+)
+
+ENDINGS = {False: FOOTER, True: FOLDED_FOOTER}
+"""Whether a graph has loops -> the ending below it."""
+
 KNOWN_FOOTERS = frozenset(
     {
         "990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9",
@@ -178,6 +211,7 @@ def ending_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_ending(text: str) -> bool:
-    """Whether a text is the ending of samples: the current one, or an earlier version's."""
-    return text == FOOTER or (bool(KNOWN_FOOTERS) and ending_digest(text) in KNOWN_FOOTERS)
+def is_ending(text: str, folded: bool = False) -> bool:
+    """Whether a text is the ending of samples, after a graph with loops if `folded`: the current one, or an earlier
+    version's."""
+    return text == ENDINGS[folded] or (bool(KNOWN_FOOTERS) and ending_digest(text) in KNOWN_FOOTERS)

@@ -7,7 +7,6 @@ A loop that would write more than a graph's text may have is refused before it i
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 from backprint.errors import RefusedError
@@ -59,7 +58,6 @@ class Expander:
         *members, forward = cls.body
         if not isinstance(forward, ast.FunctionDef) or forward.name != "forward":
             raise refused_at(forward, "the class of a folded graph ends with its forward")
-        self.expansion.zeros = zeros_of(self.lines[cls.lineno : forward.lineno])
         inputs, outputs = self.ports(cls, members)
         self.signature(inputs, outputs)
         self.body(forward)
@@ -76,12 +74,21 @@ class Expander:
             match member:
                 case ast.Assign(targets=[ast.Name(id="inputs" | "outputs" as name)], value=ast.List(elts=rows)):
                     lists[name] = [row for each in rows for row in self.rows(each)]
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=rows)) if name == ZEROS:
+                    self.expansion.zeros = dict(map(self.zero, rows))
                 case _:
                     for number in range(member.lineno - 1, member.end_lineno or member.lineno):
                         self.expansion.write(self.lines[number])
         if lists.keys() != {"inputs", "outputs"}:
             raise refused_at(cls, "a folded graph has the lists inputs and outputs")
         return lists["inputs"], lists["outputs"]
+
+    def zero(self, node: ast.expr) -> tuple[str, str]:
+        """Return a key with the number 0, and the name in the flat graph."""
+        match node:
+            case ast.Constant(value=str(key)) if key.endswith("_0"):
+                return key, checked_name(key.removesuffix("_0"))
+        raise refused_at(node, f"{ZEROS} lists names that end with _0")
 
     def rows(self, node: ast.expr) -> Iterator[str]:
         """Yield the ports of an element of a list: one, or those of a loop."""
@@ -149,17 +156,3 @@ class Expander:
         if self.statements.source(first) != wanted or self.statements.source(last) != CLOSING:
             raise refused_at(first, f"the forward of a folded graph begins with `{wanted}` and ends with `{CLOSING}`")
         self.statements.tables = (VALUES, *tables)
-
-
-def zeros_of(lines: Sequence[str]) -> dict[str, str]:
-    """Return the keys that a class lists as those of first values, and their names in the flat graph."""
-    found: list[str] = []
-    for line in (each.strip() for each in lines):
-        if line.startswith(ZEROS):
-            found.append(line.removeprefix(ZEROS))
-        elif found and line.startswith("#   "):
-            found.append(line.removeprefix("#"))
-        elif found:
-            break
-    keys = re.findall(r"\w+", " ".join(found))
-    return {key: checked_name(key.removesuffix("_0")) for key in keys if key.endswith("_0")}

@@ -24,8 +24,8 @@ from backprint.graph.folding.series import divided_text, series_of
 from backprint.graph.nouns import Port, Ref, Value
 from backprint.graph.text import HEADER, emit_class, quote, show, show_port, title_text
 
-ZEROS = "# These are written without their number 0 in the flat text:"
-"""Begins the comment that lists the keys of first values: `view_0` of `view`."""
+ZEROS = "zeros"
+"""The attribute of a class that lists the keys of first values: `view_0` of `view`."""
 
 FORWARD = f"    def forward(self, *{GIVEN}):"
 FIRST = f'{PORT}.partition(":")[0]'
@@ -65,8 +65,11 @@ def class_lines(folded: FoldedGraph, names: FoldedNames, plan: FunctionPlan) -> 
         yield f"    {attribute} = {attribute}()"
         yield ""
     if names.zeros:
-        listed = ", ".join(names.zeros.values())
-        yield from textwrap.wrap(f"{ZEROS} {listed}", 116, initial_indent="    ", subsequent_indent="    #   ")
+        listed = ", ".join(map(quote, names.zeros.values()))
+        yield "    # the flat text leaves out the number 0 of these"
+        yield f"    {ZEROS} = ["
+        yield from textwrap.wrap(f"{listed},", 116, initial_indent="        ", subsequent_indent="        ")
+        yield "    ]"
     yield from port_lines("inputs", [named_port(names, port.local, port) for port in folded.inputs])
     results = [
         named_port(names, show_result(value), port) for value, port in zip(folded.results, folded.outputs, strict=True)

@@ -1,0 +1,105 @@
+"""A graph in stretches: each iteration of a loop that stands in no other, and the steps between loops.
+
+Together they are the steps of the graph, in their order. A stretch is a graph of its own, so it has a hash: equal
+stretches, of one graph or of many, are one part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from backprint.graph.folding.find import Repeat, loops_of
+from backprint.graph.folding.fold import block_of, steps_of
+from backprint.graph.folding.series import Index, series_of
+from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, refs
+from backprint.graph.summary import types_of_values
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The steps of a graph from `start` to before `stop`."""
+
+    start: int
+    stop: int
+    loop: int | None = None
+    """The number of the loop of which it is an iteration; None of what stands between loops."""
+
+    def steps(self, graph: Graph) -> tuple[Step, ...]:
+        """Return its steps."""
+        return graph.steps[self.start : self.stop]
+
+
+def stretches_of(graph: Graph) -> tuple[Stretch, ...]:
+    """Return a graph in stretches."""
+    found: list[Stretch] = []
+    at = 0
+    loops = [node for node in loops_of(steps_of(graph.steps)) if isinstance(node, Repeat)]
+    for number, loop in enumerate(loops):
+        if at < loop.first:
+            found.append(Stretch(at, loop.first))
+        starts = [row[0] for row in loop.rows]
+        for odd in loop.odd:
+            starts[odd.iteration] = min(starts[odd.iteration], odd.place)
+        at = loop.end
+        found += [Stretch(start, stop, number) for start, stop in pairwise([*starts, at])]
+    return (*found, Stretch(at, len(graph.steps))) if at < len(graph.steps) else tuple(found)
+
+
+def module_of_loop(graph: Graph, iterations: Iterable[Stretch]) -> str:
+    """Return the module that the iterations of a loop are in, with their number in it: `model.layers.{i}`; '' if they
+    are in none."""
+    blocks: dict[Index, str] = {
+        (place,): most_common(map(block_of, each.steps(graph))) for place, each in enumerate(iterations)
+    }
+    series = series_of(blocks, (len(blocks),))
+    return str(series) if series.parts else ""
+
+
+def module_of_stretch(graph: Graph, stretch: Stretch) -> str:
+    """Return the module that most steps of a stretch were called in: of an iteration the layer, as
+    `model.layers.3`."""
+    steps = stretch.steps(graph)
+    if stretch.loop is not None:
+        return most_common(map(block_of, steps))
+    return most_common(step.source.module if step.source is not None else "" for step in steps)
+
+
+def most_common(texts: Iterable[str]) -> str:
+    """Return the text that is there most often; '' if there is none."""
+    counts = Counter(texts)
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+# ------------------------------------------------------------------ as graphs of their own
+
+
+class StretchGraphs:
+    """Makes graphs of the stretches of one graph."""
+
+    def __init__(self, graph: Graph, kept: Iterable[str] = ()) -> None:
+        """Names in `kept` are values that stretches give even where no other step takes them."""
+        self.graph = graph
+        self.specs: Mapping[str, Spec] = types_of_values(graph)
+        self.last = {name: place for place, step in enumerate(graph.steps) for name in names_taken(step)}
+        self.last |= {name: len(graph.steps) for result in graph.results for name in refs(result)}
+        self.last |= dict.fromkeys(kept, len(graph.steps))
+
+    def graph_of(self, stretch: Stretch) -> Graph:
+        """Return a stretch as a graph: what it takes from elsewhere are its inputs, in the order of use, and what is
+        taken elsewhere its outputs."""
+        steps = stretch.steps(self.graph)
+        own = {step.name for step in steps}
+        taken = dict.fromkeys(name for step in steps for name in names_taken(step) if name not in own)
+        given = [step for step in steps if self.last.get(step.name, -1) >= stretch.stop]
+        inputs = tuple(Port(f"input_{place}", "input", self.specs[name], name) for place, name in enumerate(taken))
+        outputs = tuple(Port(f"output_{place}", "output", step.spec) for place, step in enumerate(given))
+        return Graph(inputs, steps, outputs, tuple(Ref(step.name) for step in given), self.graph.subgraphs)
+
+
+def names_taken(step: Step) -> Iterator[str]:
+    """Yield the names in the arguments of a step."""
+    for value in (*step.args, *(value for _, value in step.kwargs)):
+        yield from refs(value)
