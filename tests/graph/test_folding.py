@@ -93,7 +93,22 @@ class Block(nn.Module):
         return x + self.down(torch.relu(self.up(x)))
 
 
+class Plain(nn.Module):
+    """What recurs is in no module, and once more after the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8)) for _ in range(12))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            y = layer(x).unflatten(-1, (2, 4)).transpose(-1, -2).flatten(-2)
+            x = x + (y * 0.5).sin().cos() * 0.1
+        return x
+
+
 MODELS: dict[str, Any] = {
+    "functions in no module": lambda: (Plain(), torch.randn(3, 8)),
     "functions": lambda: (nn.Sequential(*(Block() for _ in range(4))), torch.randn(2, 3, 8)),
     "layers": lambda: (Stack(12), torch.randn(2, 8)),
     "an odd layer": lambda: (Stack(6, odd=True), torch.randn(2, 8)),

@@ -28,7 +28,7 @@ from backprint.sample.standalone import ENDINGS, MARKER
 class Repeated(nn.Module):
     """Layers that repeat, more steps than are stored flat, and a size for each layer."""
 
-    def __init__(self, depth: int = 80) -> None:
+    def __init__(self, depth: int = 40) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU()) for _ in range(depth))
 

@@ -56,6 +56,8 @@ class Statements:
         self.functions: dict[str, Template] = {}
         self.tables: tuple[str, ...] = ()
         """The names of the table of values; a function has none."""
+        self.asks = False
+        """Whether a step of the function that is read has the line, or the module, that its call says."""
         self.comment: tuple[str, bool] | None = None
         self.types: dict[tuple[int, ...], str] = {}
 
@@ -112,7 +114,7 @@ class Statements:
         results = names_returned(end)
         if not results or not set(results) <= {name for step in steps for name in names_assigned(step)}:
             raise refused_at(end, "a function of a folded graph ends with `return` and the names of steps of its own")
-        self.comment = None
+        self.comment, self.asks = None, False
         body = []
         last = node.lineno
         for step in steps:
@@ -120,7 +122,7 @@ class Statements:
             body.append(self.step_writer(step, inside=True))
             last = step.end_lineno or step.lineno
         self.comment = None
-        self.functions[node.name] = Template(tuple(parameters), tuple(body), results)
+        self.functions[node.name] = Template(tuple(parameters), tuple(body), results, self.asks)
 
     def call_writer(self, node: ast.Assign, name: str, call: ast.Call) -> Written:
         """Return what writes the steps of a call of a function."""
@@ -134,7 +136,8 @@ class Statements:
             )
         marks = filled_numbers(self.behind_text(node))
         given = [self.given(each) for each in call.args]
-        return written_call(function, self.comment_writer(), given, marks, [self.target(each) for each in targets])
+        source = self.comment_writer() if function.asks else unsaid
+        return written_call(function, source, given, marks, [self.target(each) for each in targets])
 
     def given(self, node: ast.expr) -> Callable[[Expansion], Any]:
         """Return what a call gives for an argument: a value as text, or a number."""
@@ -194,7 +197,8 @@ class Statements:
 
     def step_writer(self, node: ast.stmt, inside: bool = False) -> Written:
         """Return what writes a step or a guard; `inside`: of a function."""
-        source, behind, spec = self.comment_writer(inside), self.behind(node), None
+        behind, spec = self.behind(node), None
+        source = unsaid if behind.unseen else self.comment_writer(inside)
         match node:
             case ast.Assert() if not inside:
                 return written_guard(source, behind, self.pieces(node, node))
@@ -241,8 +245,11 @@ class Statements:
 
     def comment_writer(self, inside: bool = False) -> Said:
         """Return what writes the line of the program that holds now; `inside` a function that has none, its call's."""
+        if self.comment is None and inside:
+            self.asks = True
+            return lambda expansion: expansion.source
         if self.comment is None:
-            return (lambda expansion: expansion.source) if inside else lambda expansion: ""
+            return unsaid
         text, looped_text = self.comment
         if not looped_text:
             return lambda expansion: text.removeprefix("# ")
@@ -252,7 +259,7 @@ class Statements:
             if found:
                 odd[tuple(map(int, found[1].split(", ")))] = found[2]
             elif inside and line.startswith(f"# [{MODULE}] "):
-                rest = filled_pattern(line.removeprefix(f"# [{MODULE}] "))
+                self.asks, rest = True, filled_pattern(line.removeprefix(f"# [{MODULE}] "))
                 return lambda expansion: f"{expansion.source} {rest(expansion.numbers)}"
             else:
                 regular = filled_pattern(line.removeprefix("# "))
@@ -334,6 +341,11 @@ def is_value(node: ast.AST) -> TypeGuard[ast.Subscript]:
         and isinstance(node.value, ast.Name)
         and node.value.id in (VALUES, *TABLES.values())
     )
+
+
+def unsaid(_: Expansion) -> str:
+    """Say no line of the program."""
+    return ""
 
 
 def named_value(name: str, expansion: Expansion) -> str:

@@ -162,6 +162,8 @@ class Template:
     parameters: tuple[str, ...]
     body: tuple[Written, ...]
     results: tuple[str, ...]
+    asks: bool
+    """Whether it has the line, or the module, that its call says."""
 
 
 def written_call(
