@@ -44,6 +44,7 @@ def capture(
     functional: bool = True,
     dynamic: bool | Mapping[str, Dimensions] = False,
     fake: bool = False,
+    stamp: bool = True,
     order: int = 1,
     allow: Sequence[str] = (),
     name: str | None = None,
@@ -56,6 +57,7 @@ def capture(
     gradients, buffers, random states, modes) is restored afterwards. With `fake=True` nothing is computed and nothing
     of the model is allocated: it may be built under `bp.fake()`, be on the meta device, or be real. A custom operator
     with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
+    A fake capture of many equal layers continues traces with a few of them where that is sound; `stamp=False` traces all.
 
     `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of operators, which PyTorch's own table
     then decomposes: `decompose=("aten::gelu",)`. `specialize` is another spelling of `specialise`.
@@ -71,7 +73,7 @@ def capture(
     options = by_name(dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss, requires_grad=requires_grad,
         specialise=calls.one_spelling(specialise, specialize), functional=functional, dynamic=dynamic, fake=fake,
-        order=order, allow=allow, name=name,
+        stamp=stamp, order=order, allow=allow, name=name,
     ))  # fmt: skip
     calls.check_name(name)
     if isinstance(target, (str, os.PathLike)):
@@ -179,8 +181,8 @@ def record(
 
 DEFAULTS: dict[str, Any] = {
     "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None,
-    "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "fake": False, "order": 1,
-    "allow": (), "name": None,
+    "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "fake": False,
+    "stamp": True, "order": 1, "allow": (), "name": None,
 }  # fmt: skip
 
 
