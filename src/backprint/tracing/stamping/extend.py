@@ -189,6 +189,8 @@ def law(left: Sequence[Item], right: Sequence[Item], more: int) -> list[Item] | 
     texts = apart[0][0]
     if len(kinds) > 1 or any(other != texts for other, _ in apart):
         return None
+    if not apart[0][1]:
+        return [left[0]] * (len(left) + more)
     found = []
     for numbers in zip(*(numbers for _, numbers in apart), strict=True):
         start, second = numbers[0], numbers[len(left)]

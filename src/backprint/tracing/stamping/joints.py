@@ -20,6 +20,7 @@ from backprint.graph.values import Ref, Value
 from backprint.tracing.aot.from_fx import ReadJoint
 from backprint.tracing.assembly import PLAIN, Joint, Note, Result
 from backprint.tracing.stamping.extend import CannotStamp, GrownRow, Row, grown
+from backprint.tree import copy_values
 
 NAMED = ("name", "args", "kwargs", "echo")
 """The parts of a step in which texts are names of values; `echo.kind` is none."""
@@ -28,7 +29,6 @@ NAMED = ("name", "args", "kwargs", "echo")
 def stamped_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Content) -> Joint:
     """Return the Joint with `more` layers than the shallow one has."""
     left, right = shallow.joint, deeper.joint
-    refuse_constants(left, right, content)
     for joint in (left, right):
         refuse_joint(joint)
     tags = tags_of(shallow), tags_of(deeper)
@@ -42,7 +42,7 @@ def stamped_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Con
 
     names = Renaming()
     inputs = tuple(names.port(*each) for each in like("inputs", port_row, "inputs"))
-    constants = {names.add(f"constant {name}", name): each for each in right.constants.values() for name in each[:1]}
+    constants = grown_constants(left, right, more, content, names)
     notes: dict[str, Note] = {}
 
     def steps(what: str, part: str) -> Iterator[Step]:
@@ -75,14 +75,22 @@ Content = Callable[[Tensor], bytes | None]
 """Returns the bytes of a tensor's values, if they are known."""
 
 
-def refuse_constants(left: Joint, right: Joint, content: Content) -> None:
-    """Raise unless both have the same constant tensors."""
-    ours, theirs = (
-        [(name, tensor_spec(tensor), content(tensor)) for name, tensor in joint.constants.values()]
+def grown_constants(
+    left: Joint, right: Joint, more: int, content: Content, names: Renaming
+) -> dict[str, tuple[str, Tensor]]:
+    """Return the constant tensors, each in memory of its own; their values must be known."""
+    theirs = list(right.constants.values())
+    rows = [
+        [Row((tensor_spec(tensor), content(tensor)), (name,)) for name, tensor in joint.constants.values()]
         for joint in (left, right)
-    )
-    if ours != theirs or any(values is None for _, _, values in ours):
-        raise CannotStamp("its graphs have constant tensors that grow with the layers, or are not known")
+    ]
+    if any(row.head[1] is None for side in rows for row in side):
+        raise CannotStamp("its graphs have constant tensors with unknown values")
+    found = {}
+    for row in grown(*rows, more, "constant tensors"):
+        local = names.add(f"constant {row.items[0]}", str(row.items[0]))
+        found[local] = local, copy_values({"": theirs[row.like][1]})[""]
+    return found
 
 
 def tags_of(read: ReadJoint) -> dict[str, str]:
