@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
+from backprint.cli import main
+from backprint.errors import UsageError
 from backprint.graph.captures import Capture
 from backprint.graph.stamps import IN_FULL, STAMPED
 from backprint.tracing.stamping.extend import CannotStamp, Row, grown
@@ -123,10 +126,9 @@ class Twice(Deep):
         return y
 
 
-@pytest.mark.parametrize("model", [Deep, Regular, Repeated, Columns, Twice], ids=lambda each: each.__name__)
-@pytest.mark.parametrize("mode", ["train", "eval"])
-def test_a_stamped_capture_is_the_one_that_is_traced_in_full(model: Any, mode: str) -> None:
-    stamped, full = both(model(), mode=mode)
+@pytest.mark.parametrize("model", [Deep, Regular, Columns, Twice], ids=lambda each: each.__name__)
+def test_a_stamped_capture_is_the_one_that_is_traced_in_full(model: Any) -> None:
+    stamped, full = both(model(), mode="eval" if model is Deep else "train")
     assert [note[: len(STAMPED)] for note in stamped.notes] == [STAMPED]
     assert full.notes == ()
     assert differing(stamped, full) == []
@@ -369,7 +371,7 @@ MISLEADING: dict[str, tuple[Any, str]] = {
     "detached": (Detached, "operator"),
     "no_grad": (Ungraded, "operator"),
     "a number": (OtherNumber, "operator"),
-    "a constant": (Constant, "operator"),
+    "a constant": (Constant, "constant"),
     "a dtype": (Wider, "operator"),
     "skips": (Skips, "with one layer"),
     "counts": (Counted, "operator"),
@@ -386,6 +388,7 @@ MISLEADING: dict[str, tuple[Any, str]] = {
     "frozen": (Frozen, ""),
     "alternating": (Alternating, "layers 0 and 1 differ: kind: 'near' and 'far'"),
     "all results": (Supervised, ""),
+    "reads two layers": (Repeated, "do not grow by the same"),
 }
 
 
@@ -427,6 +430,53 @@ def test_a_sample_says_that_it_was_stamped(tmp_path: Path) -> None:
     assert "13 layers in blocks continue traces with 4 and 5" in made.notes[0]
 
 
+def test_verify_traces_a_stamped_capture_in_full(tmp_path: Path) -> None:
+    made, full = both(Deep())
+    [plain] = made.verify()
+    assert (plain.verdict, "stamped: the 13 layers" in plain.detail) == ("unproven", True)
+    [again] = made.verify(trace=True)
+    assert (again.verdict, "a trace in full has the same graphs" in again.detail) == ("unproven", True)
+    loaded = bp.load(made.save(tmp_path / "deep"))
+    assert bp.verify(loaded, trace=full)[0].detail == again.detail
+    with pytest.raises(UsageError, match="capture it again with stamp=False"):
+        bp.verify(loaded, trace=True)
+    with pytest.raises(UsageError, match="is stamped itself"):
+        bp.verify(loaded, trace=made)
+    with pytest.raises(UsageError, match="was not stamped"):
+        bp.verify(full, trace=True)
+
+
+def test_verify_finds_a_stamped_capture_that_is_not_that_of_its_program() -> None:
+    made, other = bp.capture(Deep(), TOKENS, fake=True), bp.capture(Deep(DEPTH + 1), TOKENS, fake=True, stamp=False)
+    [verdict] = made.verify(trace=other)
+    assert verdict.verdict == "wrong"
+    assert "pair_0 forward is not that of a trace in full" in verdict.detail
+
+
+def test_the_command_line_stamps_and_verifies(tmp_path: Path) -> None:
+    factory = tmp_path / "deep.py"
+    factory.write_text(FACTORY)
+    target, place = f"{factory}:make", str(tmp_path / "sample")
+    said = CliRunner().invoke(main, ["capture", target, "--fake", "-o", place])
+    assert (said.exit_code, "note: stamped: the 12 layers in 0" in said.output) == (0, True), said.output
+    assert "stamped: the 12 layers in 0" in CliRunner().invoke(main, ["show", place, "--summary"]).output
+    checked = CliRunner().invoke(main, ["verify", place, "--trace", target, "--allow-unproven", "--json"])
+    assert (checked.exit_code, "a trace in full has the same graphs" in checked.output) == (0, True), checked.output
+    said = CliRunner().invoke(main, ["capture", target, "--fake", "--no-stamp", "--overwrite", "-o", place])
+    assert (said.exit_code, "stamped" in said.output) == (0, False), said.output
+
+
+FACTORY = """
+import torch
+from torch import nn
+
+
+def make():
+    layers = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(12)))
+    return nn.Sequential(layers, nn.Linear(4, 2)), (torch.randn(3, 4),)
+"""
+
+
 # ------------------------------------------------------------------ how rows grow
 
 
@@ -434,7 +484,10 @@ def rows_of(depth: int, *, odd: int = -1, skew: int = 0) -> list[Row]:
     """Rows of layers that count: `odd` has another number."""
     found = [Row("in", ("x",))]
     for place in range(depth):
-        found += [Row("mm", (f"mm_{2 * place}", 7 + (place == odd))), Row("add", (f"add_{place}", place * place * skew))]
+        found += [
+            Row("mm", (f"mm_{2 * place}", 7 + (place == odd))),
+            Row("add", (f"add_{place}", place * place * skew)),
+        ]
     return [*found, Row("out", (f"add_{depth - 1}", 3 * depth))]
 
 

@@ -16,7 +16,9 @@ def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
     """Return the note of a stamped Capture."""
     few, fewer = depths[1], depths[0]
     where = ", ".join(map(str, places))
-    return f"{STAMPED}the {depth} layers in {where} continue traces with {fewer} and {few}; the whole ran once, untraced"
+    return (
+        f"{STAMPED}the {depth} layers in {where} continue traces with {fewer} and {few}; the whole ran once, untraced"
+    )
 
 
 def stamp_of(notes: Iterable[str]) -> str:

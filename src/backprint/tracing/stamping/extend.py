@@ -1,9 +1,9 @@
 """Continue what a model's rows are with n and with n + 1 layers to any depth.
 
-A row is a step, a port or an operator that ran: a head that must be equal, and names and numbers that may grow. What the
-deeper one has more must repeat what stands before it. A number grows by the same from layer to layer and from depth to
-depth, or stands at a beginning or an end, where it grows from depth to depth alone. At least five values decide about the
-three numbers of such a law, so that it can fail.
+A row is a step, a port or an operator that ran: a head that must be equal, and names and numbers that may grow. The
+rows that the deeper one has more must repeat those before. A number grows by the same from layer to layer and from
+depth to depth, or stands at a beginning or an end, where it grows from depth to depth alone. Such a law has three
+numbers, and must hold for five values or more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CannotStamp(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class Stretch:
     """A part that repeats with a period, and is longer by one period in the deeper one."""
 
     start: int
@@ -52,10 +52,10 @@ def grown(shallow: Sequence[Row], deeper: Sequence[Row], more: int, what: str) -
     left, right = ([numbers.setdefault(row.head, len(numbers)) for row in rows] for rows in (shallow, deeper))
     made: list[GrownRow] = []
     at, deeper_at = 0, 0
-    for region in regions(left, right, what):
-        made += between(shallow[at : region.start], deeper[deeper_at : region.deeper_start], deeper_at, more, what)
-        made += repeated(shallow, deeper, region, more, what)
-        at, deeper_at = region.start + region.length, region.deeper_start + region.length + region.period
+    for stretch in stretches(left, right, what):
+        made += between(shallow[at : stretch.start], deeper[deeper_at : stretch.deeper_start], deeper_at, more, what)
+        made += stretch_rows(shallow, deeper, stretch, more, what)
+        at, deeper_at = stretch.start + stretch.length, stretch.deeper_start + stretch.length + stretch.period
     made += between(shallow[at:], deeper[deeper_at:], deeper_at, more, what)
     return made
 
@@ -63,7 +63,7 @@ def grown(shallow: Sequence[Row], deeper: Sequence[Row], more: int, what: str) -
 # ------------------------------------------------------------------ where rows repeat
 
 
-def regions(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[Region]:
+def stretches(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[Stretch]:
     """Yield the parts in which the deeper one has a period more."""
     at, other, low = 0, 0, 0
     while True:
@@ -78,7 +78,7 @@ def regions(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[Re
         start = other
         while start > low and right[start - 1] == right[start - 1 + period]:
             start -= 1
-        yield Region(at - (other - start), start, other - start, period)
+        yield Stretch(at - (other - start), start, other - start, period)
         other += period
         low = other
 
@@ -108,9 +108,7 @@ def period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, lo
 # ------------------------------------------------------------------ what grows
 
 
-def between(
-    shallow: Sequence[Row], deeper: Sequence[Row], start: int, more: int, what: str
-) -> Iterator[GrownRow]:
+def between(shallow: Sequence[Row], deeper: Sequence[Row], start: int, more: int, what: str) -> Iterator[GrownRow]:
     """Yield the rows between repetitions, which grow from depth to depth."""
     for place, (left, right) in enumerate(zip(shallow, deeper, strict=True)):
         if left.items == right.items:
@@ -131,6 +129,11 @@ def continued(first: Item, second: Item, more: int, what: str) -> Item:
     return put_together(texts, [x + (y - x) * more for x, y in zip(numbers, others, strict=True)], type(first) is str)
 
 
+def family(text: str) -> tuple[str, ...]:
+    """Return a text without its numbers: the same for all layers of one list."""
+    return divided(text)[0]
+
+
 def put_together(texts: Sequence[str], numbers: Sequence[int], is_text: bool) -> Item:
     """Return a text with these numbers in it, or the number."""
     if not is_text:
@@ -141,26 +144,26 @@ def put_together(texts: Sequence[str], numbers: Sequence[int], is_text: bool) ->
     return "".join(pieces)
 
 
-def repeated(
-    shallow: Sequence[Row], deeper: Sequence[Row], region: Region, more: int, what: str
+def stretch_rows(
+    shallow: Sequence[Row], deeper: Sequence[Row], stretch: Stretch, more: int, what: str
 ) -> Iterator[GrownRow]:
     """Yield the rows of a part that repeats."""
-    period, start, first = region.period, region.deeper_start, region.start
+    period, start, first = stretch.period, stretch.deeper_start, stretch.start
     columns = []
     for place in range(period):
-        left = [row.items for row in shallow[first + place : first + region.length : period]]
-        right = [row.items for row in deeper[start + place : start + region.length + period : period]]
+        left = [row.items for row in shallow[first + place : first + stretch.length : period]]
+        right = [row.items for row in deeper[start + place : start + stretch.length + period : period]]
         items = [
             column(tuple(x), tuple(y), more, what)
             for x, y in zip(zip(*left, strict=True), zip(*right, strict=True), strict=True)
         ]
         columns.append(list(zip(*items, strict=True)) if items else [()] * (len(left) + more))
-    for count in range(region.length + more * period):
+    for count in range(stretch.length + more * period):
         place = count % period
         yield GrownRow(start + place, columns[place][count // period])
 
 
-ENDS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 1), (1, 2), (2, 2))
+ENDS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
 """How many iterations at the beginning and at the end may have something else."""
 
 

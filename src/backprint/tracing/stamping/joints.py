@@ -16,10 +16,10 @@ from backprint.fx.convert import Names, tensor_spec
 from backprint.graph.folding.fold import skeleton, token_of
 from backprint.graph.folding.places import places_of, places_of_value, with_places, with_value
 from backprint.graph.graphs import Port, Step
-from backprint.graph.values import Ref, Value
+from backprint.graph.values import Ref
 from backprint.tracing.aot.from_fx import ReadJoint
 from backprint.tracing.assembly import PLAIN, Joint, Note, Result
-from backprint.tracing.stamping.extend import CannotStamp, GrownRow, Row, grown
+from backprint.tracing.stamping.extend import CannotStamp, GrownRow, Row, family, grown
 from backprint.tree import copy_values
 
 NAMED = ("name", "args", "kwargs", "echo")
@@ -47,7 +47,7 @@ def stamped_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Con
 
     def steps(what: str, part: str) -> Iterator[Step]:
         for step, row in like(what, step_row, part):
-            made = names.step(step, row, tags[1])
+            made = names.step_of_row(step, row, tags[1])
             if step.name in right.notes:
                 notes[made.name] = right.notes[step.name]
             yield made
@@ -80,14 +80,14 @@ def grown_constants(
 ) -> dict[str, tuple[str, Tensor]]:
     """Return the constant tensors, each in memory of its own; their values must be known."""
     theirs = list(right.constants.values())
-    rows = [
+    few, fewer = (
         [Row((tensor_spec(tensor), content(tensor)), (name,)) for name, tensor in joint.constants.values()]
-        for joint in (left, right)
-    ]
-    if any(row.head[1] is None for side in rows for row in side):
+        for joint in (right, left)
+    )
+    if any(row.head[1] is None for row in (*few, *fewer)):
         raise CannotStamp("its graphs have constant tensors with unknown values")
     found = {}
-    for row in grown(*rows, more, "constant tensors"):
+    for row in grown(fewer, few, more, "constant tensors"):
         local = names.add(f"constant {row.items[0]}", str(row.items[0]))
         found[local] = local, copy_values({"": theirs[row.like][1]})[""]
     return found
@@ -110,7 +110,7 @@ def tags_of(read: ReadJoint) -> dict[str, str]:
 
 def port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
     """Return an input as a row."""
-    return Row((port.role, port.spec), (tags[port.local], port.name))
+    return Row((port.role, port.spec, family(port.name)), (tags[port.local], port.name))
 
 
 def result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
@@ -119,7 +119,7 @@ def result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
     places = [item for _, item in places_of_value(value, "")]
     fractions = tuple(map(repr, (item for item in places if isinstance(item, float))))
     items = (tags[item] if isinstance(item, str) else item for item in places if not isinstance(item, float))
-    return Row((port.role, port.spec, skeleton(value), fractions), (port.name, *items))
+    return Row((port.role, port.spec, family(port.name), skeleton(value), fractions), (port.name, *items))
 
 
 def step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
@@ -127,7 +127,8 @@ def step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
     places = list(places_of(step))
     fractions = tuple((place, repr(item)) for place, item in places if isinstance(item, float))
     items = (tagged(place, item, tags) for place, item in places if not isinstance(item, float))
-    return Row((token_of(step), fractions, joint.notes.get(step.name, PLAIN)), tuple(items))
+    module = family(step.source.module) if step.source is not None else ()
+    return Row((token_of(step), module, fractions, joint.notes.get(step.name, PLAIN)), tuple(items))
 
 
 def tagged(place: str, item: Any, tags: Mapping[str, str]) -> Any:
@@ -177,7 +178,7 @@ class Renaming:
         """Return a number, or the name of a value by its tag."""
         return self.known(item) if isinstance(item, str) else item
 
-    def step(self, step: Step, row: GrownRow, tags: Mapping[str, str]) -> Step:
+    def step_of_row(self, step: Step, row: GrownRow, tags: Mapping[str, str]) -> Step:
         """Return the step of a row."""
         changed: dict[str, Any] = {}
         rest = iter(row.items)
@@ -202,4 +203,3 @@ def wish(step: Step, tag: str) -> str:
             return f"{name}_{index}"
     name = tag.partition(" ")[2]
     return name.lstrip("_") or name
-

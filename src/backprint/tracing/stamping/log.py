@@ -15,7 +15,7 @@ from torch import Tensor
 
 from backprint.fx.convert import tensor_spec
 from backprint.tracing import frames
-from backprint.tracing.stamping.extend import Row
+from backprint.tracing.stamping.extend import Row, family
 from backprint.tracing.watch import Watch
 from backprint.tree import plain_leaves
 
@@ -37,7 +37,7 @@ class LoggedWatch(Watch):
         self.ready = named
         with torch._C.DisableTorchFunction():
             for name, tensor in named.items():
-                self.rows.append(Row(("input", tensor_spec(tensor), tensor.requires_grad), (name,)))
+                self.rows.append(Row(("input", tensor_spec(tensor), tensor.requires_grad, family(name)), (name,)))
                 self.label(tensor, f"input {name}")
         return super().know(named, callers)
 
@@ -71,7 +71,7 @@ class LoggedWatch(Watch):
                     head.append(repr(leaf))
         where = frames.here(self.paths)
         if where is not None:
-            head += (where.file, where.function, where.code)
+            head += (where.file, where.function, where.code, family(where.module))
             items += (where.line, where.module)
         made = tuple(head)
         self.rows.append(Row(self.heads.setdefault(made, made), tuple(items)))

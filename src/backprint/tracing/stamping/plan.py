@@ -1,5 +1,5 @@
-"""Find the lists of equal layers in a module: the same classes, tensors of the same shapes, and the same attributes but an
-index.
+"""Find the lists of equal layers in a module: the same classes, tensors of the same shapes, and the same attributes,
+except for whole numbers that count the layers.
 
 Equal layers are only worth a try: whether their number is all that matters is decided by traces and by a run.
 """
@@ -105,9 +105,9 @@ def runs_in(module: nn.Module, path: str, whys: list[str]) -> Iterator[LayerRun]
 
 def longest_run(children: list[nn.Module]) -> tuple[range, str]:
     """Return the longest run of equal modules, and the first difference between two of one class."""
-    best, start, why = range(0, 1), 0, ""
+    best, start, why = range(1), 0, ""
     for place in range(1, len(children)):
-        if said := unlike(children[place - 1], children[place], Comparison(place - 1, place)):
+        if said := unlike(children[place - 1], children[place], set()):
             start = place
             if not why and type(children[place - 1]) is type(children[place]):
                 why = f"layers {place - 1} and {place} differ: {said}"
@@ -118,9 +118,7 @@ def longest_run(children: list[nn.Module]) -> tuple[range, str]:
 
 def shared_by(modules: list[tuple[str, nn.Module]], runs: tuple[LayerRun, ...]) -> str:
     """Say which tensor or module belongs to two layers, or to a layer and the rest; '' if none."""
-    homes = {
-        f"{run.place}.{place}": None for run in runs for place in range(run.start, run.start + run.count)
-    }
+    homes = {f"{run.place}.{place}": None for run in runs for place in range(run.start, run.start + run.count)}
     owner: dict[int, tuple[str | None, str]] = {}
     for root, module in modules:
         every = (
@@ -146,17 +144,8 @@ def prefixes(path: str) -> Iterator[str]:
 # ------------------------------------------------------------------ whether two layers are equal
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two places in a list: an attribute may have the place as its value."""
-
-    left: int
-    right: int
-    met: set[tuple[int, int]] = None  # type: ignore[assignment]  # made below
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "met", set())
-
+Met = set[tuple[int, int]]
+"""The values that are being compared, by identity: they may refer to each other."""
 
 INTERNAL = frozenset(vars(nn.Module())) - {"training"}
 """The attributes of every module that are compared otherwise."""
@@ -165,13 +154,13 @@ HOOKS = tuple(name for name in INTERNAL if "hooks" in name and not name.endswith
 """The attributes of a module in which hooks are."""
 
 PLAIN = (
-    bool, str, bytes, complex, type(None), type, enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format,
-    frozenset, set, range, types.ModuleType, types.BuiltinFunctionType,
+    bool, str, bytes, complex, type(None), type, enum.Enum, torch.dtype, torch.device, torch.layout,
+    torch.memory_format, frozenset, set, range, types.ModuleType, types.BuiltinFunctionType,
 )  # fmt: skip
 """Types of values that `==` compares."""
 
 
-def unlike(left: nn.Module, right: nn.Module, at: Comparison) -> str:
+def unlike(left: nn.Module, right: nn.Module, met: Met) -> str:
     """Say in what two modules differ; '' if in nothing but an index."""
     if type(left) is not type(right):
         return f"a {type(left).__name__} and a {type(right).__name__}"
@@ -179,13 +168,13 @@ def unlike(left: nn.Module, right: nn.Module, at: Comparison) -> str:
         if getattr(left, name, None) or getattr(right, name, None):
             return f"a {type(left).__name__} has hooks"
     for kind in ("_parameters", "_buffers"):
-        if said := unlike_items(specs_of(getattr(left, kind)), specs_of(getattr(right, kind)), at):
+        if said := unlike_items(tensor_kinds(getattr(left, kind)), tensor_kinds(getattr(right, kind)), met):
             return said
     ours, theirs = ({key: value for key, value in vars(each).items() if key not in INTERNAL} for each in (left, right))
-    return unlike_items(ours, theirs, at) or unlike_items(left._modules, right._modules, at)
+    return unlike_items(ours, theirs, met) or unlike_items(left._modules, right._modules, met)
 
 
-def specs_of(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, bool] | None]:
+def tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, bool] | None]:
     """Return what is compared of tensors."""
     return {
         name: None if tensor is None else (tensor_spec(tensor), tensor.requires_grad)
@@ -193,47 +182,47 @@ def specs_of(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec
     }
 
 
-def unlike_items(left: Mapping[Any, Any], right: Mapping[Any, Any], at: Comparison) -> str:
+def unlike_items(left: Mapping[Any, Any], right: Mapping[Any, Any], met: Met) -> str:
     """Say in what two mappings differ; '' if in nothing."""
     if list(left) != list(right):
         return f"{', '.join(map(str, left))} and {', '.join(map(str, right))}"[:200]
     for key, value in left.items():
-        if said := unlike_values(value, right[key], at):
+        if said := unlike_values(value, right[key], met):
             return f"{key}{'.' if isinstance(value, nn.Module) else ': '}{said}"
     return ""
 
 
-def unlike_values(left: Any, right: Any, at: Comparison) -> str:
+def unlike_values(left: Any, right: Any, met: Met) -> str:
     """Say in what two values differ; '' if in nothing."""
-    if left is right or (id(left), id(right)) in at.met:
+    if left is right or (id(left), id(right)) in met:
         return ""
     if type(left) is not type(right):
         return f"{left!r:.60} and {right!r:.60}"
-    at.met.add((id(left), id(right)))
+    met.add((id(left), id(right)))
     same: bool | None = None
     match left:
         case nn.Module():
-            return unlike(left, right, at)
+            return unlike(left, right, met)
         case Tensor():
             same = (tensor_spec(left), left.requires_grad) == (tensor_spec(right), right.requires_grad)
         case int() if not isinstance(left, bool | enum.Enum):
-            same = left == right or (left, right) == (at.left, at.right)
+            same = right in (left, left + 1)
         case float():
             same = repr(left) == repr(right)
         case list() | tuple():
-            return unlike_items(dict(enumerate(left)), dict(enumerate(right)), at)
+            return unlike_items(dict(enumerate(left)), dict(enumerate(right)), met)
         case dict():
-            return unlike_items(left, right, at)
+            return unlike_items(left, right, met)
         case types.MethodType():
-            same = left.__func__ is right.__func__ and not unlike_values(left.__self__, right.__self__, at)
+            same = left.__func__ is right.__func__ and not unlike_values(left.__self__, right.__self__, met)
         case functools.partial():
-            return unlike_values((left.func, left.args, left.keywords), (right.func, right.args, right.keywords), at)
+            return unlike_values((left.func, left.args, left.keywords), (right.func, right.args, right.keywords), met)
         case TensorSpec():
             same = left == right
     if same is None and isinstance(left, PLAIN):
         same = left == right
     if same is None and hasattr(left, "__dict__") and not isinstance(left, types.FunctionType):
-        return unlike_items(vars(left), vars(right), at)
+        return unlike_items(vars(left), vars(right), met)
     if same is None:
         return f"values of type {type(left).__name__} cannot be compared"
     return "" if same else f"{left!r:.60} and {right!r:.60}"

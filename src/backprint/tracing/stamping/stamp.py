@@ -1,9 +1,9 @@
 """Stamp a deep model: trace it with four and with five of its equal layers, and continue the graphs to all of them.
 
 Two traces say how the graphs grow. They cannot say that layer 57 is like layer 3, so the whole runs too, once, without
-values, as a full trace would begin: its log must be that of the two shallow runs, continued. The graphs' inputs, outputs
-and gradients must be those of the whole. Where anything differs, or the program does what a log does not show, it is
-traced in full, and the capture says why.
+values, as a full trace would begin: its log must be that of the two shallow runs, continued. The inputs, outputs and
+gradients of the graphs must be those of the whole. Where anything differs, or the program does what a log does not
+show, it is traced in full, and the capture says why.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LoggedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class StampAttempt:
     """What became of an attempt: the result, or why there is none. `run` is that of the whole, if it was reached."""
 
     made: Made | None = None
@@ -54,20 +54,20 @@ class Attempt:
     run: LoggedRun | None = None
 
 
-def attempt_stamp(program: CalledProgram, options: Options, trace: Trace) -> Attempt:
+def attempt_stamp(program: CalledProgram, options: Options, trace: Trace) -> StampAttempt:
     """Stamp a program, if that is sound."""
     plan = plan_of(program.target())
     if not plan.runs:
-        return Attempt(why=plan.why)
+        return StampAttempt(why=plan.why)
     whole: LoggedRun | None = None
     try:
         refuse_call(program, options)
         joint, log = continued(program, plan, options, trace)
         whole = logged(program)
         hold_against(whole, log)
-        return Attempt(made_of(program, whole, joint, plan), run=whole)
+        return StampAttempt(made_of(program, whole, joint, plan), run=whole)
     except CannotStamp as error:
-        return Attempt(why=str(error), run=whole)
+        return StampAttempt(why=str(error), run=whole)
 
 
 def refuse_call(program: CalledProgram, options: Options) -> None:
@@ -172,12 +172,14 @@ def hold_against(whole: LoggedRun, log: Sequence[Row]) -> None:
     rows = whole.watch.rows
     for place, (row, wanted) in enumerate(zip(rows, log, strict=False)):
         if row != wanted:
-            raise CannotStamp(f"operator {place} of the whole is not as in a layer before: {difference(row, wanted)}")
+            raise CannotStamp(
+                f"operator {place} of the whole is not as in a layer before: {row_difference(row, wanted)}"
+            )
     if len(rows) != len(log):
         raise CannotStamp(f"the whole runs {len(rows)} operators, where {len(log)} were expected")
 
 
-def difference(row: Row, wanted: Row) -> str:
+def row_difference(row: Row, wanted: Row) -> str:
     """Say in what two rows of a log differ."""
     here = f"{row.head[0]} at {row.items[-1]!r}" if row.items else str(row.head[0])
     pairs = zip((*row.head, *row.items), (*wanted.head, *wanted.items), strict=False)
