@@ -14,8 +14,8 @@ from torch import Tensor
 
 from backprint.fx.convert import Names, tensor_spec
 from backprint.graph.folding.fold import skeleton, token_of
-from backprint.graph.folding.places import places_of, places_of_value, with_places, with_value
-from backprint.graph.graphs import Port, Step
+from backprint.graph.folding.places import SOURCE, places_of, places_of_value, with_places, with_value
+from backprint.graph.graphs import Port, Source, Step
 from backprint.graph.values import Ref
 from backprint.tracing.aot.from_fx import ReadJoint
 from backprint.tracing.assembly import PLAIN, Joint, Note, Result
@@ -147,6 +147,8 @@ class Renaming:
     def __init__(self) -> None:
         self.names = Names()
         self.called: dict[str, str] = {}
+        self.places: dict[str, list[tuple[str, Any, bool]]] = {}
+        self.sources: dict[tuple[Any, ...], Source] = {}
 
     def known(self, tag: str) -> str:
         """Return the name of a value that was made before."""
@@ -180,20 +182,31 @@ class Renaming:
 
     def step_of_row(self, step: Step, row: GrownRow, tags: Mapping[str, str]) -> Step:
         """Return the step of a row."""
+        if step.name not in self.places:
+            found = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
+            self.places[step.name] = [(place, item, tagged(place, item, tags) is not item) for place, item in found]
         changed: dict[str, Any] = {}
-        rest = iter(row.items)
-        tag = str(next(rest))
-        for place, before in places_of(step):
-            if place == "name" or isinstance(before, float):
-                continue
-            item = next(rest)
-            if tagged(place, before, tags) is not before:
-                item = self.known(str(item))
-            if item != before:
-                changed[place] = item
+        for (place, before, named), item in zip(self.places[step.name][1:], row.items[1:], strict=True):
+            found_item = self.known(str(item)) if named else item
+            if found_item != before:
+                changed[place] = found_item
+        source = {place.partition(".")[2]: changed.pop(place) for place in [*changed] if place.startswith("source.")}
         made = with_places(step, changed)
+        tag = str(row.items[0])
         name = self.add(tag, wish(made, tag))
-        return made if name == made.name else replace(made, name=name)
+        if name == made.name and not source:
+            return made
+        return replace(made, name=name, source=self.source(step.source, source))
+
+    def source(self, like: Source | None, changed: Mapping[str, Any]) -> Source | None:
+        """Return a line of the program with other parts; steps on one line share it."""
+        if like is None or not changed:
+            return like
+        parts = {**{part: getattr(like, part) for part in SOURCE}, **changed}
+        key = tuple(parts.values())
+        if key not in self.sources:
+            self.sources[key] = Source(**parts)
+        return self.sources[key]
 
 
 def wish(step: Step, tag: str) -> str:

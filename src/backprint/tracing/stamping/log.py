@@ -57,6 +57,8 @@ class LoggedWatch(Watch):
         return self.labels[id(tensor)]
 
     def run_explained(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
+        if func.namespace == "prim":  # a question about a tensor, such as its device: nothing runs
+            return super().run_explained(func, args, kwargs, names)
         head: list[Any] = [func, torch.is_grad_enabled()]
         items: list[Any] = []
         with torch._C.DisableTorchFunction():
