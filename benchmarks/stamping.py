@@ -106,7 +106,9 @@ def main() -> None:
     for name in [asked.only] if asked.only else CONFIGURATIONS:
         rows.append(compared_row(name))
         print(shown_row(rows[-1]), flush=True)
-    counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in dict.fromkeys(r.outcome for r in rows)}
+    counts = {
+        outcome: sum(row.outcome == outcome for row in rows) for outcome in dict.fromkeys(r.outcome for r in rows)
+    }
     print(f"{len(rows)} architectures:", ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     wrong = any(row.outcome == "WRONG" for row in rows)
     if not asked.skip_large:
@@ -197,9 +199,15 @@ def large(place: Path) -> bool:
         if code:
             raise SystemExit(f"{name}: the command line ended with {code}")
         bars = "" if name == "in_full" else f"; bars {BARS}"
-        print(f"405B {name}: {seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor, {gibibytes:.2f} GiB{bars}")
-        hashes.append([side for pair in bp.load(folder).pairs for side in (pair.forward.hash(), hash_of(pair.backward))])
-    print(f"405B: {'the same graphs' if hashes[0] == hashes[1] else 'WRONG'} {' '.join(each[:16] for each in hashes[0])}")
+        print(
+            f"405B {name}: {seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor, {gibibytes:.2f} GiB{bars}"
+        )
+        hashes.append(
+            [side for pair in bp.load(folder).pairs for side in (pair.forward.hash(), hash_of(pair.backward))]
+        )
+    print(
+        f"405B: {'the same graphs' if hashes[0] == hashes[1] else 'WRONG'} {' '.join(each[:16] for each in hashes[0])}"
+    )
     return hashes[0] == hashes[1]
 
 

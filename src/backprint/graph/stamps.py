@@ -15,7 +15,7 @@ IN_FULL = "traced in full, not stamped: "
 def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
     """Return the note of a stamped Capture."""
     few, fewer = depths[1], depths[0]
-    where = ", ".join(map(str, places))
+    where = ", ".join(str(place) or "the model itself" for place in places)
     return (
         f"{STAMPED}the {depth} layers in {where} continue traces with {fewer} and {few}; the whole ran once, untraced"
     )

@@ -21,7 +21,8 @@ def against_trace(stamped: Capture, full: Capture) -> Verdict:
             ours, theirs = getattr(left, side, None), getattr(right, side, None)
             if hash_of(ours) != hash_of(theirs):
                 name = (left or right).name
-                said = f"{name} {side} is not that of a trace in full: {size_and_hash(ours)} here, {size_and_hash(theirs)} there"
+                here, there = size_and_hash(ours), size_and_hash(theirs)
+                said = f"{name} {side} is not that of a trace in full: {here} here, {there} there"
                 return Verdict("wrong", stamped.name, said)
             hashes.append(f"{side} {hash_of(ours)[:16]}")
     said = f"a trace in full has the same graphs ({', '.join(hashes)})"

@@ -6,6 +6,7 @@ numbered anew at the end, in the order in which a trace names values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -100,9 +101,19 @@ def tags_of(read: ReadJoint) -> dict[str, str]:
     again = {local: name for name, local in read.backward.items()}
     tags = {port.local: f"input {port.name}" for port in joint.inputs}
     tags |= {local: f"constant {name}" for local, (name, _) in joint.constants.items()}
-    tags |= {step.name: f"forward {called.get(step.name, step.name)}" for step in joint.forward}
+    tags |= {step.name: f"forward {counted_name(called.get(step.name, step.name))}" for step in joint.forward}
     tags |= {port.local: f"tangent {port.name}" for port in joint.tangents}
-    return tags | {step.name: f"backward {again.get(step.name, step.name)}" for step in joint.backward}
+    tags |= {step.name: f"backward {counted_name(again.get(step.name, step.name))}" for step in joint.backward}
+    if len(set(tags.values())) < len(tags):
+        raise CannotStamp("two values of its graphs have one name")
+    return tags
+
+
+def counted_name(name: str) -> str:
+    """Return a name of torch.fx with a number at its end: `mm` is `mm_0`, because `mm_1` follows."""
+    if name.endswith("_0"):
+        raise CannotStamp(f"the value {name} is numbered 0, which torch.fx never does")
+    return name if re.search(r"_[1-9][0-9]*$", name) else f"{name}_0"
 
 
 # ------------------------------------------------------------------ as rows
@@ -214,5 +225,5 @@ def wish(step: Step, tag: str) -> str:
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index >= 0:
             return f"{name}_{index}"
-    name = tag.partition(" ")[2]
+    name = tag.partition(" ")[2].removesuffix("_0")
     return name.lstrip("_") or name

@@ -36,7 +36,8 @@ class LayerRun:
 
     def __str__(self) -> str:
         end = self.start + self.count
-        return self.place if end == len(self.holder._modules) == self.count else f"{self.place}[{self.start}:{end}]"
+        whole = end == len(self.holder._modules) == self.count
+        return self.place if whole else f"{self.place}[{self.start}:{end}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def longest_run(children: list[nn.Module]) -> tuple[range, str]:
 
 def shared_by(modules: list[tuple[str, nn.Module]], runs: tuple[LayerRun, ...]) -> str:
     """Say which tensor or module belongs to two layers, or to a layer and the rest; '' if none."""
-    homes = {f"{run.place}.{place}": None for run in runs for place in range(run.start, run.start + run.count)}
+    homes = {f"{run.place}.{place}".strip(".") for run in runs for place in range(run.start, run.start + run.count)}
     owner: dict[int, tuple[str | None, str]] = {}
     for root, module in modules:
         every = (
