@@ -28,8 +28,8 @@ LAYERS, WORDS, TOKENS = 14, 96, 8
 BARS = {"seconds": 6.0, "gibibytes": 1.0}
 
 SIZES: dict[str, Any] = {
-    "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": 2, "vocab_size": WORDS,
-    "max_position_embeddings": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": 2,
+    "vocab_size": WORDS, "max_position_embeddings": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 
 FEW = {"num_key_value_heads": 1}
@@ -49,13 +49,13 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "GemmaForCausalLM": SIZES | FEW | {"head_dim": 8},
     "Gemma2ForCausalLM": SIZES | FEW | {"head_dim": 8},
     "Gemma3ForCausalLM": SIZES | FEW | {"head_dim": 8},
-    "PhiForCausalLM": SIZES,
-    "Phi3ForCausalLM": SIZES,
-    "StableLmForCausalLM": SIZES,
-    "OlmoForCausalLM": SIZES,
-    "Olmo2ForCausalLM": SIZES,
-    "GraniteForCausalLM": SIZES,
-    "CohereForCausalLM": SIZES,
+    "PhiForCausalLM": SIZES | FEW,
+    "Phi3ForCausalLM": SIZES | FEW,
+    "StableLmForCausalLM": SIZES | FEW,
+    "OlmoForCausalLM": SIZES | FEW,
+    "Olmo2ForCausalLM": SIZES | FEW,
+    "GraniteForCausalLM": SIZES | FEW,
+    "CohereForCausalLM": SIZES | FEW,
     "Starcoder2ForCausalLM": SIZES | FEW,
     "GPTNeoXForCausalLM": SIZES,
     "OPTForCausalLM": SIZES | {"ffn_dim": 32, "word_embed_proj_dim": 16},
@@ -199,9 +199,8 @@ def large(place: Path) -> bool:
         if code:
             raise SystemExit(f"{name}: the command line ended with {code}")
         bars = "" if name == "in_full" else f"; bars {BARS}"
-        print(
-            f"405B {name}: {seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor, {gibibytes:.2f} GiB{bars}"
-        )
+        processor = used.ru_utime + used.ru_stime
+        print(f"405B {name}: {seconds:.1f} s, {processor:.1f} s of processor, {gibibytes:.2f} GiB{bars}", flush=True)
         hashes.append(
             [side for pair in bp.load(folder).pairs for side in (pair.forward.hash(), hash_of(pair.backward))]
         )
