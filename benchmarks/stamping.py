@@ -60,7 +60,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "GPTNeoXForCausalLM": SIZES,
     "OPTForCausalLM": SIZES | {"ffn_dim": 32, "word_embed_proj_dim": 16},
     "BloomForCausalLM": SIZES | {"n_layer": LAYERS, "n_head": 2},
-    "FalconForCausalLM": SIZES,
+    "FalconForCausalLM": SIZES | {"multi_query": False},
     "GPT2LMHeadModel": GPT,
     "GPTJForCausalLM": GPT | {"rotary_dim": 4},
     "GPTBigCodeForCausalLM": GPT,
