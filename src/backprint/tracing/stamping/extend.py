@@ -49,7 +49,9 @@ class Stretch:
 def grown(shallow: Sequence[Row], deeper: Sequence[Row], more: int, what: str) -> list[GrownRow]:
     """Return the rows with `more` layers than the shallow one has; `what` names the rows in a message."""
     numbers: dict[Any, int] = {}
-    left, right = ([numbers.setdefault(row.head, len(numbers)) for row in rows] for rows in (shallow, deeper))
+    left, right = (
+        [numbers.setdefault((row.head, len(row.items)), len(numbers)) for row in rows] for rows in (shallow, deeper)
+    )
     made: list[GrownRow] = []
     at, deeper_at = 0, 0
     for stretch in stretches(left, right, what):

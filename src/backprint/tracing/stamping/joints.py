@@ -139,7 +139,8 @@ def step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
     fractions = tuple((place, repr(item)) for place, item in places if isinstance(item, float))
     items = (tagged(place, item, tags) for place, item in places if not isinstance(item, float))
     module = family(step.source.module) if step.source is not None else ()
-    return Row((token_of(step), module, fractions, joint.notes.get(step.name, PLAIN)), tuple(items))
+    echo = None if step.echo is None else (step.echo.kind, len(step.echo.names))
+    return Row((token_of(step), module, echo, fractions, joint.notes.get(step.name, PLAIN)), tuple(items))
 
 
 def tagged(place: str, item: Any, tags: Mapping[str, str]) -> Any:
