@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backprint.graph.captures import Twin
 from backprint.graph.nouns import Capture, Graph
+from backprint.tried import warn_with_this_torch
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -44,6 +45,7 @@ def capture(
     functional: bool = True,
     dynamic: bool | Mapping[str, Dimensions] = False,
     fake: bool = False,
+    stamp: bool = True,
     order: int = 1,
     allow: Sequence[str] = (),
     name: str | None = None,
@@ -56,6 +58,7 @@ def capture(
     gradients, buffers, random states, modes) is restored afterwards. With `fake=True` nothing is computed and nothing
     of the model is allocated: it may be built under `bp.fake()`, be on the meta device, or be real. A custom operator
     with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
+    A fake capture of many equal layers is stamped: traces with a few are continued, if that is sound and `stamp=True`.
 
     `loss` may be `"sum"` or `"mean"` of the first output, and `decompose` names of operators, which PyTorch's own table
     then decomposes: `decompose=("aten::gelu",)`. `specialize` is another spelling of `specialise`.
@@ -71,13 +74,13 @@ def capture(
     options = by_name(dict(
         engine=engine, partition=partition, decompose=decompose, mode=mode, loss=loss, requires_grad=requires_grad,
         specialise=calls.one_spelling(specialise, specialize), functional=functional, dynamic=dynamic, fake=fake,
-        order=order, allow=allow, name=name,
+        stamp=stamp, order=order, allow=allow, name=name,
     ))  # fmt: skip
     calls.check_name(name)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         return capture_place(target, args, kwargs, options)
-    _tried_with_this_torch()
+    warn_with_this_torch()
     calls.check_target_options(target, kwargs)
     calls.check_capture_call(target, args, kwargs, (*options, "specialize"))
     calls.check_requires_grad(requires_grad)
@@ -88,15 +91,6 @@ def capture(
         if said := calls.meant(error, target, args, kwargs):
             raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {said}") from error
         raise
-
-
-def _tried_with_this_torch() -> None:
-    """Warn once if Backprint was not tried with the installed torch."""
-    import torch
-
-    from backprint.tried import warn_if_untried
-
-    warn_if_untried(str(torch.__version__))
 
 
 def capture_made(
@@ -178,9 +172,9 @@ def record(
 
 
 DEFAULTS: dict[str, Any] = {
-    "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None,
-    "requires_grad": None, "specialise": None, "functional": True, "dynamic": False, "fake": False, "order": 1,
-    "allow": (), "name": None,
+    "engine": "auto", "partition": None, "decompose": None, "mode": None, "loss": None, "requires_grad": None,
+    "specialise": None, "functional": True, "dynamic": False, "fake": False, "stamp": True, "order": 1, "allow": (),
+    "name": None,
 }  # fmt: skip
 
 
@@ -220,7 +214,7 @@ def region(
     """
     from backprint.regions.region import make_region
 
-    _tried_with_this_torch()
+    warn_with_this_torch()
     return make_region(path, gradients, stacks, name, every, limit, only_bad)
 
 
@@ -257,21 +251,28 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
     return run_graph(graph, inputs)
 
 
-def verify(capture: Capture, draws: Sequence[str] | None = None, *, twin: Twin | None = None) -> list[Verdict]:
+def verify(
+    capture: Capture, draws: Sequence[str] | None = None, *, twin: Twin | None = None, trace: Capture | bool = False
+) -> list[Verdict]:
     """Prove a Capture against the original program: return a Verdict for each Pair, and for several linked Pairs the
     whole's last.
 
     A fake Capture is `unproven`. With a `twin` (a small version of the same program: `(model, args)`, `(model, args,
-    kwargs)` or a Capture) the twin is proven and compared with it step by step, and its Verdicts follow.
+    kwargs)` or a Capture) the twin is proven and compared with it step by step, and its Verdicts follow. `trace=True`
+    traces a stamped Capture's program in full, or `trace` is such a Capture: it is `wrong` if the graphs differ.
     """
     from backprint.calls import check_capture
     from backprint.choices import check_sequence
     from backprint.replaying.draws import DRAWS
     from backprint.replaying.verify import verify_capture as prove
 
-    _tried_with_this_torch()
+    warn_with_this_torch()
     check_capture(capture, "verify")
     check_sequence("draws", draws)
+    if trace is not False:
+        from backprint.saving import verify_stamped
+
+        return [verify_stamped(capture, trace)]
     if twin is None:
         return prove(capture, tuple(draws or DRAWS))
     from backprint.replaying.twin import beside

@@ -19,7 +19,8 @@ from backprint.graph.keys import PortKey, PortValues, is_tangent
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.recipes import InputRecipes
-from backprint.graph.verdicts import REFUTED
+from backprint.graph.stamps import stamp_of
+from backprint.graph.verdicts import REFUTED, Verdict
 from backprint.graphnet.layout import write_trees
 from backprint.graphnet.write import graphnet_writer
 from backprint.replaying.annotations import with_found_annotations
@@ -185,3 +186,33 @@ def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Run one direction on values that may not match it, and restore random states."""
     with settings.ONE_AT_A_TIME, settings.quiet_random():
         return run_graph(graph, values, strict=False)
+
+
+def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
+    """Compare a stamped Capture with a trace in full, which is made here of its program unless it is given."""
+    from backprint.replaying.traced import against_trace
+    from backprint.tracing.entry import capture_call
+    from backprint.tracing.origin import LiveProgram
+
+    check_trace(stamped, trace)
+    if isinstance(trace, Capture):
+        return against_trace(stamped, trace)
+    assert isinstance(stamped.origin, LiveProgram)  # its program is alive
+    call = stamped.origin.call()
+    return against_trace(stamped, capture_call(*call, **{**stamped.origin.asked, "stamp": False}))
+
+
+def check_trace(stamped: Capture, trace: Capture | bool) -> None:
+    """Raise unless a stamped Capture is to be compared with a trace in full, and there is one or can be one."""
+    if not stamp_of(stamped.notes):
+        raise UsageError(f"trace= is for a stamped capture, and {stamped.name} was not stamped: verify it without")
+    if isinstance(trace, Capture):
+        if stamp_of(trace.notes):
+            raise UsageError(f"trace={trace.name} is stamped itself: capture the program with stamp=False")
+    elif trace is not True:
+        raise UsageError(f"trace={trace!r:.80} is neither True nor a Capture of the same program with stamp=False")
+    elif not stamped.origin.alive:
+        raise UsageError(
+            f"trace=True needs the program of {stamped.name}, which is gone: capture it again with stamp=False, and "
+            "pass that Capture as `trace`"
+        )

@@ -92,7 +92,7 @@ def capture_target(target: Target, **options: Any) -> Capture:
         if target.fake and given["specialise"] is None:
             given["specialise"] = True  # the numbers that a sample's code reads are known from its metadata
     made = capture_made(target.model, target.args, target.kwargs, given, target.recipes)
-    return replace(made, notes=target.notes) if target.notes else made
+    return replace(made, notes=(*target.notes, *made.notes)) if target.notes else made
 
 
 def capture_place(text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Capture:

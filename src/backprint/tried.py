@@ -28,3 +28,10 @@ def warn_if_untried(version: str) -> None:
         "there. Each capture is still compared with the program itself; if something fails, try one of those",
         stacklevel=3,
     )
+
+
+def warn_with_this_torch() -> None:
+    """Warn once if Backprint was not tried with the installed torch."""
+    import torch
+
+    warn_if_untried(str(torch.__version__))

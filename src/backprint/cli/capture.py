@@ -50,6 +50,12 @@ from backprint.sample.place import check_place, settle
 @click.option("--order", default="1", type=click.Choice(["1", "2"]), help="2: the backward of the backward.")
 @click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
 @click.option(
+    "--stamp/--no-stamp",
+    default=True,
+    help="With --fake, continue traces with four and five of many equal layers where that is sound (the default), or "
+    "trace all.",
+)
+@click.option(
     "--requires-grad", multiple=True, metavar="NAME", help="A tensor that requires grad, by name; else as they are."
 )
 @click.option(

@@ -16,7 +16,7 @@ from backprint.corpus.apart import Answer, apart, write_answer
 from backprint.corpus.find import absent, samples_in
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
-from backprint.errors import UsageError
+from backprint.errors import BackprintError, UsageError
 from backprint.graph.verdicts import GOOD, WORDS, ports_without
 
 
@@ -26,6 +26,8 @@ from backprint.graph.verdicts import GOOD, WORDS, ports_without
 @ALLOW
 @MODE
 @TRUST
+@click.option("--trace", metavar="TARGET", help="Trace this program in full, and compare stamped samples with it.")
+@click.option("--loss", help="With --trace: the loss that the samples were captured with.")
 @limits
 @click.option(
     "--json",
@@ -39,6 +41,8 @@ def command(
     allow: tuple[str, ...],
     mode: str | None,
     trust: bool,
+    trace: str | None,
+    loss: str | None,
     timeout: float,
     memory: float | None,
     as_json: bool,
@@ -48,6 +52,9 @@ def command(
     A SAMPLE is a folder with capture.json, or a folder with samples somewhere below. Nothing in a sample is run but
     known tensor operators, each sample in a process of its own: one that crashes or hangs is `failed`. A GraphNet
     sample is captured first, in memory.
+
+    With `--trace TARGET`, the graphs of stamped samples are compared with those of TARGET, which is executed here,
+    captured with `--fake` and traced in full.
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
@@ -57,9 +64,14 @@ def command(
             with working() as at:
                 options = {"allow": list(allow), "mode": mode, "trust": trust}
                 given = (places, options, (timeout, memory), numbered(places, at))
-                for answer in apart("backprint.cli.verify:verified", *given):
-                    for row in answer.content or [ended_row(answer)]:
-                        row = {"sample": str(answer.place), **row}
+                answers = (
+                    ((answer.place, answer.content or [ended_row(answer)]) for answer in apart(VERIFIED, *given))
+                    if trace is None
+                    else rows_beside_trace(places, trace, mode, loss, tuple(allow))
+                )
+                for place, found in answers:
+                    for row in found:
+                        row = {"sample": str(place), **row}
                         rows.append(row)
                         if as_json:
                             echo(json.dumps(row))
@@ -77,6 +89,26 @@ def numbered(places: Sequence[Path], at: Callable[[str], None]) -> Callable[[Pat
     """Return a function that shows which of the samples is being checked."""
     count = itertools.count(1)
     return lambda place: at(f"{next(count)}/{len(places)} {place}")
+
+
+VERIFIED = "backprint.cli.verify:verified"
+"""The function that verifies in a sample's own process."""
+
+
+def rows_beside_trace(
+    places: Sequence[Path], target: str, mode: str | None, loss: str | None, allow: tuple[str, ...]
+) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    """Yield the rows of stamped samples, compared with a trace of their program in full."""
+    import backprint as bp
+    from backprint.target import capture_target, read_target
+
+    full = capture_target(read_target(target, fake=True, mode=mode), stamp=False, loss=loss, allow=allow)
+    for place in places:
+        try:
+            rows = [verdict_row(verdict) for verdict in bp.verify(bp.load(place, allow=allow), trace=full)]
+        except BackprintError as error:  # a row for every sample
+            rows = [failed_row(place.name, f"{type(error).__name__}: {error}")]
+        yield place, rows
 
 
 def ended_row(answer: Answer) -> dict[str, Any]:
@@ -127,15 +159,19 @@ def rows_of_sample(
             missing(verdict),
             f"no proof of {first_three(hidden)}: hidden when it was saved" if last else "",
         ]
-        power = verdict.power if verdict.power is None or verdict.power < float("inf") else "inf"
-        yield {
-            "verdict": verdict.verdict,
-            "name": verdict.name,
-            "detail": "; ".join(filter(None, parts)),
-            "power": power,
-            "vacuous": list(verdict.vacuous),
-            "proof": verdict.proof,
-        }
+        yield verdict_row(verdict) | {"detail": "; ".join(filter(None, parts))}
+
+
+def verdict_row(verdict: Any) -> dict[str, Any]:
+    """Return a Verdict as a row."""
+    return {
+        "verdict": verdict.verdict,
+        "name": verdict.name,
+        "detail": verdict.detail,
+        "power": verdict.power if verdict.power is None or verdict.power < float("inf") else "inf",
+        "vacuous": list(verdict.vacuous),
+        "proof": verdict.proof,
+    }
 
 
 def missing(verdict: Any) -> str:

@@ -211,7 +211,9 @@ class Capture:
         def release(self) -> None:
             """Drop the captured program and its arguments."""
 
-        def verify(self, draws: Sequence[str] | None = None, *, twin: Twin | None = None) -> list[Verdict]:
+        def verify(
+            self, draws: Sequence[str] | None = None, *, twin: Twin | None = None, trace: Capture | bool = False
+        ) -> list[Verdict]:
             """Prove every Pair against the original program."""
 
         def inputs(self) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from backprint.graph.claims import lies
 from backprint.graph.keys import PortKey, with_tangents
 from backprint.graph.nouns import Capture
 from backprint.graph.power import least_power, unmoved_ports
+from backprint.graph.stamps import stamp_of
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PROVED, REDRAWN, PortVerdict, Verdict, worst
 from backprint.replaying.annotations import Notes
 from backprint.replaying.annotations import holding_annotations as annotations_checked
@@ -44,7 +45,7 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
     if unknown:
         raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
     if capture.fake:
-        return [Verdict("unproven", capture.name, FAKE)]
+        return [Verdict("unproven", capture.name, "; ".join(filter(None, (FAKE, stamp_of(capture.notes)))))]
     recorded = dict(capture.environment)
     with settings.ONE_AT_A_TIME, settings.quiet_random(), settings.restored(recorded), capture.origin.restoring():
         return [named_differences(verdict, recorded) for verdict in prove(capture, draws)]

@@ -60,6 +60,7 @@ def seeing_packs(seen: Sighting, paths: Mapping[int, str]) -> Iterator[None]:
     def note_packing(self: Any) -> Any:
         if threading.get_ident() == ours and not type(self).__module__.startswith("torch.utils.checkpoint"):
             seen.packs.append(frames.here(paths))
+        seen.checkpoints = True
         return before(self)
 
     kind.__enter__ = note_packing

@@ -55,6 +55,7 @@ def capture_of(
         requires=tuple(sorted({target for pair in made.pairs for target in requirements(pair)})),
         seed=SEED,
         fake=program.world is not None,
+        notes=made.notes,
         origin=LiveProgram(made, asked),
     )
 

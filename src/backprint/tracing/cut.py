@@ -31,6 +31,15 @@ PARTITIONS: dict[str, Callable[..., Any]] = {
 """The partition functions by name."""
 
 
+def looks_at_the_whole(partition: str | Callable[..., Any] | None) -> str:
+    """Say why a layer's part of a partition may depend on the other layers; '' if PyTorch's own decides as usual."""
+    if callable(partition):
+        return "partition= is a function"
+    if functorch_config.activation_memory_budget != 1.0:
+        return "a memory budget (activation_memory_budget)"
+    return "a pass over the joint graph (joint_custom_pass)" if functorch_config.joint_custom_pass is not None else ""
+
+
 def partitioned(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
     """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
     function = PARTITIONS.get(partition) if isinstance(partition, str) else partition

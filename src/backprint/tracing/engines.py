@@ -48,7 +48,7 @@ TOGETHER = (("fake", "dynamic"),)
 
 def requests(program: CalledProgram, options: Options, order: int) -> dict[str, str]:
     """Return the requests of a call beyond a plain capture, by name, each in the words of the call."""
-    sparse = {name: tensor for name, tensor in program.current().items() if tensor.layout is not torch.strided}
+    sparse = {name: tensor for name, tensor in program.held().items() if tensor.layout is not torch.strided}
     found = {
         "fake": "fake=True" if options.fake else "",
         "dynamic": "dynamic=" if options.dynamic else "",

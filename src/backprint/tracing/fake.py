@@ -163,6 +163,15 @@ class World:
             return torch.device("cpu")
         return value
 
+    def content_of(self, tensor: Tensor) -> bytes | None:
+        """Return the bytes of a tensor's values, if these are known."""
+        known = self.known(tensor)
+        if known is None:
+            return None
+        with _disable_current_modes(), torch.no_grad():
+            plain = known.resolve_conj().resolve_neg().contiguous().reshape(-1)
+            return bytes(plain.view(torch.uint8).tolist())
+
     def follow(self, result: Any, real: Any) -> None:
         """Remember the values of a result."""
         for left, right in zip(plain_leaves(result), plain_leaves(real), strict=False):

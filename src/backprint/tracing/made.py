@@ -24,6 +24,7 @@ class Options:
     dynamic: bool | Mapping[str, Any] = False
     fake: bool = False
     allow: Sequence[str] = ()
+    stamp: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Made:
     the result's structure, with `Tensor` in the place of each tensor. `tangents` has an example for each sparse output
     with a tangent, because a spec does not say where its values are. `unheld` are reads of values that no guard checks.
     `plainer` names parts that another engine may capture better: higher-order operators (`torch.cond`), which are
-    replaced by their bodies here, and the backward of an update of a view.
+    replaced by their bodies here, and the backward of an update of a view. `notes` say how the graphs were made.
     """
 
     program: ScoutedProgram
@@ -53,6 +54,7 @@ class Made:
     outcome: Outcome | None = None
     unheld: tuple[str, ...] = ()
     plainer: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

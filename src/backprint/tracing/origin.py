@@ -17,6 +17,7 @@ from backprint.tracing.made import Made
 from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.protection import protected
 from backprint.tracing.refusals import plain_own
+from backprint.tracing.running import call_arguments
 from backprint.tracing.stage import is_only_given
 from backprint.tracing.witness import run_step
 from backprint.tree import alias_groups, copy_values
@@ -39,6 +40,10 @@ class LiveProgram:
         self.doubts: tuple[PortVerdict, ...] = ()
         self.unheld = made.unheld
         self.gave: tuple[Any, ...] = made.leaves
+
+    def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Return the callable, and the arguments and keyword arguments of the captured call."""
+        return self.program.target(), *call_arguments(self.program, self.program.values)
 
     def doubted(self, ports: Iterable[PortVerdict]) -> LiveProgram:
         """Return the same program with the ports whose verdict was not bitwise."""

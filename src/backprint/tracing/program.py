@@ -44,7 +44,7 @@ class Outcome:
 
     `tangled` are the tensors that depend on others' gradients once the program has written to them. Of the mutations,
     `made` are tensors that modules hold now and did not hold before, `left` gradients and the state of optimizers.
-    `leaves` are those of the result, with `Tensor` in the place of each tensor.
+    `leaves` are those of the result, with `Tensor` in the place of each tensor, and `tree` is its structure.
     """
 
     outputs: dict[str, Tensor]
@@ -54,6 +54,7 @@ class Outcome:
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     leaves: tuple[Any, ...] = ()
+    tree: Any = None
 
 
 # ------------------------------------------------------------------ what lives and ends

@@ -44,9 +44,10 @@ class Findings:
     casts: int
 
 
-def scout(program: CalledProgram) -> tuple[ScoutedProgram, Findings]:
-    """Run a program once; return it with its outside and changed tensors, and everything else that was seen."""
-    watch, outcome = watched_step(program)
+def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[ScoutedProgram, Findings]:
+    """Run a program once under a Watch, or a subclass `kind`; return it with its outside and changed tensors, and
+    everything else that was seen."""
+    watch, outcome = watched_step(program, kind)
     seen, found = watch.seen, with_outside(program, watch.seen)
     refuse_effects(program, seen, outcome.left)
     refuse_aliases(program, outcome)
@@ -86,11 +87,11 @@ def hooked(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
     return tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks)
 
 
-def watched_step(program: CalledProgram) -> tuple[Watch, Outcome]:
+def watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
     """Watch one run. If the program writes to leaves that require grad, run again on copies of its arguments."""
     try:
         with kept_gradients(program.target()):
-            return run_watched(program)
+            return run_watched(program, kind)
     except RuntimeError as error:
         if type(error).__module__ == "torch._dynamo.exc":
             raise CaptureError(
@@ -101,7 +102,7 @@ def watched_step(program: CalledProgram) -> tuple[Watch, Outcome]:
             raise
         asking = frozenset(named.name for named in program.tensors if named.requires_grad)
         with kept_gradients(program.target()):
-            return run_watched(replace(program, shields=asking, cloned=asking))
+            return run_watched(replace(program, shields=asking, cloned=asking), kind)
 
 
 def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:

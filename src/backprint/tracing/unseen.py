@@ -26,6 +26,9 @@ from backprint.tree import FLAGS, plain_leaves
 DETACHING = (Tensor.detach_, torch.detach_)
 """Functions that detach a tensor in place without an operator."""
 
+GRAD_FN = Tensor.grad_fn.__get__
+"""The function that modes see where a program reads a tensor's node in the autograd graph."""
+
 SET_DATA = Tensor.data.__set__
 """The function that modes see where a program assigns to a tensor's `.data`."""
 
@@ -80,6 +83,7 @@ class HookWatch(TorchFunctionMode):
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
         if func in DETACHING and args[0].requires_grad:
             self.seen.opaque.append(OpaqueEdge("detach", "a tensor is detached in place", frames.here(self.paths)))
+        self.seen.nodes |= func == GRAD_FN
         if func in ASKED and id(args[0]) in self.seen.given and frames.called_by_user():
             asked = self.seen.given[id(args[0])], ASKED[func]
             with torch._C.DisableTorchFunction():

@@ -69,6 +69,8 @@ class Sighting:
     reentrant: bool = False
     casts: int = 0
     packs: list[Source | None] = field(default_factory=list)
+    checkpoints: bool = False
+    nodes: bool = False
     raised: list[tuple[str, Source | None]] = field(default_factory=list)
     opened: list[tuple[str, Source | None]] = field(default_factory=list)
     given: dict[int, str] = field(default_factory=dict)

@@ -74,6 +74,7 @@ class ForwardRun:
             made=frozenset(effects.made) - set(ready),
             left=frozenset(effects.left),
             leaves=self.leaves,
+            tree=self.tree,
         )
 
 

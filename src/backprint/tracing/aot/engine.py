@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from backprint import settings
+from backprint.graph.stamps import IN_FULL
 from backprint.tracing.aot.from_fx import read_fx
+from backprint.tracing.aot.joint import Traced
 from backprint.tracing.aot.trace import trace
 from backprint.tracing.assembly import assemble
 from backprint.tracing.made import Made, Options
-from backprint.tracing.program import CalledProgram
+from backprint.tracing.program import CalledProgram, ScoutedProgram
 from backprint.tracing.refusals import unheld
-from backprint.tracing.scout import scout
+from backprint.tracing.scout import Findings, scout
+from backprint.tracing.stamping.stamp import attempt_stamp
 from backprint.tracing.unseen import flag_guards
 
 
 def by_aot(program: CalledProgram, options: Options) -> Made:
-    """Capture a program by engine `aot`."""
-    with settings.uncollected() if options.fake else contextlib.nullcontext():
-        scouted, seen = scout(program)
-    specialise = bool(options.specialise)
+    """Capture a program by engine `aot`: where it has many equal layers and no values, stamp it."""
+    if not options.fake or not options.stamp:
+        with settings.uncollected() if options.fake else contextlib.nullcontext():
+            scouted, seen = scout(program)
+        return traced_in_full(program, options, scouted, seen)
     with settings.uncollected():
-        traced = trace(scouted, seen, specialise, options.partition, options.decompose, options.dynamic)
+        tried = attempt_stamp(program, options, lambda *given: read_fx(given[0], traced_by(*given)))
+        if tried.made is not None:
+            return tried.made
+        scouted, seen = (tried.run.scouted, tried.run.found) if tried.run is not None else scout(program)
+    made = traced_in_full(program, options, scouted, seen)
+    return replace(made, notes=(f"{IN_FULL}{tried.why}",)) if tried.why else made
+
+
+def traced_by(scouted: ScoutedProgram, seen: Findings, options: Options) -> Traced:
+    """Trace a program that has run."""
+    specialise = bool(options.specialise)
+    return trace(scouted, seen, specialise, options.partition, options.decompose, options.dynamic)
+
+
+def traced_in_full(program: CalledProgram, options: Options, scouted: ScoutedProgram, seen: Findings) -> Made:
+    """Return the capture of a program that has run."""
+    with settings.uncollected():
+        traced = traced_by(scouted, seen, options)
         assembled = assemble(read_fx(scouted, traced).joint)
     return Made(
         program=scouted,
