@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.graph.folding import stored
+from backprint.graph.folding import fold, stored
 from backprint.graph.folding.expand import is_folded
 from backprint.graph.text import parse
 from backprint.sample.standalone import ENDINGS, MARKER
@@ -158,7 +158,7 @@ def test_an_exported_file_prints_the_same(folded: Path, flat: Path, tmp_path: Pa
 
 def test_a_small_graph_does_not_pay_for_a_fold(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = bp.capture(Repeated(3), torch.randn(3, 8)).pairs[0].forward
-    monkeypatch.setattr(stored, "folded", lambda graph: pytest.fail("was folded"))
+    monkeypatch.setattr(stored, "proved_text", lambda *_: pytest.fail("was folded"))
     assert not is_folded(stored.text_to_store(graph))
 
 
@@ -167,7 +167,7 @@ def test_a_text_that_is_read_as_another_graph_is_not_stored(
 ) -> None:
     pair = capture.pairs[0]
     assert is_folded(stored.text_to_store(pair.forward))
-    monkeypatch.setattr(stored, "parse_folded", lambda text: pair.backward)
+    monkeypatch.setattr(fold, "flat_text", lambda text: pair.backward.code)
     assert stored.text_to_store(pair.forward) == pair.forward.code
 
 

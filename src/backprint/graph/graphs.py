@@ -72,7 +72,8 @@ class Source:
             raise GraphError(f"{self.line!r:.80} is not a line number")
         for part, blurs in _BLURS.items():
             text: str = getattr(self, part)
-            said = blurs.sub("_", "".join(c if c.isprintable() else " " for c in text).strip())
+            shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+            said = blurs.sub("_", shown.strip())
             if said != text or (part == "file" and not said):
                 object.__setattr__(self, part, said or "_" * (part == "file"))
 

@@ -203,7 +203,7 @@ def line_comments(leaf: Leaf) -> tuple[str, ...]:
         return (show_comment(step.step.source, None),)
     if not any(place.startswith("source") for place, _ in step.series):
         return (braced(show_comment(step.step.source, None)),)
-    texts = {index: show_comment(step.at(index).source, None) for index in leaf.indexes()}
+    texts = {index: show_comment(step.source_at(index), None) for index in leaf.indexes()}
     series = series_of(texts, leaf.counts)
     rule = [pattern(series)] if series.parts else []
     if rule and rule[0].startswith(("# at ", "# type at ")):

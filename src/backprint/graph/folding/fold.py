@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from backprint.errors import GraphError
@@ -11,6 +11,7 @@ from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
 from backprint.graph.folding.places import NUMBERS, places_of, without_offsets
 from backprint.graph.folding.series import Index, Series, divided_text, series_of
+from backprint.graph.folding.text import emit_folded
 from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
 from backprint.graph.text import parse
 
@@ -20,24 +21,34 @@ Where = Mapping[Index, int]
 
 def folded(graph: Graph) -> FoldedGraph:
     """Return a graph with its repeated steps as loops; what it unfolds to was compared with the graph."""
-    nodes = loops_of(steps_of(graph.steps))
-    items = items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
-    made = FoldedGraph(
-        items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title, graph.isolated
-    )
+    made = fold_of(graph)
     if made.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")
     return made
 
 
+def fold_of(graph: Graph) -> FoldedGraph:
+    """Return a graph with its repeated steps as loops."""
+    nodes = loops_of(steps_of(graph.steps))
+    items = items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
+    return FoldedGraph(
+        items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title, graph.isolated
+    )
+
+
+def proved_text(graph: Graph, flat: str, is_short: Callable[[str], bool], title: str = "") -> str:
+    """Return the folded text of a graph, if it is short enough and stands for the flat one to the letter; or that."""
+    try:
+        short = emit_folded(fold_of(graph), title)
+        return short if is_short(short) and flat_text(short) == flat else flat
+    except GraphError:  # what only the flat text has; `fold` itself says what is wrong
+        return flat
+
+
 def text_for_people(graph: Graph) -> str:
     """Return the text of a graph for people: folded, if that saves more than a third of the lines."""
     flat = graph.code
-    try:
-        short = folded(graph).code
-    except GraphError:  # what only the flat text has; `fold` itself says what is wrong
-        return flat
-    return short if 3 * short.count("\n") < 2 * flat.count("\n") else flat
+    return proved_text(graph, flat, lambda short: 3 * short.count("\n") < 2 * flat.count("\n"))
 
 
 def parse_folded(text: str) -> Graph:

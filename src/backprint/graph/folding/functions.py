@@ -18,7 +18,6 @@ from backprint.graph.folding.series import Growth, Series, series_of
 from backprint.graph.nouns import (
     Atom,
     Device,
-    Echo,
     List,
     Slice,
     Spec,
@@ -85,6 +84,8 @@ class Finder:
         self.names = names
         self.tokens: dict[Any, int] = {}
         self.wheres: dict[Any, int] = {}
+        self.known_names: dict[int, Series] = {}
+        self.known_echoes: dict[int, Series] = {}
         self.traits = [self.trait(leaf) for leaf in names.leaves]
         self.used: set[int] = set()
 
@@ -110,18 +111,28 @@ class Finder:
 
     def name(self, leaf: Leaf) -> Series:
         """Return the name of a step."""
-        return series_of({index: self.names.numbered(name) for index, name in leaf.names().items()}, leaf.counts)
+        if leaf.number not in self.known_names:
+            texts = {index: self.names.numbered(name) for index, name in leaf.names().items()}
+            self.known_names[leaf.number] = series_of(texts, leaf.counts)
+        return self.known_names[leaf.number]
 
     def echo(self, leaf: Leaf) -> Series | None:
         """Return the echo of a step."""
-        if leaf.step.step.echo is None:
+        echo = leaf.step.step.echo
+        if echo is None:
             return None
-        texts = {index: self.echo_text(leaf.step.at(index).echo) for index in leaf.indexes()}
-        return series_of(texts, leaf.counts)
-
-    def echo_text(self, echo: Echo | None) -> str:
-        """Return an echo as text."""
-        return f"{echo.kind} {', '.join(map(self.names.numbered, echo.names))}" if echo is not None else ""
+        if leaf.number not in self.known_echoes:
+            series = dict(leaf.step.series)
+            kinds = series.get("echo.kind")
+            parts = [series.get(f"echo.names.{count}", name) for count, name in enumerate(echo.names)]
+            texts = {}
+            for index in leaf.indexes():
+                said = [
+                    self.names.numbered(str(part.at(index)) if isinstance(part, Series) else part) for part in parts
+                ]
+                texts[index] = f"{kinds.at(index) if kinds else echo.kind} {', '.join(said)}"
+            self.known_echoes[leaf.number] = series_of(texts, leaf.counts)
+        return self.known_echoes[leaf.number]
 
     def uses(self, leaf: Leaf) -> Iterator[int]:
         """Yield, for each value that a step takes, the leaf that computes it in the same iteration, or -1."""

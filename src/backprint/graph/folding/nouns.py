@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from backprint.graph.folding.places import with_places
 from backprint.graph.folding.series import Index, Series
-from backprint.graph.nouns import Graph, Port, Step, Symbol, Value
+from backprint.graph.nouns import Graph, Port, Source, Step, Symbol, Value
 
 Item: TypeAlias = "FoldedStep | Loop | Only"
 """What a folded graph, or the body of a loop, has in a row."""
@@ -25,6 +25,11 @@ class FoldedStep:
     def at(self, index: Index) -> Step:
         """Return the step of an iteration."""
         return with_places(self.step, {place: series.at(index) for place, series in self.series})
+
+    def source_at(self, index: Index) -> Source | None:
+        """Return the line of the program of an iteration."""
+        places = {place: series.at(index) for place, series in self.series if place.startswith("source.")}
+        return with_places(self.step, places).source
 
     def name_at(self, index: Index) -> str:
         """Return the name of the step of an iteration."""

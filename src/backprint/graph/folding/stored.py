@@ -10,10 +10,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from backprint.errors import GraphError
 from backprint.graph.folding.expand import is_folded
-from backprint.graph.folding.fold import folded, parse_folded
-from backprint.graph.folding.text import emit_folded
+from backprint.graph.folding.fold import parse_folded, proved_text
 from backprint.graph.nouns import Graph
 from backprint.graph.text import emit, parse
 
@@ -25,17 +23,12 @@ SMALLER = 4
 
 
 def text_to_store(graph: Graph, title: str = "") -> str:
-    """Return the text of a graph for disk. One with loops was read back here, and is that of an equal graph."""
+    """Return the text of a graph for disk. One with loops was written out here, and is the flat text to the letter."""
     flat = emit(graph, title)
     if len(graph.steps) < LEAST_STEPS:
         return flat
     with collector_paused():
-        try:
-            short = emit_folded(folded(graph), title)
-            stored = SMALLER * len(short) <= len(flat) and parse_folded(short) == graph
-        except GraphError:  # what only the flat text has; `graph.fold()` itself says what is wrong
-            return flat
-    return short if stored else flat
+        return proved_text(graph, flat, lambda short: SMALLER * len(short) <= len(flat), title)
 
 
 def parse_stored(text: str) -> Graph:
