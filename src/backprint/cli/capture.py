@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -190,6 +191,7 @@ def captured(
     """Read a target, capture it, and save it to `place`, which is or becomes `output`."""
     from backprint.target import capture_target, read_target
 
+    gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
     rest = dict(asked)
     as_json, overwrite, data, layout, flat = (
         rest.pop(key) for key in ("as_json", "overwrite", "data", "layout", "flat")

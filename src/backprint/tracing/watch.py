@@ -142,6 +142,8 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func.namespace == "prim" and torch.is_grad_enabled() and self.knows(args):
+            return func(*args, **kwargs)  # a question about a tensor, such as its device: half of a run without values
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
@@ -163,6 +165,16 @@ class Watch(TorchDispatchMode):
         if reads_values(func):
             self.note_reading(func, args, result, names)
         return result
+
+    def knows(self, args: Any) -> bool:
+        """Whether what is asked about is a tensor without values that was made here."""
+        return (
+            bool(args)
+            and isinstance(args[0], FakeTensor)
+            and id(args[0]) not in self.met
+            and _dense(args[0])
+            and args[0].untyped_storage()._cdata in self.taint
+        )
 
     def met_with(self, func: Any, given: list[Tensor]) -> frozenset[str]:
         """Return the inputs that an operator's tensors depend on; tensors of unknown memory come from outside."""

@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from backprint.fx.convert import tensor_spec
+from backprint.graph.folding.stored import collector_paused
 from backprint.graph.nouns import Port
 from backprint.graph.stamps import stamp_note
 from backprint.tracing.aot.from_fx import ReadJoint
@@ -62,10 +63,11 @@ def attempt_stamp(program: CalledProgram, options: Options, trace: Trace) -> Sta
     whole: LoggedRun | None = None
     try:
         refuse_call(program, options)
-        joint, log = continued(program, plan, options, trace)
-        whole = logged(program)
-        hold_against(whole, log)
-        return StampAttempt(made_of(program, whole, joint, plan), run=whole)
+        with collector_paused():
+            joint, log = continued(program, plan, options, trace)
+            whole = logged(program)
+            hold_against(whole, log)
+            return StampAttempt(made_of(program, whole, joint, plan), run=whole)
     except CannotStamp as error:
         return StampAttempt(why=str(error), run=whole)
 
