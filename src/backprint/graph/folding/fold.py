@@ -71,7 +71,7 @@ def token_of(step: Step) -> Any:
     """Return what two iterations have in common of a step: all but names, numbers, and where it was called."""
     kinds = tuple(skeleton(value) for value in step.args)
     named = tuple((key, skeleton(value)) for key, value in step.kwargs)
-    called = step.source is None, step.echo is None or len(step.echo.names)
+    called = step.source is None, 0 if step.echo is None else len(step.echo.names)
     return step.target, kinds, named, without_offsets(step.spec), called
 
 
@@ -165,6 +165,10 @@ def folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> Fo
     found: list[tuple[str, Series]] = []
     for place, value in tables[0].items():
         column = [table[place] for table in tables]
-        if any(each != value for each in column):
+        if type(value) is float:  # nan is unequal to itself, and -0.0 is equal to 0.0
+            differ = len({*map(repr, column)}) > 1
+        else:
+            differ = any(each != value for each in column)
+        if differ:
             found.append((place, series_of(dict(zip(indexes, column, strict=True)), shape)))
     return FoldedStep(first, tuple(found))

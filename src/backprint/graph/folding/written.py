@@ -162,6 +162,8 @@ class Template:
     parameters: tuple[str, ...]
     body: tuple[Written, ...]
     results: tuple[str, ...]
+    length: int
+    """Of its text, in characters."""
 
 
 def written_call(
