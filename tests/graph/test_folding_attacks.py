@@ -67,19 +67,23 @@ def test_dictionaries_of_what_differs_keep_their_order() -> None:
 
 
 def test_a_rule_has_no_number_that_is_too_long_to_be_read() -> None:
-    assert_text_returns(chain(*[(2**62 * (place % 3 - 1),) for place in range(12)]))
+    steps, names = [], "sin cos tan exp log neg abs erf".split()
+    for place, number in enumerate([0, 2**63 - 1, -(2**63)]):
+        for name in names:
+            before = Ref(steps[-1].name if steps else "x")
+            steps.append(Step(f"{name}_{place}", f"aten.{name}.default", (before, number), spec=SPEC))
+    assert "for i in range(3)" in assert_text_returns(graph_of(steps))
 
 
 def test_what_a_loop_computes_itself_is_not_taken_before_it() -> None:
     steps: list[Step] = []
     for place in range(9):
-        before = Ref(f"y_{place - 1}" if place else "x")
-        if place == 1:
-            steps.append(Step("more", "aten.abs.default", (before,), spec=SPEC))
-        taken = Ref("more") if place == 1 else Ref(f"z_{place - 1}") if place > 1 else Ref("x")
-        steps.append(Step(f"y_{place}", "aten.sin.default", (before,), spec=SPEC))
+        steps.append(Step(f"y_{place}", "aten.sin.default", (Ref(f"y_{place - 1}" if place else "x"),), spec=SPEC))
+        if place == 0:
+            steps.append(Step("more", "aten.abs.default", (Ref("y_0"),), spec=SPEC))
+        taken = Ref(f"z_{place - 1}" if place else "more")
         steps.append(Step(f"z_{place}", "aten.add.Tensor", (taken, Ref(f"y_{place}")), spec=SPEC))
-    assert_text_returns(graph_of(steps))
+    assert "if i == 0:" in assert_text_returns(graph_of(steps))
 
 
 def test_modules_may_have_names_that_are_not_ascii() -> None:
@@ -102,17 +106,12 @@ def test_modules_may_have_names_that_are_not_ascii() -> None:
 
 
 def test_operators_with_underscores_do_not_name_what_python_renames() -> None:
-    steps = chain(*[(place % 2,) for place in range(12)], target="aten.__and__.Scalar").steps
-    renamed = {step.name: f"_{place}" for place, step in enumerate(steps)}
-    odd = [
-        Step(renamed[step.name], step.target, tuple(of(each, renamed) for each in step.args), spec=SPEC)
-        for step in steps
-    ]
-    assert " __and__" not in assert_text_returns(graph_of(odd))
-
-
-def of(value: Any, renamed: dict[str, str]) -> Any:
-    return Ref(renamed.get(value.name, value.name)) if isinstance(value, Ref) else value
+    steps: list[Step] = []
+    for place in range(12):
+        before = Ref(steps[-1].name if steps else "x")
+        steps.append(Step(f"_{2 * place}", "aten.__and__.Scalar", (before, 1), spec=SPEC))
+        steps.append(Step(f"_{2 * place + 1}", "aten.neg.default", (Ref(f"_{2 * place}"),), spec=SPEC))
+    assert " __and__" not in assert_text_returns(graph_of(steps))
 
 
 def test_a_subgraph_with_a_name_of_the_class_has_a_flat_text_alone() -> None:
