@@ -309,6 +309,9 @@ def tree_and_comments(text: str) -> tuple[ast.Module, list[str], list[int]]:
     if (marks := sum(map(text.count, MARKS))) > MAX_MARKS:
         raise RefusedError(f"the text has {marks:,} commas, brackets and the like; at most {MAX_MARKS:,} are read")
     lines = text.replace("\r\n", "\n").split("\n")
+    for number, line in enumerate(lines[:2], 1):
+        if line.lstrip().startswith("#") and "coding" in line:  # Python would read the file in that encoding
+            raise RefusedError(f"line {number}: {line.strip():.80} names an encoding: a graph's text is UTF-8")
     beside = [number for number, line in enumerate(lines, 1) if _has_comment_beside(number, line)]
     try:
         return _tree("\n".join(lines)), lines, beside

@@ -26,7 +26,7 @@ from backprint.graph.folding.patterns import (
     text_expression,
 )
 from backprint.graph.folding.places import places_of, with_places
-from backprint.graph.folding.series import INDEXES, series_of
+from backprint.graph.folding.series import INDEXES, Series, series_of
 from backprint.graph.nouns import Ref, Step
 from backprint.graph.text import quote, show_comment, show_spec, show_step
 
@@ -201,10 +201,10 @@ def line_comments(leaf: Leaf) -> tuple[str, ...]:
         return ()
     if not leaf.is_inside:
         return (show_comment(step.step.source, None),)
-    if not any(place.startswith("source") for place, _ in step.series):
-        return (braced(show_comment(step.step.source, None)),)
-    texts = {index: show_comment(step.source_at(index), None) for index in leaf.indexes()}
-    series = series_of(texts, leaf.counts)
+    series = Series((show_comment(step.step.source, None),), (), True)
+    if any(place.startswith("source") for place, _ in step.series):
+        texts = {index: show_comment(step.source_at(index), None) for index in leaf.indexes()}
+        series = series_of(texts, leaf.counts)
     rule = [pattern(series)] if series.parts else []
     if rule and rule[0].startswith(("# at ", "# type at ")):
         raise RefusedError(

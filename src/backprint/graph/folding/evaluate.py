@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from backprint.errors import RefusedError
 from backprint.graph.folding.names import MARKS
@@ -29,9 +30,13 @@ def evaluated(node: ast.expr, numbers: Numbers) -> Any:
     """Return a number or a text that is made of literals and indexes."""
     match node:
         case ast.Constant(value=int() | float() | str() as value):
-            return value
+            return within_64_bits(node, value)
         case ast.Name(id=name) if name in numbers:
             return numbers[name]
+        case ast.Name(id="inf" | "nan" as name):
+            return float(name)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float()) | ast.Name(id="inf") as operand):
+            return -evaluated(operand, numbers)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -number(operand, numbers)
         case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() as op, right):
@@ -53,30 +58,52 @@ def evaluated(node: ast.expr, numbers: Numbers) -> Any:
 
 
 def looked_up(table: ast.Dict, key: ast.expr, other: ast.expr | None, numbers: Numbers) -> Any:
-    """Return what a table of literals has for a key."""
-    wanted = evaluated(key, numbers)
-    for each, value in zip(table.keys, table.values, strict=True):
-        if each is not None and evaluated(each, numbers) == wanted:
-            return evaluated(value, numbers)
-    if other is None:
+    """Return what a table of literals has for a key; what stands for the others is evaluated always, as Python does."""
+    rows, wanted = KNOWN.get(table) or known_rows(table), evaluated(key, numbers)
+    otherwise = None if other is None else evaluated(other, numbers)
+    if other is None and wanted not in rows:
         raise refused_at(table, f"the table has nothing for {wanted!r:.80}")
-    return evaluated(other, numbers)
+    return rows.get(wanted, otherwise)
 
 
-def number(node: ast.expr, numbers: Numbers) -> int | float:
-    """Return a number."""
+KNOWN: WeakKeyDictionary[ast.Dict, dict[Any, Any]] = WeakKeyDictionary()
+"""The tables that were read, while their text is."""
+
+
+def known_rows(table: ast.Dict) -> dict[Any, Any]:
+    """Return a table of literals. Its keys are the numbers of iterations, each of them once."""
+    rows = {}
+    for key, value in zip(table.keys, table.values, strict=True):
+        index = None if key is None else evaluated(key, {})
+        parts = index if isinstance(index, tuple) else (index,)
+        if index in rows or any(type(part) is not int for part in parts):
+            raise refused_at(
+                table, "a table of a folded graph has the numbers of iterations as keys, each of them once"
+            )
+        rows[index] = evaluated(value, {})
+    KNOWN[table] = rows
+    return rows
+
+
+def number(node: ast.expr, numbers: Numbers) -> int:
+    """Return a whole number."""
     found = evaluated(node, numbers)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise refused_at(node, f"{found!r:.80} is not a number")
+    if type(found) is not int:
+        raise refused_at(node, f"{found!r:.80} is not a whole number")
     return found
 
 
-def arithmetic(node: ast.expr, op: ast.operator, left: int | float, right: int | float) -> int | float:
-    """Return a sum, a difference or a product; a number of a graph has at most 64 bits."""
+def arithmetic(node: ast.expr, op: ast.operator, left: int, right: int) -> int:
+    """Return a sum, a difference or a product."""
     found = left + right if isinstance(op, ast.Add) else left - right if isinstance(op, ast.Sub) else left * right
-    if isinstance(found, int) and found.bit_length() > 64:
-        raise RefusedError(f"line {node.lineno}: a number of {found.bit_length()} bits")
-    return found
+    return int(within_64_bits(node, found))
+
+
+def within_64_bits(node: ast.expr, value: int | float | str) -> int | float | str:
+    """Return a value; raise if it is a number of more bits than a number of a graph may have."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise refused_at(node, f"a number of {value.bit_length()} bits; at most 64 are read")
+    return value
 
 
 # ------------------------------------------------------------------ patterns
@@ -141,6 +168,14 @@ def filled_pattern(text: str) -> Callable[[Numbers], str]:
         pieces.append((before, found[1]) if found[1] is not None else (before + found[0][0], ""))
         at = found.end()
     rest = text[at:]
-    return lambda numbers: (
-        "".join(before + (str(evaluate(hole, numbers)) if hole else "") for before, hole in pieces) + rest
-    )
+    last: tuple[Any, str] = (None, "")  # a comment holds for many steps of one iteration
+
+    def filled(numbers: Numbers) -> str:
+        nonlocal last
+        now = tuple(numbers.items())
+        if last[0] != now:
+            made = [before + (str(evaluate(hole, numbers)) if hole else "") for before, hole in pieces]
+            last = now, "".join(made) + rest
+        return last[1]
+
+    return filled

@@ -7,12 +7,13 @@ A loop that would write more than a graph's text may have is refused before it i
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from backprint.errors import RefusedError
 from backprint.graph.folding.evaluate import evaluated, refused_at
-from backprint.graph.folding.names import TABLES, VALUES
-from backprint.graph.folding.statements import Statements
+from backprint.graph.folding.names import MEMBERS, TABLES, VALUES
+from backprint.graph.folding.statements import MAX_WORK, Statements
 from backprint.graph.folding.text import CLOSING, FORWARD, ZEROS, opening
 from backprint.graph.folding.written import Expansion, checked_name
 from backprint.graph.text import HEADER, quote, tree_and_comments
@@ -25,11 +26,27 @@ def is_folded(text: str) -> bool:
 
 def flat_text(text: str) -> str:
     """Return the flat text of a folded one; raise RefusedError for a text that is none, or whose loops are too long."""
+    check_lines(text)
     tree, lines, beside = tree_and_comments(text)
     try:
         return Expander(lines, beside).text(tree)
     except RecursionError:
         raise RefusedError("the text is nested too deeply to be a graph (RecursionError)") from None
+
+
+MAX_HOLES = 2_000
+"""How many braces a line may have: Python 3.11 parses an f-string in a time that grows with the square of them."""
+
+
+def check_lines(text: str) -> None:
+    """Raise if a line would take Python long to parse."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("#"):
+            continue
+        if line.count("{") > MAX_HOLES:
+            raise RefusedError(f"line {number}: {line.count('{'):,} braces; at most {MAX_HOLES:,} are read in a line")
+        if line.endswith("\\") or re.search(r"[fF][rR]?(\"{3}|'{3})", line):
+            raise RefusedError(f"line {number}: a statement of a folded graph stands on one line")
 
 
 class Expander:
@@ -43,7 +60,7 @@ class Expander:
     def text(self, tree: ast.Module) -> str:
         """Return the flat text."""
         *before, cls = tree.body or [ast.Pass()]
-        if not isinstance(cls, ast.ClassDef) or cls.name != "GraphModule":
+        if not isinstance(cls, ast.ClassDef) or cls.name != "GraphModule" or cls.decorator_list:
             raise refused_at(cls, "a folded graph ends with one class GraphModule")
         functions = [node for node in before if isinstance(node, ast.FunctionDef)]
         if functions and before[-len(functions) :] != functions:
@@ -77,6 +94,7 @@ class Expander:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=rows)) if name == ZEROS:
                     self.expansion.zeros = dict(map(self.zero, rows))
                 case _:
+                    self.check_member(member)
                     for number in range(member.lineno - 1, member.end_lineno or member.lineno):
                         self.expansion.write(self.lines[number])
         if lists.keys() != {"inputs", "outputs"}:
@@ -90,6 +108,15 @@ class Expander:
                 return key, checked_name(key.removesuffix("_0"))
         raise refused_at(node, f"{ZEROS} lists names that end with _0")
 
+    def check_member(self, node: ast.stmt) -> None:
+        """Raise if a member of the class is decorated, or has a name that the class uses itself."""
+        targets = node.targets if isinstance(node, ast.Assign) else [node]
+        names = {getattr(each, "name", getattr(each, "id", "")) for each in targets}
+        if names & {*MEMBERS} or getattr(node, "decorator_list", None):
+            raise refused_at(
+                node, f"a member of a folded graph has no decorator, and is not named {', '.join(MEMBERS)}"
+            )
+
     def rows(self, node: ast.expr) -> Iterator[str]:
         """Yield the ports of an element of a list: one, or those of a loop."""
         match node:
@@ -99,8 +126,8 @@ class Expander:
                 value=ast.GeneratorExp(
                     elt=ast.Name(id="port"),
                     generators=[
-                        ast.comprehension(target=ast.Name(id="i"), iter=ast.Call() as count, ifs=[]),
-                        ast.comprehension(target=ast.Name(id="port"), iter=ast.Tuple(elts=rows), ifs=[]),
+                        ast.comprehension(target=ast.Name(id="i"), iter=ast.Call() as count, ifs=[], is_async=0),
+                        ast.comprehension(target=ast.Name(id="port"), iter=ast.Tuple(elts=rows), ifs=[], is_async=0),
                     ],
                 )
             ):
@@ -143,6 +170,9 @@ class Expander:
         first, *steps, last = function.body if len(function.body) > 1 else [function.body[0]] * 2
         self.check_ends(first, last)
         self.statements.check_length(function, self.statements.length(steps))
+        work = self.statements.work(steps, first.end_lineno or 0)
+        if work > MAX_WORK:
+            raise refused_at(function, f"the loops look at {work:,} characters; at most {MAX_WORK:,} are read")
         statements = self.statements.statements(steps, first.end_lineno or 0, 0)
         if self.statements.beside:
             raise RefusedError(f"line {min(self.statements.beside)}: a comment beside code that is no step")

@@ -169,6 +169,10 @@ def folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> Fo
     found: list[tuple[str, Series]] = []
     for place, value in tables[0].items():
         column = [table[place] for table in tables]
-        if any(each != value for each in column):
+        if type(value) is float:  # nan is unequal to itself, and -0.0 is equal to 0.0
+            differ = len({*map(repr, column)}) > 1
+        else:
+            differ = any(each != value for each in column)
+        if differ:
             found.append((place, series_of(dict(zip(indexes, column, strict=True)), shape)))
     return FoldedStep(first, tuple(found))

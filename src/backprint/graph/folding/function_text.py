@@ -90,7 +90,7 @@ def local_base(step: Step) -> str:
     base = base_of(step)
     if not any(letter.isdecimal() for letter in base):
         return base
-    return f"grad_{base.rpartition('_')[2]}" if base.startswith("grad_") else step.target.split(".")[1]
+    return f"grad_{base.rpartition('_')[2]}" if base.startswith("grad_") else step.target.split(".")[1].strip("_")
 
 
 def steps_of_call(function: Function, names: FoldedNames, number: int) -> list[Step]:
@@ -111,7 +111,7 @@ def function_name(function: Function, names: FoldedNames) -> str:
     backwards = [step.echo is not None and "gradient" in step.echo.kind for step in steps]
     if 2 * sum(backwards) >= len(steps) and not base.endswith("_backward"):
         base += "_backward"
-    return base if base.isidentifier() else "part"
+    return base if base.isidentifier() and base.isascii() else "part"
 
 
 def value_base(function: Function, names: FoldedNames, at: tuple[int, str]) -> str:

@@ -28,6 +28,9 @@ TABLES = {
 HEADED = ("self", "aten", "prims", "torch", "math", "operator", "inf", "nan", "inputs", "outputs", "GraphModule")
 CALLED = ("range", "slice", "complex", "getattr", "dict", "zip", "tuple", "module")
 
+MEMBERS = ("inputs", "outputs", "zeros", "range")
+"""Names that the class of a folded text uses itself: none of its subgraphs has one of them."""
+
 RESERVED = frozenset({*keyword.kwlist, *INDEXES, VALUES, GIVEN, PORT, *TABLES.values(), *HEADED, *CALLED})
 """Names that neither a value nor a function of a folded text has."""
 
@@ -250,6 +253,9 @@ def computed_before(names: FoldedNames, leaf: Leaf, taken: Mapping[Index, str]) 
     number = owners[0][0] if owners[0] else None
     if number is None or names.leaves[number].loops != leaf.loops:
         return None
+    start = names.owner.get(taken[0,])
+    if start is not None and ONCE in names.leaves[start[0]].loops:  # the loop itself may compute it
+        return None
     first = names.carried.get(leaf.loops[0], {}).get(number, ("", taken[0,]))[1]
     regular = all(owner == (number, (place,)) for place, owner in enumerate(owners))
     return number if regular and first == taken[0,] else None
@@ -281,7 +287,7 @@ def name_leaves(names: FoldedNames, unnamed: set[int], taken: set[str]) -> None:
 def base_of(step: Step) -> str:
     """Return a step's name without the numbers at its end."""
     base = step.name.rstrip("0123456789_")
-    return base if base.isidentifier() and len(base) < 40 else step.target.split(".")[1]
+    return base if base.isidentifier() and len(base) < 40 else step.target.split(".")[1].strip("_")
 
 
 def new_name(base: str, taken: set[str], used: dict[str, int]) -> str:

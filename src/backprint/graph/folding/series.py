@@ -17,6 +17,9 @@ Index: TypeAlias = tuple[int, ...]
 _NUMBER = re.compile(r"(0|[1-9][0-9]*)")
 """A number that is written as Python writes it, so that it can be written again."""
 
+MAX_START = 2**62
+"""A rule has smaller numbers: all that it comes to have 64 bits at most."""
+
 INDEXES = "ijklmnpq"
 """The names of the indexes of nested loops."""
 
@@ -128,6 +131,8 @@ def series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index) 
         Growth(number - sum(map(int.__mul__, step, base)), tuple(step))
         for number, step in zip(numbers, steps, strict=True)
     ]
+    if any(abs(number) >= MAX_START for growth in growths for number in (growth.start, *growth.steps)):
+        return None
     made = Series(texts, tuple(growths), type(value) is str)
     odd = []
     for index, found in values.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeGuard
@@ -42,6 +43,9 @@ from backprint.graph.nouns import ECHOES
 MAX_STATEMENTS = 250_000
 """How many statements, and ports, loops may write in all: five times the steps that a graph's text may have."""
 
+MAX_WORK = 2**26
+"""How many characters may be looked at in all while loops are written."""
+
 MAX_LOOPS = len(INDEXES)
 """How deep loops may nest."""
 
@@ -75,7 +79,8 @@ class Statements:
             case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(count))], keywords=[]):
                 if type(count) is int and 0 < count <= MAX_STATEMENTS:
                     return count
-                raise refused_at(node, f"a loop of {count} iterations; at most {MAX_STATEMENTS:,} are read")
+                said = self.source(node)[len("range(") : -1]
+                raise refused_at(node, f"a loop of {said:.40} iterations; at most {MAX_STATEMENTS:,} are read")
         raise refused_at(node, "a loop of a folded graph is over range(N)")
 
     def length(self, nodes: Sequence[ast.stmt]) -> int:
@@ -93,6 +98,24 @@ class Statements:
                     total += 1
         return total
 
+    def work(self, nodes: Sequence[ast.stmt], last: int) -> int:
+        """Return how many characters are looked at while statements are written, once for each iteration."""
+        total = 0
+        for node in nodes:
+            end = node.end_lineno or node.lineno
+            match node:
+                case ast.For(iter=count, body=body):
+                    total += self.count_of(count) * self.work(body, last)
+                case ast.If(body=body):
+                    total += self.work(body, last)
+                case _:
+                    total += sum(map(len, self.lines[last:end]))
+                    match node:
+                        case ast.Assign(value=ast.Call(func=ast.Name(id=name))) if name in self.functions:
+                            total += self.functions[name].length
+            last = end
+        return total
+
     def check_length(self, node: ast.AST, length: int) -> None:
         """Raise if loops write too much."""
         if length > MAX_STATEMENTS:
@@ -108,8 +131,10 @@ class Statements:
         plain = f"def {node.name}({', '.join(parameters)}):"
         if self.lines[node.lineno - 1] != plain or node.decorator_list:
             raise refused_at(node, f"a function of a folded graph is one line here: `{plain}`")
-        if {node.name, *parameters} & {*RESERVED, *self.functions} or set(parameters) & {*MARKS}:
+        if any(map(self.is_taken, (node.name, *parameters))) or set(parameters) & {*MARKS}:
             raise refused_at(node, f"`{plain}` takes a name that the text has already")
+        if len({node.name, *parameters}) <= len(parameters):
+            raise refused_at(node, f"`{plain}` has a name twice")
         *steps, end = node.body
         results = names_returned(end)
         if not results or not set(results) <= {name for step in steps for name in names_assigned(step)}:
@@ -118,16 +143,23 @@ class Statements:
         body = []
         last = node.lineno
         for step in steps:
+            if set(names_assigned(step)) & {*parameters}:
+                raise refused_at(step, f"a step's result has the name of an argument of {node.name}")
             self.read_comments(last, step.lineno - 1, 1)
             body.append(self.step_writer(step, inside=True))
             last = step.end_lineno or step.lineno
         self.comment = None
-        self.functions[node.name] = Template(tuple(parameters), tuple(body), results, self.asks)
+        length = sum(map(len, self.lines[node.lineno : last]))
+        self.functions[node.name] = Template(tuple(parameters), tuple(body), results, self.asks, length)
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a text has a name already, or Python changes it within a class."""
+        return name in RESERVED or name in self.functions or name.startswith("__")
 
     def call_writer(self, node: ast.Assign, name: str, call: ast.Call) -> Written:
         """Return what writes the steps of a call of a function."""
         function, (target,) = self.functions[name], node.targets
-        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        targets = target.elts if isinstance(target, ast.Tuple) and len(target.elts) > 1 else [target]
         if len(call.args) != len(function.parameters) or call.keywords or len(targets) != len(function.results):
             raise refused_at(
                 node,
@@ -215,7 +247,7 @@ class Statements:
     def target(self, node: ast.expr) -> Assigned:
         """Return what a statement assigns to."""
         if isinstance(node, ast.Name):
-            if node.id in RESERVED or node.id in self.functions or (not self.tables and node.id in MARKS):
+            if self.is_taken(node.id) or (not self.tables and node.id in MARKS):
                 raise refused_at(node, f"a step's result is named {node.id!r}, which the text has already")
             return Assigned(node.id)
         if not is_value(node):
@@ -299,6 +331,10 @@ class Statements:
             case ast.Call(args=args, keywords=keywords):
                 for each in (*args, *(one.value for one in keywords)):
                     yield from self.parts(each)
+            case ast.Dict(keys, values):  # `ast` lists all keys first
+                for part in itertools.chain.from_iterable(zip(keys, values, strict=True)):
+                    if part is not None:
+                        yield from self.parts(part)
             case _:
                 for child in ast.iter_child_nodes(node):
                     yield from self.parts(child)
@@ -323,8 +359,9 @@ def names_returned(node: ast.stmt) -> tuple[str, ...]:
     match node:
         case ast.Return(value=ast.Name(id=name)):
             return (name,)
-        case ast.Return(value=ast.Tuple(elts=elements)) if all(isinstance(each, ast.Name) for each in elements):
-            return tuple(each.id for each in elements if isinstance(each, ast.Name))
+        case ast.Return(value=ast.Tuple(elts=[_, _, *_] as elements)):
+            names = tuple(each.id for each in elements if isinstance(each, ast.Name))
+            return names if len(names) == len(elements) else ()
     return ()
 
 

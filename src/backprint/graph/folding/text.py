@@ -16,7 +16,7 @@ from backprint.errors import RefusedError
 from backprint.graph.folding.body import BodyWriter
 from backprint.graph.folding.find import Steps, best_repeat
 from backprint.graph.folding.function_text import FunctionPlan, function_lines, planned_functions
-from backprint.graph.folding.names import GIVEN, PORT, TABLES, VALUES, FoldedNames, planned_names
+from backprint.graph.folding.names import GIVEN, MEMBERS, PORT, TABLES, VALUES, FoldedNames, planned_names
 from backprint.graph.folding.nouns import FoldedGraph
 from backprint.graph.folding.patterns import text_expression
 from backprint.graph.folding.places import without_offsets
@@ -61,6 +61,8 @@ def class_lines(folded: FoldedGraph, names: FoldedNames, plan: FunctionPlan) -> 
     for symbol in folded.symbols:
         yield f'    {symbol.name}: "{symbol.hint} in [{symbol.low}, {symbol.high}]"'
     for attribute, sub in folded.subgraphs:
+        if attribute in MEMBERS:
+            raise RefusedError(f"a subgraph is named {attribute!r}, which only the flat text of a graph has")
         yield from emit_class(sub, attribute, "    ")
         yield f"    {attribute} = {attribute}()"
         yield ""

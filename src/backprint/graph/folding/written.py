@@ -164,6 +164,8 @@ class Template:
     results: tuple[str, ...]
     asks: bool
     """Whether it has the line, or the module, that its call says."""
+    length: int
+    """Of its text, in characters."""
 
 
 def written_call(
