@@ -38,6 +38,9 @@ MOST_GIVEN = 8
 MOST_MARKS = 12
 """How many numbers of names a call gives at most."""
 
+MOST_REFUSED = 1000
+"""How many candidates may be given too much before the search ends: the best come first."""
+
 Column: TypeAlias = tuple[str, ...]
 """What each call has in one place."""
 
@@ -71,6 +74,8 @@ class Function:
     """Step, what, and which number of it -> the number of the call that stands there, and what is added."""
     given_values: list[tuple[int, str]] = field(default_factory=list)
     """Where each value is taken first."""
+    value_columns: list[Column] = field(default_factory=list)
+    """What each value is in each call: equal texts are equal values."""
     given_sizes: list[Column] = field(default_factory=list)
     given_marks: list[tuple[tuple[Growth, ...], str]] = field(default_factory=list)
     """The numbers, and the text before them."""
@@ -84,6 +89,7 @@ class Finder:
         self.names = names
         self.tokens: dict[Any, int] = {}
         self.wheres: dict[Any, int] = {}
+        self.identities: dict[tuple[int, str], str] = {}
         self.known_names: dict[int, Series] = {}
         self.known_echoes: dict[int, Series] = {}
         self.traits = [self.trait(leaf) for leaf in names.leaves]
@@ -156,8 +162,9 @@ class Finder:
         places = self.candidates()
         heap = [(-saved_lines(key[0], len(starts)), key) for key, starts in places.items()]
         heapq.heapify(heap)
-        functions = []
-        while heap:
+        functions: list[Function] = []
+        refused = 0
+        while heap and refused < MOST_REFUSED:
             saved, key = heapq.heappop(heap)
             starts = self.free(places[key], key[0])
             if saved_lines(key[0], len(starts)) < LEAST_LINES:
@@ -166,6 +173,7 @@ class Finder:
                 heapq.heappush(heap, (-saved_lines(key[0], len(starts)), key))
                 continue
             function = self.function(starts, key[0], has_lines=key[2] != -1)
+            refused += function is None
             if function is not None:
                 functions.append(function)
                 self.used.update(start + place for start in function.calls for place in range(function.length))
@@ -209,32 +217,43 @@ class Finder:
     # ---- one function
 
     def function(self, starts: Sequence[int], length: int, has_lines: bool) -> Function | None:
-        """Return the function of some calls; None if it would be given too much, or computes nothing."""
+        """Return the function of some calls; None if it would be given too much, or computes too much or nothing."""
+        results = tuple(
+            place for place in range(length) if any(self.is_result(start, place, length) for start in starts)
+        )
+        if not 0 < len(results) <= MOST_GIVEN:
+            return None
+        if self.given(starts[:2], length, has_lines) is None:  # more calls are not given less
+            return None
+        made = self.given(starts, length, has_lines)
+        if made is not None:
+            made.results = results
+        return made
+
+    def is_result(self, start: int, place: int, length: int) -> bool:
+        """Whether what a step of a call computes is taken elsewhere."""
+        users = self.names.users.get(start + place, ())
+        return start + place in self.names.shared or any(not start <= user < start + length for user in users)
+
+    def given(self, starts: Sequence[int], length: int, has_lines: bool) -> Function | None:
+        """Return a function without its results: what its calls give it; None if that is too much."""
         made = Function(tuple(starts), length, has_lines)
-        if any(self.shape(start, length) != self.shape(starts[0], length) for start in starts):
-            return None  # only their hashes are equal
         for place in range(length):
+            if len({self.shape(start, place) for start in starts}) > 1:
+                return None  # only their hashes are equal
             leaves = [self.names.leaves[start + place] for start in starts]
             self.add_arguments(made, place, leaves)
             for what, texts in (("name", [self.name(leaf) for leaf in leaves]), ("echo", list(map(self.echo, leaves)))):
                 self.add_marks(made, place, what, texts)
-        users = self.names.users
-        made.results = tuple(
-            place
-            for place in range(length)
-            if any(
-                start + place in self.names.shared
-                or not users.get(start + place, set()) <= set(range(start, start + length))
-                for start in starts
-            )
-        )
-        most = max(len(made.given_values), len(made.given_sizes), len(made.results))
-        return made if made.results and most <= MOST_GIVEN and len(made.given_marks) <= MOST_MARKS else None
+            most = max(len(made.given_values), len(made.given_sizes))
+            if most > MOST_GIVEN or len(made.given_marks) > MOST_MARKS:
+                return None
+        return made
 
-    def shape(self, start: int, length: int) -> list[Any]:
-        """Return the tokens of some steps, and how they hang together."""
-        traits = [trait for trait in self.traits[start : start + length] if trait is not None]
-        return [(trait.token, *(max(used - start, -1) for used in trait.uses)) for trait in traits]
+    def shape(self, start: int, place: int) -> tuple[int, ...]:
+        """Return the token of a step of a call, and how it hangs together with those before it."""
+        trait = self.traits[start + place]
+        return (-1,) if trait is None else (trait.token, *(max(used - start, -1) for used in trait.uses))
 
     def add_arguments(self, made: Function, place: int, leaves: Sequence[Leaf]) -> None:
         """Add what the calls give to a step: values and sizes."""
@@ -251,22 +270,20 @@ class Finder:
 
     def identity(self, leaf: Leaf, name: str) -> str:
         """Return a text that is equal for places that take the same value in each iteration."""
-        series = dict(leaf.step.series).get(name)
-        if series is None:
-            return f"value {dict(places_of(leaf.step.step))[name]}"
-        if (leaf.number, name) in self.names.own:
-            return f"leaf {self.names.own[leaf.number, name]}"
-        return f"series {series!r}"
+        if (leaf.number, name) not in self.identities:
+            series = dict(leaf.step.series)
+            for place, value in places_of(leaf.step.step):
+                own = self.names.own.get((leaf.number, place))
+                here = f"value {value}" if place not in series else f"series {series[place]!r}"
+                self.identities[leaf.number, place] = here if own is None else f"leaf {own}"
+        return self.identities[leaf.number, name]
 
     def add_value(self, made: Function, at: tuple[int, str], column: Column) -> None:
         """Add a place at which a value stands that each call gives."""
-        for number, other in enumerate(made.given_values):
-            leaves = [self.names.leaves[start + other[0]] for start in made.calls]
-            if tuple(self.identity(leaf, other[1]) for leaf in leaves) == column:
-                made.values[at] = number
-                return
-        made.values[at] = len(made.given_values)
-        made.given_values.append(at)
+        if column not in made.value_columns:
+            made.value_columns.append(column)
+            made.given_values.append(at)
+        made.values[at] = made.value_columns.index(column)
 
     def add_marks(self, made: Function, place: int, what: str, texts: Sequence[Series | None]) -> None:
         """Add the numbers in the names of a step."""
