@@ -37,7 +37,7 @@ class CannotStamp(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Repetition:
     """A part that repeats with a period, and is longer by one period in the deeper one."""
 
     start: int
@@ -65,7 +65,7 @@ def grown(shallow: Sequence[Row], deeper: Sequence[Row], more: int, what: str) -
 # ------------------------------------------------------------------ where rows repeat
 
 
-def stretches(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[Stretch]:
+def stretches(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[Repetition]:
     """Yield the parts in which the deeper one has a period more."""
     at, other, low = 0, 0, 0
     while True:
@@ -80,7 +80,7 @@ def stretches(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[
         start = other
         while start > low and right[start - 1] == right[start - 1 + period]:
             start -= 1
-        yield Stretch(at - (other - start), start, other - start, period)
+        yield Repetition(at - (other - start), start, other - start, period)
         other += period
         low = other
 
@@ -147,7 +147,7 @@ def put_together(texts: Sequence[str], numbers: Sequence[int], is_text: bool) ->
 
 
 def stretch_rows(
-    shallow: Sequence[Row], deeper: Sequence[Row], stretch: Stretch, more: int, what: str
+    shallow: Sequence[Row], deeper: Sequence[Row], stretch: Repetition, more: int, what: str
 ) -> Iterator[GrownRow]:
     """Yield the rows of a part that repeats."""
     period, start, first = stretch.period, stretch.deeper_start, stretch.start
