@@ -9,10 +9,10 @@ from backprint.errors import GraphError
 from backprint.graph.folding.expand import flat_text
 from backprint.graph.folding.find import Node, OddStep, Repeat, Steps, loops_of
 from backprint.graph.folding.nouns import FoldedGraph, FoldedStep, Item, Loop, Only
-from backprint.graph.folding.places import NUMBERS, places_of, without_offsets
+from backprint.graph.folding.places import places_of, skeleton, without_offsets
 from backprint.graph.folding.series import Index, Series, divided_text, series_of
 from backprint.graph.folding.text import emit_folded
-from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
+from backprint.graph.nouns import Graph, Step, refs
 from backprint.graph.text import parse
 
 Where = Mapping[Index, int]
@@ -87,24 +87,6 @@ def token_of(step: Step) -> Any:
     module = divided_text(step.source.module)[0] if step.source is not None else None
     called = module, 0 if step.echo is None else len(step.echo.names)
     return step.target, kinds, named, without_offsets(step.spec), called
-
-
-def skeleton(value: Value) -> Any:
-    """Return a value without the names and numbers in it."""
-    if type(value) is Ref:
-        return "*"
-    if type(value) in NUMBERS:
-        return type(value)
-    match value:
-        case tuple():
-            return (tuple, *map(skeleton, value))
-        case List(items):
-            return (List, *map(skeleton, items))
-        case Slice(start, stop, step):
-            return (Slice, skeleton(start), skeleton(stop), skeleton(step))
-        case Dict(items):
-            return (Dict, *((skeleton(key), skeleton(part)) for key, part in items))
-    return type(value), repr(value)
 
 
 def block_of(step: Step) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from backprint.graph.folding.names import FoldedNames, Leaf
 from backprint.graph.folding.patterns import number_expression
-from backprint.graph.folding.places import NUMBERS, places_of
+from backprint.graph.folding.places import places_of, skeleton
 from backprint.graph.folding.series import Growth, Series, series_of
 from backprint.graph.nouns import (
     Atom,
@@ -108,7 +108,7 @@ class Finder:
         irregular = any(series.odd and not series.is_text for series in numbers) or name.odd or source is None
         if irregular or sizes is None or (echo is not None and echo.odd):
             return None
-        kinds = tuple(map(skeleton_of, step.args)), tuple((key, skeleton_of(value)) for key, value in step.kwargs)
+        kinds = tuple(map(skeleton, step.args)), tuple((key, skeleton(value)) for key, value in step.kwargs)
         token = step.target, kinds, sizes, name.parts, echo and echo.parts, source == ()
         module = source[0] if source else None
         where = self.wheres.setdefault(source[1:], len(self.wheres)) if source else -1
@@ -355,18 +355,6 @@ def is_plain(value: Value) -> bool:
         or type(value).__name__ in ("Ref", "int", "float", "bool", "str")
         or isinstance(value, Atom | Device)
     )
-
-
-def skeleton_of(value: Value) -> Any:
-    """Return a value without its names and numbers."""
-    match value:
-        case tuple():
-            return (tuple, *map(skeleton_of, value))
-        case List(items):
-            return (List, *map(skeleton_of, items))
-        case Slice(start, stop, step):
-            return (Slice, skeleton_of(start), skeleton_of(stop), skeleton_of(step))
-    return type(value) if type(value) in NUMBERS or type(value).__name__ == "Ref" else (type(value), repr(value))
 
 
 def erased(spec: Spec) -> Any:

@@ -134,3 +134,21 @@ def with_value(value: Value, place: str, given: Mapping[str, Any]) -> Value:
             parts = [with_value(part, f"{place}.{key}", given) for key, part in parts_within(value)]
             return Dict(tuple(zip(parts[::2], parts[1::2], strict=True)))
     return value
+
+
+def skeleton(value: Value) -> Any:
+    """Return a value without the names and numbers in it."""
+    if type(value) is Ref:
+        return "*"
+    if type(value) in NUMBERS:
+        return type(value)
+    match value:
+        case tuple():
+            return (tuple, *map(skeleton, value))
+        case List(items):
+            return (List, *map(skeleton, items))
+        case Slice(start, stop, step):
+            return (Slice, skeleton(start), skeleton(stop), skeleton(step))
+        case Dict(items):
+            return (Dict, *((skeleton(key), skeleton(part)) for key, part in items))
+    return type(value), repr(value)

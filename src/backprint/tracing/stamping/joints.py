@@ -14,8 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from backprint.fx.convert import Names, tensor_spec
-from backprint.graph.folding.fold import skeleton, token_of
-from backprint.graph.folding.places import SOURCE, places_of, places_of_value, with_places, with_value
+from backprint.graph.folding.fold import token_of
+from backprint.graph.folding.places import SOURCE, places_of, places_of_value, skeleton, with_places, with_value
 from backprint.graph.graphs import Port, Source, Step
 from backprint.graph.values import Ref
 from backprint.tracing.aot.from_fx import ReadJoint
