@@ -152,7 +152,7 @@ def built(name: str) -> tuple[Any, dict[str, Any]]:
 
     kind: Callable[..., Any] = getattr(transformers, name)
     with bp.fake():
-        model = kind(kind.config_class(**CONFIGURATIONS[name]))  # type: ignore[attr-defined]
+        model = kind(kind.config_class(**CONFIGURATIONS[name]))  # type: ignore[attr-defined]  # set by each class
         if "Image" in name:
             return model, {"pixel_values": torch.randn(2, 3, 16, 16), "labels": torch.zeros(2, dtype=torch.long)}
         words = torch.ones(2, TOKENS, dtype=torch.long)

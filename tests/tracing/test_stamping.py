@@ -192,7 +192,7 @@ class Odd(Deep):
         return x
 
     def odd(self, x: Tensor, first: Tensor, block: Any) -> Tensor:
-        raise NotImplementedError
+        raise NotImplementedError("each odd net says what its odd layer does")
 
 
 class ReadsFirst(Odd):
