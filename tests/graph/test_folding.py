@@ -407,6 +407,7 @@ FUNCTIONS = {
     "a default": ("size_1):", "size_1=print(1)):", "a function of a folded graph is one line"),
     "a decorator": ("def addmm(", "@print\ndef addmm(", "a function of a folded graph is one line"),
     "the name of an operator's module": ("def addmm(", "def aten(", "takes a name that the text has already"),
+    "the name of a builtin": ("def addmm(", "def exec(", "takes a name that the text has already"),
     "an argument of such a name": ("def addmm(weight,", "def addmm(torch,", "takes a name that the text has already"),
     "an argument of a number's name": ("def addmm(weight,", "def addmm(a,", "takes a name that the text has already"),
     "a result that nothing computes": ("    return view_1", "    return view_9", "the names of steps of its own"),

@@ -22,6 +22,8 @@ from backprint.cli import main
 from backprint.graph.folding import fold, stored
 from backprint.graph.folding.expand import is_folded
 from backprint.graph.text import parse
+from backprint.sample import standalone
+from backprint.sample.save import model_text
 from backprint.sample.standalone import ENDINGS, MARKER
 
 
@@ -205,3 +207,21 @@ def test_an_ending_of_loops_below_a_flat_graph_is_refused(flat: Path, tmp_path: 
     path.write_text(path.read_text().replace(ENDINGS[False], ENDINGS[True]))
     with pytest.raises(bp.RefusedError, match=r"line \d+: the lines below the graph are not those"):
         bp.load(tmp_path / "sample").pairs[0].forward  # noqa: B018  # reading it is what is refused
+
+
+@pytest.mark.parametrize("name", ["run", "json", "Whole", "results"])
+def test_a_function_does_not_have_the_name_of_one_below_the_graph(name: str, folded: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(folded, tmp_path / "sample") / "pair_0" / "backward" / "model.py"
+    text = place.read_text()
+    assert "def mul_backward(" in text
+    place.write_text(text.replace("mul_backward(", f"{name}("))
+    with pytest.raises(bp.errors.RefusedError, match=f"the function {name} has the name of one below the graph"):
+        bp.load(tmp_path / "sample").pairs[0].backward.hash()
+
+
+def test_a_graph_with_such_a_function_is_written_flat(capture: bp.Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standalone, "ENDING_NAMES", frozenset({"mul_backward"}))
+    backward = capture.pairs[0].backward
+    assert backward is not None
+    assert is_folded(stored.text_to_store(backward))
+    assert not is_folded(model_text(capture, "backward", backward, flat=False))

@@ -19,7 +19,7 @@ from backprint.graph.steps import live
 from backprint.graph.text import HEADER
 from backprint.graphnet.code import ForwardArgument
 from backprint.graphnet.meta import Meta
-from backprint.sample.standalone import MARKER, is_ending
+from backprint.sample.standalone import MARKER, is_ending, taken_twice
 
 ALIASES = HEADER.rstrip("\n").rpartition("\n")[2]
 """The line of the header that no code of GraphNet's own has."""
@@ -56,6 +56,8 @@ def read_graph_text(text: str) -> Graph:
     if marker and not is_ending(marker + rest, is_folded(body)):
         number = body.count("\n") + 1
         raise RefusedError(f"line {number}: the lines below the graph are not those that samples end with")
+    if marker and (name := taken_twice(body)):
+        raise RefusedError(f"the function {name} has the name of one below the graph")
     graph = parse_stored(without_movable_devices(body))
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")

@@ -34,7 +34,7 @@ from backprint.sample.metadata import (
     read_json,
     read_verdict,
 )
-from backprint.sample.standalone import ENDINGS, MARKER, is_ending
+from backprint.sample.standalone import ENDINGS, MARKER, is_ending, taken_twice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -149,6 +149,8 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
         raise RefusedError(
             f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run"
         )
+    if folded and (name := taken_twice(body)):
+        raise RefusedError(f"{path}: the function {name} has the name of one below the graph; nothing was run")
     try:
         graph = parse_stored(body)
         check_operators(graph, requires, allow)

@@ -25,7 +25,7 @@ from backprint.sample.inputs import MODES
 from backprint.sample.metadata import FORMAT, describe, write_json
 from backprint.sample.place import settle
 from backprint.sample.recipe_json import to_json
-from backprint.sample.standalone import ENDINGS
+from backprint.sample.standalone import ENDINGS, taken_twice
 
 Beside = Callable[[Path, Capture, str, Graph, str, PortValues], None]
 """Writes another format's files beside a direction's `model.py`: folder, Capture, title, Graph, text, values."""
@@ -123,6 +123,8 @@ def model_text(capture: Capture, side: str, graph: Graph, flat: bool) -> str:
     torch_version = dict(capture.environment).get("torch", "")
     title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."
     text = emit(graph, title) if flat else text_to_store(graph, title)
+    if taken_twice(text):
+        text = emit(graph, title)
     return text + "\n\n" + ENDINGS[is_folded(text)]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from importlib.resources import files
 
 # The reader finds the ending by this line, so it stays as it is, whatever else of the ending changes.
@@ -204,6 +205,34 @@ KNOWN_FOOTERS = frozenset(
 )
 """`ending_digest` of the endings, from MARKER on, that earlier versions wrote: these are read as well. Whoever changes
 the ending after a release adds the digest of the one before."""
+
+
+def names_bound(module: str) -> frozenset[str]:
+    """Return the names that the statements of a module bind."""
+    found: set[str] = set()
+    for node in ast.parse(module).body:
+        match node:
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found.update(alias.asname or alias.name.partition(".")[0] for alias in names)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Assign(targets=targets):
+                found.update(target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+    return frozenset(found)
+
+
+ENDING_NAMES = names_bound(FOLDED_FOOTER)
+
+
+def taken_twice(body: str) -> str:
+    """Return a function of a graph with loops that the ending below it has as well, and would replace; '' if none is.
+
+    Such a graph is written flat, and a text that has one is refused.
+    """
+    functions = re.findall(r"^def (\w+)\(", body, re.MULTILINE)
+    return next((name for name in functions if name in ENDING_NAMES), "")
 
 
 def ending_digest(text: str) -> str:

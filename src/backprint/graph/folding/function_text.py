@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint.graph.folding.functions import Finder, Function, sizes_written, with_sizes
-from backprint.graph.folding.names import MARKS, RESERVED, FoldedNames, Leaf, base_of, name_leaves, new_name
+from backprint.graph.folding.names import BUILTINS, MARKS, RESERVED, FoldedNames, Leaf, base_of, name_leaves, new_name
 from backprint.graph.folding.patterns import braced
 from backprint.graph.folding.places import places_of, with_places
 from backprint.graph.folding.series import Series
@@ -65,9 +65,10 @@ class FunctionPlan:
 
 def planned_functions(names: FoldedNames) -> FunctionPlan:
     """Return the functions of a folded graph; choose all short names."""
-    taken = set(RESERVED)
     finder = Finder(names)
-    found = [(function, new_name(function_name(function, names), taken, {})) for function in finder.found()]
+    called = {*RESERVED, *BUILTINS}
+    found = [(function, new_name(function_name(function, names), called, {})) for function in finder.found()]
+    taken = {*RESERVED, *(name for _, name in found)}
     functions = [with_own_names(function, name, names, taken) for function, name in found]
     calls = {start: Called(each, count) for each in functions for count, start in enumerate(each.function.calls)}
     inside = {start + place for start, call in calls.items() for place in range(call.named.function.length)}

@@ -7,6 +7,7 @@ loop whose names follow no rule gets a key that does.
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import keyword
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,9 @@ MEMBERS = ("inputs", "outputs", "zeros", "range")
 
 RESERVED = frozenset({*keyword.kwlist, *INDEXES, VALUES, GIVEN, PORT, *TABLES.values(), *HEADED, *CALLED})
 """Names that neither a value nor a function of a folded text has."""
+
+BUILTINS = frozenset(dir(builtins))
+"""Names that a function does not have either: it would replace Python's for whatever stands in the same file."""
 
 MARKS = "abcdefghrsuw"
 """The names of the numbers that a call gives for the names of its steps; a function has no value of such a name."""

@@ -19,7 +19,7 @@ from backprint.graph.folding.evaluate import (
     refused_at,
 )
 from backprint.graph.folding.function_text import MODULE
-from backprint.graph.folding.names import MARKS, RESERVED, TABLES, VALUES
+from backprint.graph.folding.names import BUILTINS, MARKS, RESERVED, TABLES, VALUES
 from backprint.graph.folding.series import INDEXES
 from backprint.graph.folding.written import (
     Assigned,
@@ -131,7 +131,8 @@ class Statements:
         plain = f"def {node.name}({', '.join(parameters)}):"
         if self.lines[node.lineno - 1] != plain or node.decorator_list:
             raise refused_at(node, f"a function of a folded graph is one line here: `{plain}`")
-        if any(map(self.is_taken, (node.name, *parameters))) or set(parameters) & {*MARKS}:
+        clash = node.name in BUILTINS or any(map(self.is_taken, (node.name, *parameters)))
+        if clash or set(parameters) & {*MARKS}:
             raise refused_at(node, f"`{plain}` takes a name that the text has already")
         if len({node.name, *parameters}) <= len(parameters):
             raise refused_at(node, f"`{plain}` has a name twice")
