@@ -12,11 +12,11 @@ from typing import Any
 from backprint.drawing.drawn import DrawnPair, drawn_pair
 from backprint.drawing.rows import FlowLine, Layout
 from backprint.drawing.scene import NO_VALUE, Scene, bytes_of
+from backprint.graph.costing.flops import specs_of
 from backprint.graph.costing.live import MemorySpan, memory_line
 from backprint.graph.costing.storages import is_view, storage_sizes
 from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
-from backprint.graph.summary import types_of_values
 from backprint.graph.text import emit_class, show, show_spec
 from backprint.graph.verdicts import verdict_text
 
@@ -126,7 +126,7 @@ def views_of(pair: Pair) -> list[bool]:
     """Return for each step whether its result is a view, or an item of a tuple."""
     found = []
     for graph in graphs_of(pair):
-        specs = types_of_values(graph)
+        specs = specs_of(graph)
         found += [step.target == "operator.getitem" or is_view(step, specs) for step in graph.steps]
     return found
 
@@ -135,7 +135,7 @@ def memory_of_steps(pair: Pair) -> list[int]:
     """Return for each step the bytes of memory that its result takes."""
     found = []
     for graph in graphs_of(pair):
-        specs = types_of_values(graph)
+        specs = specs_of(graph)
         for step in graph.steps:
             free = step.is_guard or step.target == "operator.getitem" or is_view(step, specs)
             found.append(0 if free else sum(size for _, size in storage_sizes(step.name, step.spec)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,9 +11,9 @@ from backprint.drawing.frames import Frame, frame_unit, frames_of
 from backprint.drawing.rows import Layout, layout_of
 from backprint.drawing.scene import Scene, SceneBridge, bytes_of, scene_of
 from backprint.graph.costing.steps import StepCost, step_costs
+from backprint.graph.costing.storages import each_storage, storages_of
 from backprint.graph.nouns import Graph, Pair, TensorSpec
 from backprint.graph.sizes import at_hints
-from backprint.graph.summary import storage_of
 from backprint.graph.text import show_spec
 
 
@@ -90,21 +90,17 @@ def layouts_of(
     return tuple(known), tuple(numbers)
 
 
-def saved_bytes(forward: Graph, scene: Scene) -> list[SavedBytes]:
-    """Return what each saved tensor takes; memory that several share counts for the first."""
-    graph = at_hints(forward)
-    steps = {step.name: step for step in graph.steps}
-    counted = {port.local for port in graph.inputs}
-    found = []
+def saved_bytes(forward: Graph, scene: Scene) -> Iterator[SavedBytes]:
+    """Yield what each saved tensor takes; memory that several share counts for the first."""
+    storages, sizes = storages_of(at_hints(forward))
+    names = [step.name for step in forward.steps]
     for bridge in scene.bridges:
         if bridge.made >= len(scene.nodes):
-            found.append(SavedBytes(bridge, bytes_of(bridge.spec), 0))
-            continue
-        name = scene.nodes[bridge.made].name
-        base, size = storage_of(name, steps), bytes_of(steps[name].spec)
-        found.append(SavedBytes(bridge, size, 0 if base in counted else size))
-        counted.add(base)
-    return found
+            yield SavedBytes(bridge, bytes_of(bridge.spec), 0)
+        else:
+            keys = list(each_storage(storages[names[bridge.made]]))
+            own = sum(sizes.pop(key, 0) for key in keys)
+            yield SavedBytes(bridge, bytes_of(scene.nodes[bridge.made].spec), own)
 
 
 def frame_costs(
