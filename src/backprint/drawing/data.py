@@ -1,0 +1,236 @@
+"""A Capture as the data of its page: one JSON object, with columns for what there is much of.
+
+`page/README.md` says what each field means; the page checks them when it opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from typing import Any
+
+from backprint.drawing.drawn import DrawnPair, drawn_pair
+from backprint.drawing.rows import FlowLine, Layout
+from backprint.drawing.scene import NO_VALUE, Scene, bytes_of
+from backprint.graph.costing.flops import specs_of
+from backprint.graph.costing.live import MemorySpan, memory_line
+from backprint.graph.costing.storages import is_view, storage_sizes
+from backprint.graph.nouns import Capture, Graph, Pair, Source
+from backprint.graph.sizes import at_hints
+from backprint.graph.text import emit_class, show, show_spec
+from backprint.graph.verdicts import verdict_text
+
+FORMAT = 1
+
+VIEW, GUARD, SAVES = 1, 2, 4
+"""Flags of a step: its result is a view, it is a guard, the backward keeps its result."""
+
+
+class Strings:
+    """Texts, each once, by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {"": 0}
+
+    def number(self, text: str) -> int:
+        """Return the number of a text."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    def texts(self) -> list[str]:
+        """Return all texts by number."""
+        return list(self.numbers)
+
+
+def page_data(capture: Capture) -> dict[str, Any]:
+    """Return the data of a Capture's page."""
+    return {
+        "format": FORMAT,
+        "title": capture.name,
+        "facts": [[name, text] for name, text in facts_of(capture) if text],
+        "notes": [*capture.notes, *capture.breaks],
+        "pairs": [pair_data(pair) for pair in capture.pairs],
+    }
+
+
+def facts_of(capture: Capture) -> Iterator[tuple[str, str]]:
+    """Yield what the page says about the whole Capture."""
+    yield "engine", capture.engine
+    yield "verdict", verdict_text(capture.verdict)
+    environment = dict(capture.environment)
+    yield "torch", environment.get("torch", "")
+    yield "inputs", "fake: shapes without values" if capture.fake else ""
+    for guard in capture.guards:
+        yield "guard", guard.text
+    for edge in capture.opaque:
+        yield "opaque edge", edge.text
+
+
+def pair_data(pair: Pair) -> dict[str, Any]:
+    """Return the data of a Pair."""
+    drawn, strings = drawn_pair(pair), Strings()
+    sources: dict[Source, int] = {}
+    nodes = node_columns(drawn, strings, sources)
+    frames = [frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
+    layouts = [layout_data(layout, strings) for layout in drawn.layouts]
+    return {
+        "name": pair.name,
+        "forward": drawn.scene.forward,
+        "nodes": nodes,
+        "ports": list(ports_data(drawn.scene, strings)),
+        "sources": [source_row(source, strings) for source in sources],
+        "saved": [[each.bridge.made, each.bridge.taken, each.bytes, each.own] for each in drawn.saved],
+        "frames": frames,
+        "layouts": layouts,
+        "memory": memory_data(drawn, strings),
+        "code": code_data(pair),
+        "strings": strings.texts(),
+    }
+
+
+def node_columns(drawn: DrawnPair, strings: Strings, sources: dict[Source, int]) -> dict[str, list[Any]]:
+    """Return the steps, a column for each of their fields."""
+    scene, costs, number = drawn.scene, drawn.costs, strings.number
+    home = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
+    made = {each.bridge.made for each in drawn.saved}
+    views, memory = views_of(drawn.pair), memory_of_steps(drawn.pair)
+    flags = [
+        VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in made) for place, node in enumerate(scene.nodes)
+    ]
+    return {
+        "name": [number(node.name) for node in scene.nodes],
+        "op": [number(node.target) for node in scene.nodes],
+        "args": [number(node.arguments) for node in scene.nodes],
+        "spec": [number(show_spec(node.spec) if node.spec is not None else "") for node in scene.nodes],
+        "source": [
+            -1 if node.source is None else sources.setdefault(node.source, len(sources)) for node in scene.nodes
+        ],
+        "frame": [home[place] for place in range(len(scene.nodes))],
+        "product": [cost.product_flops for cost in costs],
+        "other": [cost.other_flops for cost in costs],
+        "read": [cost.read for cost in costs],
+        "written": [cost.written for cost in costs],
+        "memory": memory,
+        "flags": flags,
+        "inputs": [node.inputs for node in scene.nodes],
+        "echo": [number(node.echo) for node in scene.nodes],
+        "partners": [[each for each in node.partners if each < scene.forward] for node in scene.nodes],
+    }
+
+
+def graphs_of(pair: Pair) -> list[Graph]:
+    """Return the graphs of a Pair, at the sizes of the capture."""
+    return [at_hints(graph) for graph in (pair.forward, pair.backward) if graph is not None]
+
+
+def views_of(pair: Pair) -> list[bool]:
+    """Return for each step whether its result is a view, or an item of a tuple."""
+    found = []
+    for graph in graphs_of(pair):
+        specs = specs_of(graph)
+        found += [step.target == "operator.getitem" or is_view(step, specs) for step in graph.steps]
+    return found
+
+
+def memory_of_steps(pair: Pair) -> list[int]:
+    """Return for each step the bytes of memory that its result takes."""
+    found = []
+    for graph in graphs_of(pair):
+        specs = specs_of(graph)
+        for step in graph.steps:
+            free = step.is_guard or step.target == "operator.getitem" or is_view(step, specs)
+            found.append(0 if free else sum(size for _, size in storage_sizes(step.name, step.spec)))
+    return found
+
+
+def ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
+    """Yield the ports; those on the way in come first."""
+    for each in scene.ports:
+        port = each.port
+        yield {
+            "side": each.side,
+            "into": each.enters,
+            "role": port.role,
+            "name": strings.number(port.name),
+            "spec": strings.number(show_spec(port.spec) if port.spec is not None else ""),
+            "bytes": bytes_of(port.spec),
+            "value": each.value,
+        }
+
+
+def source_row(source: Source, strings: Strings) -> list[int]:
+    """Return a line of the program."""
+    number = strings.number
+    file, function, code, module = map(number, (source.file, source.function, source.code, source.module))
+    return [file, source.line, function, code, module]
+
+
+def frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, Any]:
+    """Return a frame."""
+    frame, cost = drawn.frames[number], drawn.frame_costs[number]
+    counts = [cost.forward_steps, cost.backward_steps, cost.saved_bytes, cost.forward_flops, cost.backward_flops]
+    return {
+        "name": strings.number(frame.name),
+        "kind": frame.kind,
+        "label": strings.number(frame.label),
+        "parent": frame.parent,
+        "units": frame.units,
+        "layout": drawn.layout_of_frame[number],
+        "counts": counts,
+    }
+
+
+def layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
+    """Return a layout."""
+
+    def line(each: FlowLine) -> list[int]:
+        return [each.source, each.target, each.slot, strings.number(each.spec), each.count]
+
+    return {
+        "rows": [[row.left, row.frames, row.right] for row in layout.rows],
+        "left": list(map(line, layout.left)),
+        "right": list(map(line, layout.right)),
+        "slots": layout.slots,
+        "bridges": [[each.source, each.target, each.bytes, each.count] for each in layout.bridges],
+    }
+
+
+def memory_data(drawn: DrawnPair, strings: Strings) -> dict[str, Any]:
+    """Return the memory time line."""
+    line, scene = memory_line(drawn.pair), drawn.scene
+    values: list[dict[str, int]] = [{}, {}]
+    for place, node in enumerate(scene.nodes):
+        values[node.side][node.name] = place
+    for each in scene.ports:
+        if each.enters:
+            values[each.side][each.port.local] = each.value
+
+    def row(span: MemorySpan) -> list[int]:
+        value = values[span.direction == "backward"].get(span.value.partition("[")[0], NO_VALUE)
+        return [value, span.first, span.last, span.bytes, strings.number(span.role)]
+
+    return {
+        "before": line.held_bytes,
+        "live": line.during,
+        "spans": list(map(row, line.spans)),
+        "held": list(map(row, line.held)),
+        "peak": [line.peak, line.peak_bytes],
+    }
+
+
+def code_data(pair: Pair) -> Mapping[str, Any]:
+    """Return the lines of each graph's text before its steps, and after them."""
+    graphs = [pair.forward, pair.backward]
+    heads = [head_of(graph) if graph is not None else [] for graph in graphs]
+    ends = [end_of(graph) if graph is not None else [] for graph in graphs]
+    return {"forward": heads[0], "backward": heads[1], "ends": ends}
+
+
+def head_of(graph: Graph) -> list[str]:
+    """Return the lines of a graph's class before its steps."""
+    lines = list(takewhile(lambda line: not line.startswith("        # "), emit_class(graph, "GraphModule", "")))
+    return lines if graph.steps else lines[:-1]
+
+
+def end_of(graph: Graph) -> list[str]:
+    """Return the last line of a graph."""
+    return [f"        return ({', '.join(map(show, graph.results))}{',' if len(graph.results) == 1 else ''})"]

@@ -1,0 +1,123 @@
+"""A Pair as it is drawn: its scene, its frames, their layouts, and what each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from backprint.drawing.flows import Flows, flows_in, places_in
+from backprint.drawing.frames import Frame, frame_unit, frames_of
+from backprint.drawing.rows import Layout, layout_of
+from backprint.drawing.scene import Scene, SceneBridge, bytes_of, scene_of
+from backprint.graph.costing.steps import StepCost, step_costs
+from backprint.graph.costing.storages import each_storage, storages_of
+from backprint.graph.nouns import Graph, Pair, TensorSpec
+from backprint.graph.sizes import at_hints
+from backprint.graph.text import show_spec
+
+
+@dataclass(frozen=True, slots=True)
+class FrameCost:
+    """What is in a frame, with all that is in frames of it."""
+
+    forward_steps: int
+    backward_steps: int
+    saved_bytes: int
+    """Of tensors that steps in the frame make and the backward keeps."""
+    forward_flops: int
+    """Of matrix products, convolutions and attentions."""
+    backward_flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBytes:
+    """What a tensor that is saved takes: `own` is 0 where it shares its memory with one before it, or with an input."""
+
+    bridge: SceneBridge
+    bytes: int
+    own: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPair:
+    """All that a picture or a page shows of a Pair."""
+
+    pair: Pair
+    scene: Scene
+    frames: tuple[Frame, ...]
+    layouts: tuple[Layout, ...]
+    layout_of_frame: tuple[int, ...]
+    """The number of each frame's layout; -1 of a loop, which shows one of its turns."""
+    costs: tuple[StepCost, ...]
+    frame_costs: tuple[FrameCost, ...]
+    saved: tuple[SavedBytes, ...]
+
+
+def drawn_pair(pair: Pair) -> DrawnPair:
+    """Return a Pair as it is drawn."""
+    scene = scene_of(pair)
+    frames = frames_of(scene)
+    costs = step_costs(pair.forward) + (step_costs(pair.backward) if pair.backward is not None else ())
+    saved = tuple(saved_bytes(pair.forward, scene))
+    own = {each.bridge.made: each.own for each in saved if each.own}
+    flows = flows_in(scene, frames, places_in(scene, frames))
+    layouts, numbers = layouts_of(scene, frames, flows, lambda value: own.get(value, 0))
+    return DrawnPair(pair, scene, frames, layouts, numbers, costs, frame_costs(scene, frames, costs, own), saved)
+
+
+def layouts_of(
+    scene: Scene,
+    frames: Sequence[Frame],
+    flows: Sequence[tuple[Flows, Flows, Flows]],
+    bytes_of_value: Callable[[int], int],
+) -> tuple[tuple[Layout, ...], tuple[int, ...]]:
+    """Return the layouts of frames, each different one once, and the number of that of each frame."""
+
+    @cache
+    def spec_text(value: int) -> str:
+        spec = scene.nodes[value].spec
+        return show_spec(spec) if isinstance(spec, TensorSpec) else ""
+
+    known: dict[Layout, int] = {}
+    numbers = []
+    for frame, inside in zip(frames, flows, strict=True):
+        if frame.kind == "loop":
+            numbers.append(-1)
+        else:
+            layout = layout_of(frame, inside, scene, spec_text, bytes_of_value)
+            numbers.append(known.setdefault(layout, len(known)))
+    return tuple(known), tuple(numbers)
+
+
+def saved_bytes(forward: Graph, scene: Scene) -> Iterator[SavedBytes]:
+    """Yield what each saved tensor takes; memory that several share counts for the first."""
+    storages, sizes = storages_of(at_hints(forward))
+    names = [step.name for step in forward.steps]
+    for bridge in scene.bridges:
+        if bridge.made >= len(scene.nodes):
+            yield SavedBytes(bridge, bytes_of(bridge.spec), 0)
+        else:
+            keys = list(each_storage(storages[names[bridge.made]]))
+            own = sum(sizes.pop(key, 0) for key in keys)
+            yield SavedBytes(bridge, bytes_of(scene.nodes[bridge.made].spec), own)
+
+
+def frame_costs(
+    scene: Scene, frames: Sequence[Frame], costs: Sequence[StepCost], own: dict[int, int]
+) -> tuple[FrameCost, ...]:
+    """Return what is in each frame."""
+    totals = [[0, 0, 0, 0, 0] for _ in frames]
+    for number in range(len(frames) - 1, -1, -1):
+        total = totals[number]
+        for unit in frames[number].units:
+            if unit < 0:
+                for place, count in enumerate(totals[frame_unit(unit)]):
+                    total[place] += count
+            else:
+                side = scene.nodes[unit].side
+                total[side] += 1
+                total[2] += own.get(unit, 0)
+                total[3 + side] += costs[unit].product_flops
+    return tuple(FrameCost(*total) for total in totals)
+
