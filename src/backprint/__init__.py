@@ -22,6 +22,7 @@ from backprint.api import (
 from backprint.benches import bench, minify
 from backprint.benching.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.corpora import CorpusRun, dedup, run_corpus
+from backprint.drawings import draw, view
 from backprint.errors import (
     BackprintError,
     CaptureError,

@@ -12,8 +12,8 @@ from typing import Any
 from backprint.drawing.drawn import DrawnPair, drawn_pair
 from backprint.drawing.rows import FlowLine, Layout
 from backprint.drawing.scene import NO_VALUE, Scene, bytes_of
-from backprint.graph.costing.flops import specs_of
 from backprint.graph.costing.live import MemorySpan, memory_line
+from backprint.graph.costing.products import specs_of
 from backprint.graph.costing.storages import is_view, storage_sizes
 from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints

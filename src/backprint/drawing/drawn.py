@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from backprint.drawing.flows import Flows, flows_in, places_in
@@ -77,7 +77,7 @@ def layouts_of(
     @cache
     def spec_text(value: int) -> str:
         spec = scene.nodes[value].spec
-        return show_spec(spec) if isinstance(spec, TensorSpec) else ""
+        return show_spec(replace(spec, stride=None, offset=0)) if isinstance(spec, TensorSpec) else ""
 
     known: dict[Layout, int] = {}
     numbers = []
@@ -120,4 +120,3 @@ def frame_costs(
                 total[2] += own.get(unit, 0)
                 total[3 + side] += costs[unit].product_flops
     return tuple(FrameCost(*total) for total in totals)
-

@@ -217,11 +217,9 @@ def loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
     boxes: list[Box | int] = []
     for count, turn in enumerate(turns):
         alone = turn[0]
-        boxes.append(alone if len(turn) == 1 and isinstance(alone, Box) else Box(str(count), "turn", list(turn)))
-    first, last = boxes[0], boxes[-1]
-    named = isinstance(first, Box) and isinstance(last, Box) and first.name != last.name
-    name = f"{first.name}…{last.name}" if named else first.name  # type: ignore[union-attr]  # they are all boxes
-    return Box(name, "loop", boxes)
+        boxes.append(alone if len(turn) == 1 and isinstance(alone, Box) else Box(f"turn {count}", "turn", list(turn)))
+    ends = [each.name for each in (boxes[0], boxes[-1]) if isinstance(each, Box) and each.kind != "turn"]
+    return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes)
 
 
 # ------------------------------------------------------------------ long ones
