@@ -112,6 +112,7 @@ __all__ = [
     "capture",
     "compare_regions",
     "dedup",
+    "draw",
     "export",
     "fake",
     "forward_backward_graphs",
@@ -128,4 +129,5 @@ __all__ = [
     "save",
     "split",
     "verify",
+    "view",
 ]

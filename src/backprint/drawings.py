@@ -15,7 +15,9 @@ IN_NOTEBOOK = 40
 """How many steps and folded frames the picture in a notebook shows."""
 
 
-def draw(capture: Capture, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
+def draw(
+    capture: Capture, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0
+) -> Path:
     """Draw a Pair as a picture: `.svg`, `.dot` for Graphviz, or `.png`. Return its path.
 
     The forward runs down on the left, the backward up on the right, and what is saved crosses between them. Modules are

@@ -16,7 +16,7 @@ from backprint.cli.say import echo
               help="The picture to write: .svg, .dot (for Graphviz) or .png.")  # fmt: skip
 @click.option("--pair", type=click.IntRange(min=0), default=0, show_default=True, help="Which Pair, counted from 0.")
 @click.option("--nodes", type=click.IntRange(min=1), default=300, show_default=True,
-              help="How many steps and folded frames are seen; inner frames are folded until it is no more.")  # fmt: skip
+              help="How many steps and folded frames are seen at most; inner frames are folded.")  # fmt: skip
 @click.option("--scale", type=click.FloatRange(min=0.1, max=10), default=2.0, show_default=True,
               help="The pixels of a .png for each point.")  # fmt: skip
 @ALLOW

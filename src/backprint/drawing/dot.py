@@ -28,7 +28,7 @@ LOOK = {
 
 def dot_of(drawn: DrawnPair, opened: Collection[int], title: str = "") -> str:
     """Return the picture of a Pair, in which some frames are open, as the text of a DOT file."""
-    lines = [f"digraph {quoted(title or drawn.pair.name)} {{", OPTIONS.rstrip("\n")]
+    lines = [f"digraph {quoted(title or drawn.scene.name)} {{", OPTIONS.rstrip("\n")]
     lines += cluster(drawn, opened, 0, 1)
     lines += edges(drawn, opened)
     return "\n".join([*lines, "}"]) + "\n"

@@ -38,11 +38,19 @@ class Lines:
         start, turn_out = self.end_of(line.source, side, leaves_below=down, leaves=True)
         end, turn_in = self.end_of(line.target, side, leaves_below=down, leaves=False)
         inner, ends = OUTSIDE not in (line.source, line.target), self.ends(line.target)
+        mark = self.drawn.marks.get((frame_unit(self.box.unit), int(not down), line.source, line.target))
         if line.slot < 0:
-            return DrawnLine(side, (start, end), line.spec if inner else "", line.count, ends=ends)
+            return DrawnLine(
+                side,
+                (start, end),
+                (mark.short if mark else line.spec) if inner else "",
+                line.count,
+                ends=ends,
+                mark=mark,
+            )
         x = self.channel(side, min(turn_out, turn_in), max(turn_out, turn_in), line.slot)
         points = (start, (start[0], turn_out), (x, turn_out), (x, turn_in), (end[0], turn_in), end)
-        return DrawnLine(side, points, "", line.count, ends=ends)
+        return DrawnLine(side, points, "", line.count, ends=ends, mark=mark)
 
     def ends(self, place: int) -> bool:
         """Whether a flow ends at a unit."""

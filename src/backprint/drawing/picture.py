@@ -13,7 +13,7 @@ from backprint.drawing.drawn import DrawnPair
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.lines import Lines, folded_bridge, through_loop
 from backprint.drawing.opened import units_shown
-from backprint.drawing.rows import Row
+from backprint.drawing.rows import FrameRow
 from backprint.drawing.scene import FORWARD, ScenePort
 from backprint.drawing.shapes import (
     ACROSS,
@@ -124,7 +124,7 @@ class Desk:
             left, right, height = max(left, ours.left), max(right, ours.right), height + ours.height + GAP
         return left + PAD + layout.slots[0] * SLOT, right + PAD + layout.slots[1] * SLOT, height
 
-    def extent_of_row(self, row: Row, units: Sequence[int]) -> Extent:
+    def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> Extent:
         """Return the extent of a row."""
         frames = [self.extent_of(units[place]) for place in row.frames]
         if len(frames) == 1:
@@ -190,7 +190,9 @@ class Desk:
         self.lines += (lines.flow("backward", each) for each in layout.right)
         self.lines += (lines.bridge(each) for each in layout.bridges)
 
-    def place_row(self, row: Row, units: Sequence[int], gutter: float, top: float, depth: int) -> dict[int, DrawnBox]:
+    def place_row(
+        self, row: FrameRow, units: Sequence[int], gutter: float, top: float, depth: int
+    ) -> dict[int, DrawnBox]:
         """Put down the units of a row, from the gutter outwards."""
         placed: dict[int, DrawnBox] = {}
         frames = [self.extent_of(units[place]) for place in row.frames]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backprint.drawing.drawn import DrawnPair
+from backprint.drawing.drawn import DrawnPair, FlowMark
 from backprint.drawing.scene import ScenePort
 from backprint.graph.costing.storages import view_operators
 
@@ -79,6 +79,7 @@ class DrawnLine:
     bytes: int = 0
     ends: bool = True
     """Whether it ends here: a flow into an open frame goes on in it."""
+    mark: FlowMark | None = None
 
 
 def op_name(target: str) -> str:

@@ -31,13 +31,13 @@ LEGEND = 34.0
 
 def svg_of(picture: PairPicture, title: str = "") -> str:
     """Return a picture as the text of an SVG file."""
-    return "".join(svg_parts(picture, title or picture.drawn.pair.name))
+    return "".join(svg_parts(picture, title or picture.drawn.scene.name))
 
 
 def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
     """Yield an SVG file in pieces."""
     width, height = max(picture.width, LEGEND_WIDTH), picture.height + LEGEND
-    said = escaped(f"{title}: {contents_of(picture)}")
+    said = in_xml(f"{title}: {contents_of(picture)}")
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{said}">\n<title>{said}</title>\n'
@@ -63,11 +63,11 @@ def contents_of(picture: PairPicture) -> str:
 ARROWS = "".join(
     f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" markerWidth="8" '
     f'markerHeight="8" orient="auto"><path class="arrow-{side}" d="M0 .8L7.5 4L0 7.2z"/></marker>\n'
-    for name, side in (("af", "forward"), ("ab", "backward"))
+    for name, side in (("af", "forward"), ("ab", "backward"), ("ax", "bad"))
 )
 
 
-def escaped(text: str) -> str:
+def in_xml(text: str) -> str:
     """Return a stranger's text for XML, in one line."""
     return html.escape(printable(text), quote=True)
 
@@ -75,7 +75,7 @@ def escaped(text: str) -> str:
 def text_svg(x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> str:
     """Return a text at a place."""
     named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escaped(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{in_xml(text)}</text>'
 
 
 def rect_svg(x: float, y: float, width: float, height: float, kind: str, radius: float = 4) -> str:
@@ -126,7 +126,7 @@ def node_svg(picture: PairPicture, box: DrawnBox) -> str:
     for pill in box.pills:
         shape = rect_svg(pill.x, pill.y, pill.width, PILL, f"pill pill-{pill.role}", PILL / 2)
         text = text_svg(pill.x + pill.width / 2, pill.y + 10, pill.text, f"pill-text text-{pill.role}")
-        inside += f"<g><title>{escaped(f'{pill.role} {pill.name}')}</title>{shape}{text}</g>"
+        inside += f"<g><title>{in_xml(f'{pill.role} {pill.name}')}</title>{shape}{text}</g>"
     return f"<g><title>{escaped_lines(said)}</title>{inside}</g>\n"
 
 
@@ -151,11 +151,13 @@ def line_svg(line: DrawnLine) -> str:
     if line.kind == "saved":
         width = bridge_width(line.bytes)
         return f'<path class="{kind}{"" if line.bytes else " thin"}" stroke-width="{width:.1f}" d="{bent(line)}"/>\n'
-    arrow = "af" if line.kind == "forward" else "ab"
-    width = 1 + min(1.5, 0.3 * (line.count - 1))
+    is_bad = line.mark is not None and line.mark.is_bad
+    arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
+    width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
     path = bent(line) if len(line.points) == 2 else cornered(line)
     end = f' marker-end="url(#{arrow})"' if line.ends else ""
-    return f'<path class="{kind}" stroke-width="{width:.1f}"{end} d="{path}"/>\n'
+    drawn = f'<path class="{kind}{" flow-bad" if is_bad else ""}" stroke-width="{width:.1f}"{end} d="{path}"'
+    return f"{drawn}><title>{escaped_lines(line.mark.text)}</title></path>\n" if line.mark else f"{drawn}/>\n"
 
 
 def bridge_width(count: int) -> float:
@@ -197,7 +199,8 @@ def text_of_line(line: DrawnLine) -> str:
         (x1, y1), (x2, y2) = line.points
         return text_svg(x1 + (x2 - x1) * 0.3, y1 + (y2 - y1) * 0.12 + 3.3, line.text, "saved-text") + "\n"
     x, y = middle_of(line)
-    return text_svg(x + 4, y + 3, line.text, "small label", "start") + "\n"
+    kind = "bad-text" if line.mark is not None and line.mark.is_bad else "small label"
+    return text_svg(x + 4, y + 3, line.text, kind, "start") + "\n"
 
 
 def middle_of(line: DrawnLine) -> tuple[float, float]:

@@ -220,9 +220,7 @@ class Capture:
         def inputs(self) -> dict[str, Tensor]:
             """Return the tensors that its recipes make, by the program's own names."""
 
-        def draw(
-            self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0
-        ) -> Path:
+        def draw(self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
             """Draw a Pair as a picture, and return its path."""
 
         def view(self, path: str | os.PathLike[str] | None = None, *, stats: bool = False) -> WebPage:
