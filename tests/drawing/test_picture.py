@@ -13,11 +13,15 @@ from subjects.drawn import drawn_loop, drawn_net
 from torch import Tensor
 
 import backprint as bp
+from backprint.drawing.curves import curves_of, point_on
 from backprint.drawing.drawn import drawn_pair
 from backprint.drawing.frames import frame_unit
+from backprint.drawing.labels import Area, area_of, boxes_and_titles, labels_of
 from backprint.drawing.opened import opened_frames
 from backprint.drawing.picture import PairPicture, picture_of
+from backprint.drawing.rows import WIDE
 from backprint.drawing.shapes import DrawnBox
+from backprint.drawing.svg import svg_of
 from backprint.drawing.write import FORMATS
 from backprint.errors import UsageError
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Source, Step, TensorSpec
@@ -49,6 +53,69 @@ def test_boxes_stand_in_their_frame_and_apart_from_one_another(capture: object) 
         inner = [boxes[unit] for unit in frame.units if unit in boxes]
         assert all(is_inside(box, boxes[frame_unit(number)]) for box in inner)
         assert all(are_apart(one, other) for one, other in combinations(inner, 2))
+
+
+@pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
+def test_a_text_covers_no_box_and_no_other_text(capture: object) -> None:
+    picture = whole(capture())  # type: ignore[operator]
+    texts = [area_of(label) for label in labels_of(picture)]
+    boxes = list(boxes_and_titles(picture))
+    assert texts
+    assert not any(overlap(one, other) for one, other in combinations(texts, 2))
+    assert not any(overlap(text, box) for text in texts for box in boxes)
+
+
+def overlap(one: Area, other: Area) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+@pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
+def test_what_is_saved_passes_behind_no_step(capture: object) -> None:
+    picture = whole(capture())  # type: ignore[operator]
+    steps = [box for box in picture.boxes if box.unit >= 0]
+    bridges = [line for line in picture.lines if line.kind == "saved"]
+    assert bridges
+    for line in bridges:
+        points = [point_on(curve, share / 20) for curve in curves_of(line) for share in range(21)]
+        assert not [box for box in steps for x, y in points
+                    if box.x + 1 < x < box.x + box.width - 1 and box.y + 1 < y < box.bottom - 1]  # fmt: skip
+
+
+def branches(x: Tensor) -> Tensor:
+    return torch.cat([make(x) for make in (torch.sin, torch.cos, torch.tanh, torch.exp, torch.abs, torch.erf)])
+
+
+def test_a_row_has_at_most_four_steps_of_a_side_and_no_frame_beside_steps() -> None:
+    for capture in (drawn_net(4), drawn_loop(), bp.capture(branches, torch.randn(3, requires_grad=True))):
+        rows = [row for layout in drawn_pair(capture.pairs[0]).layouts for row in layout.rows]
+        assert all(max(map(len, (row.left, row.frames, row.right))) <= WIDE for row in rows)
+        assert not any(row.frames and (row.left or row.right) for row in rows)
+
+
+def test_what_no_flow_reaches_stands_outside_the_lane_of_what_one_does() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(2, 2, 1), torch.nn.BatchNorm2d(2), torch.nn.ReLU())
+    picture = whole(bp.capture(net, torch.randn(2, 2, 4, 4)))
+    nodes = picture.drawn.scene.nodes
+    [count] = [box for box in picture.boxes if box.unit >= 0 and nodes[box.unit].target == "aten.add.Tensor"]
+    [norm] = [box for box in picture.boxes if box.unit >= 0 and "batch_norm_legit" in nodes[box.unit].target]
+    assert (count.y, count.x + count.width < norm.x) == (norm.y, True)
+
+
+def test_a_flow_of_the_main_lane_is_straight() -> None:
+    picture = whole(bp.capture(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()), torch.randn(2, 3)))
+    lanes = {point[0] for line in picture.lines if line.kind == "forward" for point in line.points}
+    assert len(lanes) == 1
+
+
+def test_the_legend_and_the_titles_stay_within_the_picture() -> None:
+    for capture in (drawn_net(4), bp.capture(torch.sin, torch.randn(2, requires_grad=True), name="x" * 80)):
+        picture = whole(capture)
+        tree = ElementTree.fromstring(svg_of(picture))
+        width, height = float(tree.attrib["width"]), float(tree.attrib["height"])
+        texts = [text for text in tree.iter(f"{SVG}text") if text.attrib["text-anchor"] == "start"]
+        assert texts
+        assert all(float(text.attrib["y"]) <= height for text in texts)
+        assert all(float(text.attrib["x"]) + 4.5 * len(text.text or "") <= width for text in texts)
 
 
 def test_the_forward_runs_down_and_the_backward_up() -> None:

@@ -17,6 +17,7 @@ from backprint.drawing.rows import FrameRow
 from backprint.drawing.scene import FORWARD, ScenePort
 from backprint.drawing.shapes import (
     ACROSS,
+    BOTTOM,
     FOLDED,
     GAP,
     GUTTER,
@@ -25,6 +26,7 @@ from backprint.drawing.shapes import (
     PAD,
     PILL,
     SLOT,
+    TOP,
     DrawnBox,
     DrawnLine,
     PortPill,
@@ -108,21 +110,21 @@ class Desk:
         title = 16 + LETTER * len(frame_title(self.drawn, number))
         if self.drawn.layout_of_frame[number] < 0:
             inner = self.extent_of(units_shown(self.drawn, number)[0])
-            left, right, height = inner.left + PAD, inner.right + PAD, inner.height
+            left, right, height = inner.left + PAD, inner.right + PAD, inner.height + PAD
         else:
             left, right, height = self.extent_of_rows(number)
         wide = max(title - left - right, 0)
-        return Extent(left + wide / 2, right + wide / 2, height + HEAD + PAD)
+        return Extent(left + wide / 2, right + wide / 2, height + HEAD)
 
     def extent_of_rows(self, number: int) -> tuple[float, float, float]:
         """Return how far the rows of a frame reach, with their channels, and their height."""
         layout, units = self.drawn.layouts[self.drawn.layout_of_frame[number]], self.drawn.frames[number].units
         left = right = GUTTER / 2
-        height = GAP
+        height = TOP + BOTTOM - GAP
         for row in layout.rows:
             ours = self.extent_of_row(row, units)
             left, right, height = max(left, ours.left), max(right, ours.right), height + ours.height + GAP
-        return left + PAD + layout.slots[0] * SLOT, right + PAD + layout.slots[1] * SLOT, height
+        return left + PAD + layout.slots[0] * SLOT, right + PAD + layout.slots[1] * SLOT, max(height, TOP)
 
     def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> Extent:
         """Return the extent of a row."""
@@ -179,7 +181,7 @@ class Desk:
         layout, units = self.drawn.layouts[self.drawn.layout_of_frame[number]], self.drawn.frames[number].units
         placed: dict[int, DrawnBox] = {}
         bands: dict[int, tuple[float, float]] = {}
-        top = box.y + HEAD + GAP
+        top = box.y + HEAD + TOP
         for row in layout.rows:
             height = self.extent_of_row(row, units).height
             placed |= self.place_row(row, units, box.gutter, top, box.depth + 1)

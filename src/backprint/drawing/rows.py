@@ -6,8 +6,9 @@ forward flow down, those of the backward up. A flow that passes other units runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from backprint.drawing.flows import OUTSIDE, SAVED, Flows
 from backprint.drawing.frames import Frame, partner_in
@@ -15,6 +16,9 @@ from backprint.drawing.scene import BACKWARD, FORWARD, Scene
 
 WIDE = 4
 """The most steps of one side, and the most frames, that stand side by side."""
+
+LEFT, MIDDLE, RIGHT = 0, 1, 2
+"""The columns of a row: steps of the forward, frames, steps of the backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def layout_of(
 ) -> Layout:
     """Return the layout of a frame that is no loop."""
     blocks = blocks_of(frame, flows[BACKWARD], scene)
-    rows = frame_rows(blocks, starts_of(blocks, flows), frame, scene)
+    rows = in_order(frame_rows(blocks, starts_of(blocks, flows, frame), frame), flows)
     row_of = {place: number for number, row in enumerate(rows) for place in (*row.left, *row.frames, *row.right)}
     lines, slots = [], []
     for side in (FORWARD, BACKWARD):
@@ -102,6 +106,36 @@ class LaneBlock:
     @property
     def height(self) -> int:
         return max(1, len(self.levels))
+
+    def needs(self, at: int, units: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Yield how many places it takes in which row and column, if it begins in row `at`."""
+        for place in self.ahead:
+            yield at, MIDDLE if units[place] < 0 else LEFT, 1
+        for offset, level in enumerate(self.levels):
+            yield at + offset, RIGHT, len(level)
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How many units stand in each row and column. Steps do not stand beside frames: they would be far from the
+    gutter."""
+
+    units: Sequence[int]
+    counts: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def has_room(self, block: LaneBlock, at: int) -> bool:
+        """Whether a block can begin in a row; what is wider than a row stands in one alone."""
+        for row, column, count in block.needs(at, self.units):
+            here = self.counts[row, column]
+            others = (LEFT, RIGHT) if column == MIDDLE else (MIDDLE,)
+            if (here and here + count > WIDE) or any(self.counts[row, other] for other in others):
+                return False
+        return True
+
+    def put(self, block: LaneBlock, at: int, by: int = 1) -> None:
+        """Note a block that begins in a row; with `by=-1` take it away."""
+        for row, column, count in block.needs(at, self.units):
+            self.counts[row, column] += by * count
 
 
 def blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[LaneBlock]:
@@ -151,7 +185,7 @@ def levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tup
     return tuple(map(tuple, found))
 
 
-def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows]) -> list[int]:
+def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows], frame: Frame) -> list[int]:
     """Return the row in which each block begins: below those from which its forward takes, and those to which its
     backward gives."""
     number = {place: count for count, block in enumerate(blocks) for place in (*block.ahead, *sum(block.levels, ()))}
@@ -162,17 +196,19 @@ def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows]) ->
             if OUTSIDE < upper < lower:
                 above[lower].add(upper)
     starts: list[int] = []
-    crowd: dict[tuple[int, bool], int] = {}
+    crowd = Crowd(frame.units)
     for count, block in enumerate(blocks):
         at = max((starts[upper] + blocks[upper].height for upper in above[count]), default=0)
-        while crowd.get((at, bool(block.ahead)), 0) >= WIDE:
+        while not crowd.has_room(block, at):
             at += 1
-        crowd[at, bool(block.ahead)] = crowd.get((at, bool(block.ahead)), 0) + 1
+        crowd.put(block, at)
         starts.append(at)
-    return lowered(blocks, starts, above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]})
+    return lowered(blocks, starts, above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]}, crowd)
 
 
-def lowered(blocks: Sequence[LaneBlock], starts: list[int], above: Sequence[set[int]], taking: set[int]) -> list[int]:
+def lowered(
+    blocks: Sequence[LaneBlock], starts: list[int], above: Sequence[set[int]], taking: set[int], crowd: Crowd
+) -> list[int]:
     """Return the rows with what begins without a value, such as a constant, moved down to where it is taken."""
     below: list[list[int]] = [[] for _ in blocks]
     for lower, uppers in enumerate(above):
@@ -181,20 +217,51 @@ def lowered(blocks: Sequence[LaneBlock], starts: list[int], above: Sequence[set[
     for count in range(len(blocks) - 1, -1, -1):
         block = blocks[count]
         if not above[count] and below[count] and taking.isdisjoint(block.ahead):
-            starts[count] = max(starts[count], min(starts[lower] for lower in below[count]) - block.height)
+            crowd.put(block, starts[count], -1)
+            at = max(starts[count], min(starts[lower] for lower in below[count]) - block.height)
+            while at > starts[count] and not crowd.has_room(block, at):
+                at -= 1
+            starts[count] = at
+            crowd.put(block, at)
     return starts
 
 
-def frame_rows(blocks: Sequence[LaneBlock], starts: Sequence[int], frame: Frame, scene: Scene) -> tuple[FrameRow, ...]:
+def frame_rows(blocks: Sequence[LaneBlock], starts: Sequence[int], frame: Frame) -> tuple[FrameRow, ...]:
     """Return the rows of blocks."""
     count = max((start + block.height for start, block in zip(starts, blocks, strict=True)), default=0)
     parts: list[tuple[list[int], list[int], list[int]]] = [([], [], []) for _ in range(count)]
     for start, block in zip(starts, blocks, strict=True):
         for place in block.ahead:
-            parts[start][1 if frame.units[place] < 0 else 0].append(place)
+            parts[start][MIDDLE if frame.units[place] < 0 else LEFT].append(place)
         for offset, level in enumerate(block.levels):
-            parts[start + offset][2].extend(level)
+            parts[start + offset][RIGHT].extend(level)
     return tuple(FrameRow(*map(tuple, part)) for part in parts if any(part))
+
+
+def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tuple[FrameRow, ...]:
+    """Return rows in which each unit stands, as far as it can, below those from which its forward takes, and to which
+    its backward gives; what no flow reaches stands outside. Frames follow their forward."""
+    near = takers_of((target, source) for source, target in flows[FORWARD])
+    behind = takers_of(flows[BACKWARD])
+    linked = [{end for ends in flows[side] for end in ends} for side in (FORWARD, BACKWARD)]
+    seat: dict[int, float] = {}
+    found = []
+    for row in rows:
+        columns = []
+        for column, uppers, joined, first, way in (
+            (row.left, near, linked[FORWARD], 0.0, -1),
+            (row.frames, near, linked[FORWARD], (1 - len(row.frames)) / 2, 1),
+            (row.right, behind, linked[BACKWARD], 0.0, 1),
+        ):
+            here = {place: first + count for count, place in enumerate(column)}
+            wish = {}
+            for place in column:
+                seats = sorted(way * seat[each] for each in uppers.get(place, ()) if each in seat)
+                wish[place] = place not in joined, seats[(len(seats) - 1) // 2] if seats else here[place]
+            columns.append(tuple(sorted(column, key=wish.__getitem__)))
+            seat |= {place: way * at for place, at in zip(columns[-1], here.values(), strict=True)}
+        found.append(FrameRow(*columns))
+    return tuple(found)
 
 
 # ------------------------------------------------------------------ channels

@@ -9,14 +9,17 @@ from backprint.drawing.scene import ScenePort
 from backprint.graph.costing.storages import view_operators
 
 GUTTER, GAP, ACROSS, PAD, HEAD, SLOT = 64.0, 24.0, 12.0, 12.0, 22.0, 9.0
-"""The width of a gutter, the space between rows and between units of a row, that around a frame's content and above it,
-and the width of a slot."""
+"""The width of a gutter, the space between rows and between units of a row, that beside a frame's content, the height
+of its title, and the width of a slot."""
+
+TOP, BOTTOM = 18.0, 16.0
+"""The space between the title of a frame and its first row, and below its last."""
 
 NODE, THIN, FOLDED, PILL = 24.0, 17.0, 38.0, 14.0
 """The heights of a step, of a view, of a frame that is not open, and of the name of a port."""
 
-LETTER, SMALL = 7.3, 5.7
-"""The width of a letter of a step's name, and of one of a port's."""
+LETTER, SMALL, BOLD = 7.3, 5.7, 8.2
+"""The width of a letter of a step's name, of one of a port's, and of one of a title."""
 
 LANE = 104.0
 """The least width of a step with what is beside it; flows run in the middle."""
@@ -67,10 +70,7 @@ class DrawnBox:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLine:
-    """A line, as the points between which it runs; a `bend` is smooth, other lines have right angles.
-
-    `kind` is `forward`, `backward` or `saved`.
-    """
+    """A line, as the points between which it runs; `kind` is `forward`, `backward` or `saved`."""
 
     kind: str
     points: tuple[Point, ...]
@@ -93,6 +93,12 @@ def shortened(text: str, letters: int = LETTERS) -> str:
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 
+def step_text(target: str) -> str:
+    """Return what stands on a step. A long name keeps its end, which often says `backward`."""
+    name = op_name(target)
+    return name if len(name) <= LETTERS else f"{name[: LETTERS - 12]}…{name[-11:]}"
+
+
 def short_name(name: str) -> str:
     """Return the last part of a port's name: `weight` of `layers.0.weight`."""
     return shortened(name.rpartition(".")[2] or name, 18)
@@ -111,7 +117,7 @@ def cell_width(drawn: DrawnPair, node: int) -> float:
 
 def node_width(drawn: DrawnPair, node: int) -> float:
     """Return the width of a step."""
-    letters = len(shortened(op_name(drawn.scene.nodes[node].target)))
+    letters = len(step_text(drawn.scene.nodes[node].target))
     return max(40.0, 12 + SMALL * letters) if is_thin(drawn, node) else max(52.0, 16 + LETTER * letters)
 
 

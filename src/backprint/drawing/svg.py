@@ -6,27 +6,35 @@ import html
 import math
 from collections.abc import Iterator
 
+from backprint.drawing.curves import path_of
 from backprint.drawing.frames import frame_unit
+from backprint.drawing.labels import LineLabel, labels_of
 from backprint.drawing.picture import PairPicture
 from backprint.drawing.shapes import (
+    BOLD,
     GUTTER,
+    PAD,
     PILL,
+    SMALL,
     DrawnBox,
     DrawnLine,
     amount,
     folded_texts,
     frame_title,
     is_thin,
-    op_name,
     shortened,
+    step_text,
     steps_text,
 )
 from backprint.drawing.theme import STYLE
 from backprint.graph.text import show_spec
 from backprint.plain import printable
 
-LEGEND = 34.0
-"""The height of the legend."""
+LEGEND = 22.0
+"""The height of a line of the legend."""
+
+MINIMUM = 12
+"""What stands beside the title of a frame has room for more letters than this, or it is left out."""
 
 
 def svg_of(picture: PairPicture, title: str = "") -> str:
@@ -36,7 +44,8 @@ def svg_of(picture: PairPicture, title: str = "") -> str:
 
 def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
     """Yield an SVG file in pieces."""
-    width, height = max(picture.width, LEGEND_WIDTH), picture.height + LEGEND
+    legend, lines = legend_svg(picture.width, picture.height)
+    width, height = picture.width, picture.height + LEGEND * lines + PAD
     said = in_xml(f"{title}: {contents_of(picture)}")
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
@@ -48,8 +57,8 @@ def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
     yield from (line_svg(line) for line in picture.lines if line.kind == "saved")
     yield from (line_svg(line) for line in picture.lines if line.kind != "saved")
     yield from (node_svg(picture, box) for box in picture.boxes if box.unit >= 0)
-    yield from (text_of_line(line) for line in picture.lines)
-    yield legend_svg(picture.height)
+    yield from map(label_svg, labels_of(picture))
+    yield legend
     yield "</svg>\n"
 
 
@@ -93,8 +102,13 @@ def frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
     said = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
     tip = f"<title>{escaped_lines(said)}</title>"
     if box.is_open:
-        over = frame_title(drawn, number) if number else f"{shortened(title, 60)}   {contents_of(picture)}"
+        over = frame_title(drawn, number) if number else shortened(title, 60)
         head = text_svg(box.x + 8, box.y + 15, over, "bold", "start")
+        beside = box.x + 18 + BOLD * len(over)
+        fits = int((box.x + box.width - beside - PAD) / SMALL)
+        more = contents_of(picture) if not number else frame.label
+        if more and fits > MINIMUM:
+            head += text_svg(beside, box.y + 15, shortened(more, fits), "small", "start")
         return f"<g>{tip}{rect_svg(box.x, box.y, box.width, box.height, f'frame depth-{box.depth % 2}', 6)}{head}</g>\n"
     (name, ours), (back, theirs) = folded_texts(drawn, number)
     left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2
@@ -120,7 +134,7 @@ def node_svg(picture: PairPicture, box: DrawnBox) -> str:
     kind += " keeps" if any(each.bridge.made == box.unit for each in drawn.saved) else ""
     facts = node.name, node.target, spec_text(picture, box.unit), source_text(picture, box.unit)
     said = "\n".join(filter(None, facts))
-    name = shortened(op_name(node.target))
+    name = step_text(node.target)
     inside = rect_svg(box.x, box.y, box.width, box.height, kind, box.height / 2 if thin else 4)
     inside += text_svg(box.x + box.width / 2, box.middle + (3.4 if thin else 4.2), name, "small" if thin else "")
     for pill in box.pills:
@@ -149,15 +163,20 @@ def line_svg(line: DrawnLine) -> str:
     """Return a line; the width of a bridge says how many bytes are saved."""
     kind = f"flow-{line.kind}"
     if line.kind == "saved":
-        width = bridge_width(line.bytes)
-        return f'<path class="{kind}{"" if line.bytes else " thin"}" stroke-width="{width:.1f}" d="{bent(line)}"/>\n'
+        said = f"{amount(line.bytes) if line.bytes else 'no bytes of its own'}, {line.count} saved"
+        return path_svg(line, kind if line.bytes else f"{kind} thin", bridge_width(line.bytes), "", said)
     is_bad = line.mark is not None and line.mark.is_bad
     arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
     width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
-    path = bent(line) if len(line.points) == 2 else cornered(line)
     end = f' marker-end="url(#{arrow})"' if line.ends else ""
-    drawn = f'<path class="{kind}{" flow-bad" if is_bad else ""}" stroke-width="{width:.1f}"{end} d="{path}"'
-    return f"{drawn}><title>{escaped_lines(line.mark.text)}</title></path>\n" if line.mark else f"{drawn}/>\n"
+    return path_svg(line, f"{kind} flow-bad" if is_bad else kind, width, end, line.mark.text if line.mark else "")
+
+
+def path_svg(line: DrawnLine, kind: str, width: float, end: str, said: str) -> str:
+    """Return the path of a line, with its title."""
+    title = f"<title>{escaped_lines(said)}</title>" if said else ""
+    path = f'<path class="{kind}" stroke-width="{width:.1f}"{end} d="{path_of(line)}"'
+    return f"{path}>{title}</path>\n" if title else f"{path}/>\n"
 
 
 def bridge_width(count: int) -> float:
@@ -165,76 +184,43 @@ def bridge_width(count: int) -> float:
     return min(14.0, 1.0 + 1.6 * math.log10(1 + count / 1024)) if count else 1.2
 
 
-def bent(line: DrawnLine) -> str:
-    """Return a smooth line between two points: across for a bridge, up or down for a flow."""
-    (x1, y1), (x2, y2) = line.points
-    if line.kind == "saved":
-        middle = (x1 + x2) / 2
-        return f"M{x1:.1f} {y1:.1f}C{middle:.1f} {y1:.1f} {middle:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
-    middle = (y1 + y2) / 2
-    return f"M{x1:.1f} {y1:.1f}C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
-
-
-def cornered(line: DrawnLine, radius: float = 5.0) -> str:
-    """Return a line of right angles with round corners."""
-    points = line.points
-    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
-        path += f"L{towards(corner, before, radius)}Q{corner[0]:.1f} {corner[1]:.1f} {towards(corner, after, radius)}"
-    return path + f"L{points[-1][0]:.1f} {points[-1][1]:.1f}"
-
-
-def towards(start: tuple[float, float], end: tuple[float, float], by: float) -> str:
-    """Return the point that is so far from one point towards another, and no farther than half the way."""
-    length = math.dist(start, end)
-    share = min(by, length / 2) / length if length else 0.0
-    return f"{start[0] + (end[0] - start[0]) * share:.1f} {start[1] + (end[1] - start[1]) * share:.1f}"
-
-
-def text_of_line(line: DrawnLine) -> str:
+def label_svg(label: LineLabel) -> str:
     """Return what a line carries: the bytes of a bridge, the shape of a flow of one value."""
-    if not line.text:
-        return ""
-    if line.kind == "saved":
-        (x1, y1), (x2, y2) = line.points
-        return text_svg(x1 + (x2 - x1) * 0.3, y1 + (y2 - y1) * 0.12 + 3.3, line.text, "saved-text") + "\n"
-    x, y = middle_of(line)
-    kind = "bad-text" if line.mark is not None and line.mark.is_bad else "small label"
-    return text_svg(x + 4, y + 3, line.text, kind, "start") + "\n"
-
-
-def middle_of(line: DrawnLine) -> tuple[float, float]:
-    """Return where the text of a flow stands."""
-    if len(line.points) == 2:
-        (x1, y1), (x2, y2) = line.points
-        return (x1 + x2) / 2, (y1 + y2) / 2
-    return line.points[-1][0], (line.points[-1][1] + line.points[-2][1]) / 2
+    line = label.line
+    is_bad = line.mark is not None and line.mark.is_bad
+    kind = "saved-text" if line.kind == "saved" else "bad-text" if is_bad else "small label"
+    return text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
 
 
 # ------------------------------------------------------------------ legend
 
 ENTRIES = (
-    ("forward", "forward", 62.0),
-    ("backward", "backward", 72.0),
-    ("view", "view", 44.0),
-    ("saved", "saved (width: bytes)", 118.0),
-    ("pill pill-parameter", "parameter", 66.0),
-    ("pill pill-gradient", "gradient", 60.0),
-    ("pill pill-mutation", "updated in place", 96.0),
+    ("forward", "forward"),
+    ("backward", "backward"),
+    ("view", "view: computes nothing"),
+    ("saved", "saved for the backward (width: bytes)"),
+    ("saved thin", "saved without bytes of its own"),
+    ("pill pill-input", "input, output"),
+    ("pill pill-parameter", "parameter, buffer"),
+    ("pill pill-gradient", "gradient"),
+    ("pill pill-mutation", "updated in place"),
 )
-"""What the legend shows: a class, a text and its width."""
-
-LEGEND_WIDTH = sum(width + 34 for _, _, width in ENTRIES) + 24
+"""What the legend shows: a class and a text."""
 
 
-def legend_svg(top: float) -> str:
-    """Return the legend."""
-    x, y, parts = 16.0, top + 8, []
-    for kind, text, width in ENTRIES:
-        if kind == "saved":
-            parts.append(f'<path class="flow-saved" stroke-width="6" d="M{x:.1f} {y + 7:.1f}h20"/>')
+def legend_svg(width: float, top: float) -> tuple[str, int]:
+    """Return the legend, in as many lines as the width of the picture makes of it, and their number."""
+    x, line, parts = PAD, 0, []
+    for kind, text in ENTRIES:
+        wide = 42 + 5.2 * len(text)
+        if x > PAD and x + wide > width:
+            x, line = PAD, line + 1
+        y = top + LEGEND * line + 2
+        if kind.startswith("saved"):
+            stroke = 1.2 if kind.endswith("thin") else 6
+            parts.append(f'<path class="flow-{kind}" stroke-width="{stroke}" d="M{x:.1f} {y + 7:.1f}h20"/>')
         else:
             parts.append(rect_svg(x, y + 1, 20, 12, kind, 6 if kind.startswith(("pill", "view")) else 3))
         parts.append(text_svg(x + 26, y + 11, text, "small", "start"))
-        x += width + 34
-    return f"<g>{''.join(parts)}</g>\n"
+        x += wide
+    return f"<g>{''.join(parts)}</g>\n", line + 1
