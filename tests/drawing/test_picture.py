@@ -81,6 +81,14 @@ def test_what_is_saved_passes_behind_no_step(capture: object) -> None:
                     if box.x + 1 < x < box.x + box.width - 1 and box.y + 1 < y < box.bottom - 1]  # fmt: skip
 
 
+def test_the_bytes_of_what_is_saved_stand_once_for_each_tensor() -> None:
+    picture = whole(bp.capture(lambda x: x.exp().sin() * 2, torch.randn(64, requires_grad=True), partition="default"))
+    twice = whole(bp.capture(lambda x: (x.tanh() * x).sin(), torch.randn(64, requires_grad=True)))
+    for each in (picture, twice):
+        texts = [line.text for line in each.lines if line.kind == "saved" and line.text]
+        assert texts == ["256 B"] * len({saved.bridge.made for saved in each.drawn.saved if saved.own})
+
+
 def branches(x: Tensor) -> Tensor:
     return torch.cat([make(x) for make in (torch.sin, torch.cos, torch.tanh, torch.exp, torch.abs, torch.erf)])
 

@@ -88,12 +88,19 @@ class Lines:
         x = port_x(box, side)
         return LineEnd((x, box.bottom), bottom, True) if below else LineEnd((x, box.y), top, False)
 
-    def bridge(self, line: BridgeLine) -> DrawnLine:
-        """Return what is saved between two units, or from or to the outside. Its bytes stand where it begins."""
+    def bridges(self, lines: Sequence[BridgeLine]) -> Iterator[DrawnLine]:
+        """Yield what is saved. The bytes of a step's value stand once, where the first line of it begins."""
+        told: set[int] = set()
+        for line in lines:
+            begins = line.source != OUTSIDE and line.source not in told and not self.placed[line.source].is_open
+            if begins and self.placed[line.source].unit >= 0:
+                told.add(line.source)
+            yield self.bridge(line, amount(line.bytes) if line.bytes and begins else "")
+
+    def bridge(self, line: BridgeLine, text: str) -> DrawnLine:
+        """Return what is saved between two units, or from or to the outside."""
         before = self.leaving(line.source)
         after = self.arriving(line.target, before[-1][1])
-        begins = line.source != OUTSIDE and not self.placed[line.source].is_open
-        text = amount(line.bytes) if line.bytes and begins else ""
         return DrawnLine("saved", without_repeats((*before, *after)), text, line.count, line.bytes)
 
     def leaving(self, place: int) -> tuple[Point, ...]:

@@ -190,7 +190,7 @@ class Desk:
         lines = Lines(self.drawn, box, placed, bands)
         self.lines += (lines.flow("forward", each) for each in layout.left)
         self.lines += (lines.flow("backward", each) for each in layout.right)
-        self.lines += (lines.bridge(each) for each in layout.bridges)
+        self.lines += lines.bridges(layout.bridges)
 
     def place_row(
         self, row: FrameRow, units: Sequence[int], gutter: float, top: float, depth: int

@@ -69,7 +69,7 @@ path { fill: none; }
 .guard { stroke-dasharray: 3 2; }
 .keeps { stroke-width: 2.2; }
 .flow-backward { stroke-dasharray: 5 2.5; }
-.flow-saved { stroke-opacity: .55; stroke-linecap: round; }
+.flow-saved { stroke-opacity: .55; }
 .thin { stroke-dasharray: 1.5 3; }
 .saved-text, .bad-text { font-size: 9.5px; font-weight: 600; paint-order: stroke; stroke-width: 3px; }
 .label { paint-order: stroke; stroke-width: 3px; }
