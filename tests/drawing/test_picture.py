@@ -115,6 +115,25 @@ def test_a_flow_of_the_main_lane_is_straight() -> None:
     assert len(lanes) == 1
 
 
+class Residual(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return x + self.norm(x)
+
+
+def test_a_gradient_that_goes_on_stands_in_the_main_lane() -> None:
+    picture = whole(bp.capture(Residual(), torch.randn(2, 4)))
+    nodes = picture.drawn.scene.nodes
+    behind = [box for box in picture.boxes if box.unit >= 0 and nodes[box.unit].side == 1]
+    [total] = [box for box in behind if nodes[box.unit].target == "aten.add.Tensor"]
+    middle = min(box.x + box.width / 2 for box in behind)
+    assert abs(total.x + total.width / 2 - middle) < 1
+
+
 def test_the_legend_and_the_titles_stay_within_the_picture() -> None:
     for capture in (drawn_net(4), bp.capture(torch.sin, torch.randn(2, requires_grad=True), name="x" * 80)):
         picture = whole(capture)

@@ -240,11 +240,12 @@ def frame_rows(blocks: Sequence[LaneBlock], starts: Sequence[int], frame: Frame)
 
 def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tuple[FrameRow, ...]:
     """Return rows in which each unit stands, as far as it can, below those from which its forward takes, and to which
-    its backward gives; what no flow reaches stands outside. Frames follow their forward."""
+    its backward gives. What comes from outside, or goes there, is first; what no flow reaches is last. Frames follow
+    their forward."""
     near = takers_of((target, source) for source, target in flows[FORWARD])
     behind = takers_of(flows[BACKWARD])
     linked = [{end for ends in flows[side] for end in ends} for side in (FORWARD, BACKWARD)]
-    seat: dict[int, float] = {}
+    seat = {OUTSIDE: 0.0}
     found = []
     for row in rows:
         columns = []
@@ -257,7 +258,8 @@ def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tup
             wish = {}
             for place in column:
                 seats = sorted(way * seat[each] for each in uppers.get(place, ()) if each in seat)
-                wish[place] = place not in joined, seats[(len(seats) - 1) // 2] if seats else here[place]
+                at = seats[(len(seats) - 1) // 2] if seats else here[place]
+                wish[place] = place not in joined, at, not seats
             columns.append(tuple(sorted(column, key=wish.__getitem__)))
             seat |= {place: way * at for place, at in zip(columns[-1], here.values(), strict=True)}
         found.append(FrameRow(*columns))
