@@ -10,6 +10,7 @@ pygments_dark_style = "monokai"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["html_image"]  # pictures side by side, with a width, as code hosts show them too
 default_role = "code"  # docstrings write `name`, as Markdown does
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
