@@ -33,6 +33,7 @@ GROUND = (
     "results",
     "closeness",
     "web_page",
+    "tensor_stats",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -53,6 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "results": ("room", "tree"),
     "examples": (),
     "web_page": ("errors",),
+    "tensor_stats": (),
     "graph": ("errors", "web_page"),
     "drawing": (*GROUND, "graph"),
     "drawings": ("calls", "web_page", "graph", "drawing", "replaying"),

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprint.drawing.drawn import DrawnPair, drawn_pair
 from backprint.drawing.rows import FlowLine, Layout
-from backprint.drawing.scene import NO_VALUE, Scene, bytes_of
+from backprint.drawing.scene import NO_VALUE, Scene, bytes_of, scene_of
 from backprint.graph.costing.live import MemorySpan, memory_line
 from backprint.graph.costing.products import specs_of
 from backprint.graph.costing.storages import is_view, storage_sizes
@@ -19,6 +20,9 @@ from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit_class, show, show_spec
 from backprint.graph.verdicts import verdict_text
+
+if TYPE_CHECKING:
+    from backprint.tensor_stats import Stats
 
 FORMAT = 1
 
@@ -50,6 +54,39 @@ def page_data(capture: Capture) -> dict[str, Any]:
         "notes": [*capture.notes, *capture.breaks],
         "pairs": [pair_data(pair) for pair in capture.pairs],
     }
+
+
+def with_statistics(
+    data: dict[str, Any], capture: Capture, found: Mapping[tuple[int, int, str], Stats]
+) -> dict[str, Any]:
+    """Return the data of a page with statistics of values, by Pair, direction and name."""
+    pairs = []
+    for index, (pair, known) in enumerate(zip(capture.pairs, data["pairs"], strict=True)):
+        ids = values_by_name(scene_of(pair))
+        rows = {
+            ids[side][name]: stats_row(stats)
+            for (which, side, name), stats in found.items()
+            if which == index and name in ids[side]
+        }
+        pairs.append(known | {"stats": {"value": list(rows), "rows": list(rows.values())}})
+    return data | {"pairs": pairs}
+
+
+def stats_row(stats: Stats) -> list[float | None]:
+    """Return statistics as JSON has them: without numbers that are not finite."""
+    found = (getattr(stats, name) for name in ("count", "min", "max", "mean", "std", "norm", "nan", "inf", "zeros"))
+    return [value if value is not None and math.isfinite(value) else None for value in found]
+
+
+def values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the values of each direction by their names in its graph."""
+    values: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    for place, node in enumerate(scene.nodes):
+        values[node.side][node.name] = place
+    for each in scene.ports:
+        if each.enters:
+            values[each.side][each.port.local] = each.value
+    return values
 
 
 def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
@@ -197,12 +234,7 @@ def layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
 def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
     """Return the memory time line."""
     line = memory_line(pair)
-    values: list[dict[str, int]] = [{}, {}]
-    for place, node in enumerate(scene.nodes):
-        values[node.side][node.name] = place
-    for each in scene.ports:
-        if each.enters:
-            values[each.side][each.port.local] = each.value
+    values = values_by_name(scene)
 
     def row(span: MemorySpan) -> list[int]:
         value = values[span.direction == "backward"].get(span.value.partition("[")[0], NO_VALUE)

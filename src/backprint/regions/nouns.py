@@ -11,6 +11,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from backprint.tensor_stats import Stats
+
 LEVELS = ("none", "stats", "values")
 
 RUN = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
@@ -32,35 +34,6 @@ class StackLine(NamedTuple):
     def __str__(self) -> str:
         code = self.code
         return f"{os.path.basename(self.file)}:{self.line} in {self.function}" + (f": {code}" if code else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """Statistics of a gradient. `min`, `max`, `mean`, `std` are of its finite elements; None where none is finite."""
-
-    count: int
-    min: float | None
-    max: float | None
-    mean: float | None
-    std: float | None
-    norm: float
-    nan: int
-    inf: int
-    zeros: int
-
-    @property
-    def bad(self) -> bool:
-        """Whether the gradient has NaN or Inf."""
-        return bool(self.nan or self.inf)
-
-    def __str__(self) -> str:
-        rest = "".join(f", {n} {word}" for n, word in ((self.nan, "NaN"), (self.inf, "Inf")) if n)
-        if self.min is None:
-            return f"norm {self.norm:.4g}{rest}"
-        return (
-            f"norm {self.norm:.4g}, {self.min:.4g} to {self.max:.4g}, mean {self.mean:.4g}, std {self.std:.4g}, "
-            f"{self.zeros} of {self.count} zero{rest}"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from backprint.regions.nouns import (
     Pass,
     RegionForward,
     StackLine,
-    Stats,
     Unwatched,
 )
 from backprint.regions.write import FORMAT
+from backprint.tensor_stats import Stats
 
 MOST = 1 << 29
 """The most bytes of a graph.json that is read."""

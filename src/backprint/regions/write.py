@@ -31,10 +31,10 @@ from backprint.regions.nouns import (
     Pass,
     RegionForward,
     StackLine,
-    Stats,
     UnreachedOperator,
     Unwatched,
 )
+from backprint.tensor_stats import Stats
 
 FORMAT = 2
 
