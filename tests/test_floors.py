@@ -92,7 +92,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "__init__",
     ),
     "corpora": ("errors", "choices", "graph", "corpus", "extracting"),
-    "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
+    "report": ("errors", "plain", "formats", "graph", "corpus.ledger", "corpus.groups", "corpus.find", "corpus.dedup"),
     "benching": (*ROOMS, "target", "corpora", "corpus", "report", "__init__"),
     "benches": ("choices", "corpora", "corpus", "benching"),
     "torch_backend": (*ROOMS, "api"),
