@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TypeAlias
 
 from backprint.graph.costing.formulas import Specs, operator_name
 from backprint.graph.costing.products import argument, shape, specs_of
-from backprint.graph.nouns import Graph, Ref, Spec, Step, TensorSpec, refs
+from backprint.graph.nouns import Graph, Op, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.specs import ITEMSIZE
 from backprint.graph.table import operators
 
@@ -69,7 +70,10 @@ def storages_made(made: Step, known: Mapping[str, Storages], specs: Specs) -> St
             return base[index]
         return None
     if isinstance(first, Ref) and uses_first(made, specs):
-        return spread_over(made.spec, base)
+        return spread_over(specs.get(made.name), base)
+    match made.target, made.args:
+        case "torch.ops.higher_order.run_with_rng_state", (_, Op(target), Ref(name), *_) if updates_first(target):
+            return known.get(name)
     return NEW
 
 
@@ -219,7 +223,7 @@ def viewable(given: TensorSpec, shape: tuple[int | str, ...]) -> bool:
         return True
     dims = [(int(size), int(stride)) for size, stride in zip(given.shape, strides_of(given), strict=True) if size != 1]
     runs: list[int] = []  # the elements of each run of dimensions that lie one after the other
-    for (size, stride), after in zip(dims, [*dims[1:], None], strict=True):
+    for (size, stride), after in zip_longest(dims, dims[1:]):
         joined = after is not None and stride == after[0] * after[1]
         runs.append(size)
         if not joined:
@@ -246,6 +250,10 @@ def reshaped(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
     return viewable(given, result.shape)
 
 
+def raveled(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
+    return same_memory(given, replace(given, stride=None))
+
+
 def as_dense(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
     return same_memory(given, result)
 
@@ -256,7 +264,8 @@ SOMETIMES: Mapping[str, Decision] = {
     **dict.fromkeys(
         "to as_tensor cpu cuda _autocast_to_full_precision _autocast_to_reduced_precision".split(), unconverted
     ),
-    **dict.fromkeys("reshape reshape_as flatten ravel".split(), reshaped),
+    **dict.fromkeys("reshape reshape_as flatten".split(), reshaped),
+    "ravel": raveled,
     **dict.fromkeys(["contiguous", "_grad_sum_to_size"], as_dense),
 }
 """Operators that return a view where they can, else a copy, and how the specs say which."""
