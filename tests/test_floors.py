@@ -32,6 +32,7 @@ GROUND = (
     "room",
     "results",
     "closeness",
+    "web_page",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -51,7 +52,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "closeness": (),
     "results": ("room", "tree"),
     "examples": (),
-    "graph": ("errors",),
+    "web_page": ("errors",),
+    "graph": ("errors", "web_page"),
+    "drawing": (*GROUND, "graph"),
+    "drawings": ("calls", "web_page", "graph", "drawing", "replaying"),
     "fx": (*GROUND, "graph"),
     "tracing": (*GROUND, "graph", "fx"),
     "sample": (*GROUND, "graph", "fx"),
@@ -95,6 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *ROOMS,
         "regions",
         "api",
+        "drawings",
         "corpora",
         "benches",
         "benching.cells",
@@ -108,6 +113,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "regions",
         "parts",
         "api",
+        "drawing",
+        "drawings",
         "saving",
         "target",
         "corpora",

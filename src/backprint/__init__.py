@@ -22,6 +22,7 @@ from backprint.api import (
 from backprint.benches import bench, minify
 from backprint.benching.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.corpora import CorpusRun, dedup, run_corpus
+from backprint.drawings import draw, view
 from backprint.errors import (
     BackprintError,
     CaptureError,
@@ -111,6 +112,7 @@ __all__ = [
     "capture",
     "compare_regions",
     "dedup",
+    "draw",
     "export",
     "fake",
     "forward_backward_graphs",
@@ -127,4 +129,5 @@ __all__ = [
     "save",
     "split",
     "verify",
+    "view",
 ]

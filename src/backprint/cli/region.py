@@ -51,7 +51,7 @@ def print_passes(dump: Path, run: str) -> None:
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
               help="Seconds that one picture may take.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(min=1), default=500, show_default=True, help="What a picture may show.")
-def draw(dump: Path, run: str, timeout: float, nodes: int) -> None:
+def draw_passes(dump: Path, run: str, timeout: float, nodes: int) -> None:
     """Draw the forward and the backward of each pass with Graphviz, as `.svg` files beside the `.dot` files.
 
     Exit 1 unless all are drawn.

@@ -12,8 +12,8 @@ from typing import Any
 from backprint.drawing.drawn import DrawnPair, drawn_pair
 from backprint.drawing.rows import FlowLine, Layout
 from backprint.drawing.scene import NO_VALUE, Scene, bytes_of
-from backprint.graph.costing.flops import specs_of
 from backprint.graph.costing.live import MemorySpan, memory_line
+from backprint.graph.costing.products import specs_of
 from backprint.graph.costing.storages import is_view, storage_sizes
 from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
@@ -46,13 +46,13 @@ def page_data(capture: Capture) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "title": capture.name,
-        "facts": [[name, text] for name, text in facts_of(capture) if text],
+        "facts": [[name, text] for name, text in page_facts(capture) if text],
         "notes": [*capture.notes, *capture.breaks],
         "pairs": [pair_data(pair) for pair in capture.pairs],
     }
 
 
-def facts_of(capture: Capture) -> Iterator[tuple[str, str]]:
+def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
     """Yield what the page says about the whole Capture."""
     yield "engine", capture.engine
     yield "verdict", verdict_text(capture.verdict)
@@ -69,7 +69,7 @@ def pair_data(pair: Pair) -> dict[str, Any]:
     """Return the data of a Pair."""
     drawn, strings = drawn_pair(pair), Strings()
     sources: dict[Source, int] = {}
-    nodes = node_columns(drawn, strings, sources)
+    nodes = node_columns(pair, drawn, strings, sources)
     frames = [frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
     layouts = [layout_data(layout, strings) for layout in drawn.layouts]
     return {
@@ -81,18 +81,18 @@ def pair_data(pair: Pair) -> dict[str, Any]:
         "saved": [[each.bridge.made, each.bridge.taken, each.bytes, each.own] for each in drawn.saved],
         "frames": frames,
         "layouts": layouts,
-        "memory": memory_data(drawn, strings),
+        "memory": memory_data(pair, drawn.scene, strings),
         "code": code_data(pair),
         "strings": strings.texts(),
     }
 
 
-def node_columns(drawn: DrawnPair, strings: Strings, sources: dict[Source, int]) -> dict[str, list[Any]]:
+def node_columns(pair: Pair, drawn: DrawnPair, strings: Strings, sources: dict[Source, int]) -> dict[str, list[Any]]:
     """Return the steps, a column for each of their fields."""
     scene, costs, number = drawn.scene, drawn.costs, strings.number
     home = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
     made = {each.bridge.made for each in drawn.saved}
-    views, memory = views_of(drawn.pair), memory_of_steps(drawn.pair)
+    views, memory = views_of(pair), memory_of_steps(pair)
     flags = [
         VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in made) for place, node in enumerate(scene.nodes)
     ]
@@ -194,9 +194,9 @@ def layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
     }
 
 
-def memory_data(drawn: DrawnPair, strings: Strings) -> dict[str, Any]:
+def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
     """Return the memory time line."""
-    line, scene = memory_line(drawn.pair), drawn.scene
+    line = memory_line(pair)
     values: list[dict[str, int]] = [{}, {}]
     for place, node in enumerate(scene.nodes):
         values[node.side][node.name] = place

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from backprint.drawing.flows import Flows, flows_in, places_in
+from backprint.drawing.flows import Flows, Places, flows_in, flows_kinds, hops, places_in
 from backprint.drawing.frames import Frame, frame_unit, frames_of
 from backprint.drawing.rows import Layout, layout_of
 from backprint.drawing.scene import Scene, SceneBridge, bytes_of, scene_of
@@ -15,6 +15,18 @@ from backprint.graph.costing.storages import each_storage, storages_of
 from backprint.graph.nouns import Graph, Pair, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_spec
+
+Ends = tuple[int, int, int, int]
+"""A frame, the kind of a flow in it, and the units from and to which it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMark:
+    """What was measured on a flow: in a few letters, in full, and whether it has NaN or Inf."""
+
+    short: str
+    text: str
+    is_bad: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +53,8 @@ class SavedBytes:
 
 @dataclass(frozen=True, slots=True)
 class DrawnPair:
-    """All that a picture or a page shows of a Pair."""
+    """All that a picture or a page shows of a Pair, or of a pass of a region."""
 
-    pair: Pair
     scene: Scene
     frames: tuple[Frame, ...]
     layouts: tuple[Layout, ...]
@@ -52,18 +63,45 @@ class DrawnPair:
     costs: tuple[StepCost, ...]
     frame_costs: tuple[FrameCost, ...]
     saved: tuple[SavedBytes, ...]
+    marks: Mapping[Ends, FlowMark] = field(default_factory=dict)
+    """What was measured on flows."""
 
 
 def drawn_pair(pair: Pair) -> DrawnPair:
     """Return a Pair as it is drawn."""
     scene = scene_of(pair)
-    frames = frames_of(scene)
     costs = step_costs(pair.forward) + (step_costs(pair.backward) if pair.backward is not None else ())
-    saved = tuple(saved_bytes(pair.forward, scene))
+    return drawn_scene(scene, costs, tuple(saved_bytes(pair.forward, scene)))
+
+
+def drawn_scene(
+    scene: Scene,
+    costs: tuple[StepCost, ...],
+    saved: tuple[SavedBytes, ...] = (),
+    marks: Mapping[tuple[int, int], FlowMark] | None = None,
+) -> DrawnPair:
+    """Return a scene as it is drawn; `marks` are by the step that makes a value and the step that takes it."""
+    frames = frames_of(scene)
     own = {each.bridge.made: each.own for each in saved if each.own}
-    flows = flows_in(scene, frames, places_in(scene, frames))
+    places = places_in(scene, frames)
+    flows = flows_in(scene, frames, places)
     layouts, numbers = layouts_of(scene, frames, flows, lambda value: own.get(value, 0))
-    return DrawnPair(pair, scene, frames, layouts, numbers, costs, frame_costs(scene, frames, costs, own), saved)
+    in_frames = frame_costs(scene, frames, costs, own)
+    seen = marks_in_frames(scene, places, marks) if marks else {}
+    return DrawnPair(scene, frames, layouts, numbers, costs, in_frames, saved, seen)
+
+
+def marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int], FlowMark]) -> dict[Ends, FlowMark]:
+    """Return what was measured on flows for each line of each frame: of several flows the first with NaN or Inf."""
+    found: dict[Ends, FlowMark] = {}
+    for kind, value, taker in flows_kinds(scene):
+        mark = marks.get((value, taker))
+        if mark is not None:
+            for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
+                before = found.get((frame, kind, source, target))
+                if before is None or (mark.is_bad and not before.is_bad):
+                    found[frame, kind, source, target] = mark
+    return found
 
 
 def layouts_of(
@@ -77,7 +115,7 @@ def layouts_of(
     @cache
     def spec_text(value: int) -> str:
         spec = scene.nodes[value].spec
-        return show_spec(spec) if isinstance(spec, TensorSpec) else ""
+        return show_spec(replace(spec, stride=None, offset=0)) if isinstance(spec, TensorSpec) else ""
 
     known: dict[Layout, int] = {}
     numbers = []
@@ -120,4 +158,3 @@ def frame_costs(
                 total[2] += own.get(unit, 0)
                 total[3 + side] += costs[unit].product_flops
     return tuple(FrameCost(*total) for total in totals)
-

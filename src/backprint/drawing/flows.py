@@ -47,13 +47,13 @@ def places_in(scene: Scene, frames: Sequence[Frame]) -> Places:
 def flows_in(scene: Scene, frames: Sequence[Frame], places: Places) -> list[tuple[Flows, Flows, Flows]]:
     """Return the flows in each frame: of the forward, of the backward, and of what is saved."""
     found: list[tuple[Flows, Flows, Flows]] = [({}, {}, {}) for _ in frames]
-    for kind, value, taker in values_taken(scene):
+    for kind, value, taker in flows_kinds(scene):
         for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
             found[frame][kind].setdefault((source, target), {})[value] = None
     return found
 
 
-def values_taken(scene: Scene) -> Iterator[tuple[int, int, int]]:
+def flows_kinds(scene: Scene) -> Iterator[tuple[int, int, int]]:
     """Yield the kind of each flow between two steps, the step that makes the value, and the step that takes it."""
     count, saved = len(scene.nodes), scene.made_by()
     for taker, node in enumerate(scene.nodes):
@@ -79,4 +79,3 @@ def hops(places: Places, source: tuple[int, int], target: tuple[int, int]) -> It
         source, target = places.of_frame[source[0]], places.of_frame[target[0]]
     if source[1] != target[1]:
         yield source[0], source[1], target[1]
-

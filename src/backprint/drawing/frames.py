@@ -70,12 +70,12 @@ def frame_unit(number: int) -> int:
 
 def frames_of(scene: Scene) -> tuple[Frame, ...]:
     """Return the frames of a scene; the first is the whole program."""
-    root = calls_of(scene)
+    root = calls_in(scene)
     for box in inner_first(root):
         fold_box(box, scene.nodes)
     for box in inner_first(root):
         cut_box(box, scene.nodes)
-    beside(root, scene)
+    put_beside(root, scene)
     for box in inner_first(root):
         gather_box(box, scene)
     for box in inner_first(root):
@@ -94,7 +94,7 @@ def inner_first(box: Box) -> list[Box]:
 # ------------------------------------------------------------------ calls of modules
 
 
-def calls_of(scene: Scene) -> Box:
+def calls_in(scene: Scene) -> Box:
     """Return the program as calls within calls: a module that is called twice is two boxes.
 
     A step that makes something for the backward alone may run late: it stands in the last call of its module.
@@ -217,11 +217,9 @@ def loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
     boxes: list[Box | int] = []
     for count, turn in enumerate(turns):
         alone = turn[0]
-        boxes.append(alone if len(turn) == 1 and isinstance(alone, Box) else Box(str(count), "turn", list(turn)))
-    first, last = boxes[0], boxes[-1]
-    named = isinstance(first, Box) and isinstance(last, Box) and first.name != last.name
-    name = f"{first.name}…{last.name}" if named else first.name  # type: ignore[union-attr]  # they are all boxes
-    return Box(name, "loop", boxes)
+        boxes.append(alone if len(turn) == 1 and isinstance(alone, Box) else Box(f"turn {count}", "turn", list(turn)))
+    ends = [each.name for each in (boxes[0], boxes[-1]) if isinstance(each, Box) and each.kind != "turn"]
+    return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes)
 
 
 # ------------------------------------------------------------------ long ones
@@ -263,7 +261,7 @@ def title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> st
 # ------------------------------------------------------------------ the backward
 
 
-def beside(root: Box, scene: Scene) -> None:
+def put_beside(root: Box, scene: Scene) -> None:
     """Put each step of the backward into the box of the step of the forward that its echo names; into that of a step
     whose result it takes where the echo names none."""
     home: dict[int, Box] = {}

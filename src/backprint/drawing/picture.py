@@ -1,7 +1,7 @@
 """A picture: where the boxes and lines of a Pair are, in points. `svg` and `dot` write it.
 
-Frames are stacks of rows around a gutter: what is of the forward stands left of it, what is of the backward right of it,
-and what is saved crosses it.
+Frames are stacks of rows around a gutter: the forward stands left of it, the backward right of it, and what is saved
+crosses it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from backprint.drawing.drawn import DrawnPair
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.lines import Lines, folded_bridge, through_loop
 from backprint.drawing.opened import units_shown
-from backprint.drawing.rows import Row
+from backprint.drawing.rows import FrameRow
 from backprint.drawing.scene import FORWARD, ScenePort
 from backprint.drawing.shapes import (
     ACROSS,
@@ -28,15 +28,16 @@ from backprint.drawing.shapes import (
     DrawnBox,
     DrawnLine,
     PortPill,
+    cell_width,
     folded_texts,
     frame_title,
     node_height,
     node_width,
+    pill_text,
     pill_width,
     ports_beside,
-    role_of,
-    short_name,
 )
+
 
 @dataclass(frozen=True, slots=True)
 class PairPicture:
@@ -92,7 +93,7 @@ class Desk:
     def extent_of_node(self, node: int) -> Extent:
         """Return the extent of a step with its ports."""
         pills = [pill_width(port) for port in self.ports.get(node, ())]
-        width = GUTTER / 2 + node_width(self.drawn, node) + (max(pills) + 4 if pills else 0)
+        width = GUTTER / 2 + cell_width(self.drawn, node) + (max(pills) + 4 if pills else 0)
         height = max(node_height(self.drawn, node), len(pills) * (PILL + 2))
         left = self.drawn.scene.nodes[node].side == FORWARD
         return Extent(width if left else 0, 0 if left else width, height)
@@ -123,7 +124,7 @@ class Desk:
             left, right, height = max(left, ours.left), max(right, ours.right), height + ours.height + GAP
         return left + PAD + layout.slots[0] * SLOT, right + PAD + layout.slots[1] * SLOT, height
 
-    def extent_of_row(self, row: Row, units: Sequence[int]) -> Extent:
+    def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> Extent:
         """Return the extent of a row."""
         frames = [self.extent_of(units[place]) for place in row.frames]
         if len(frames) == 1:
@@ -139,19 +140,20 @@ class Desk:
 
     # -------------------------------------------------------------- places
 
-    def place(self, unit: int, gutter: float, top: float) -> DrawnBox:
-        """Put a unit down, and all that is in it."""
+    def place(self, unit: int, gutter: float, top: float, depth: int = 0) -> DrawnBox:
+        """Put a unit down, and all that is in it; `depth` frames are around it."""
         extent = self.extent_of(unit)
         if unit >= 0:
             return self.place_node(unit, gutter, top)
         number = frame_unit(unit)
         is_open = number in self.opened
-        box = DrawnBox(unit, gutter - extent.left, top, extent.left + extent.right, extent.height, gutter, is_open)
+        left, width = gutter - extent.left, extent.left + extent.right
+        box = DrawnBox(unit, left, top, width, extent.height, gutter, is_open, depth)
         self.boxes.append(box)
         if not is_open:
             self.lines += folded_bridge(self.drawn, number, box)
         elif self.drawn.layout_of_frame[number] < 0:
-            inner = self.place(units_shown(self.drawn, number)[0], gutter, top + HEAD)
+            inner = self.place(units_shown(self.drawn, number)[0], gutter, top + HEAD, depth + 1)
             self.lines += through_loop(self.drawn, number, box, inner)
         else:
             self.place_rows(number, box)
@@ -161,14 +163,14 @@ class Desk:
         """Put a step down, with the names of its ports at its outer side."""
         width, height = node_width(self.drawn, node), node_height(self.drawn, node)
         left = self.drawn.scene.nodes[node].side == FORWARD
-        x = gutter - GUTTER / 2 - width if left else gutter + GUTTER / 2
+        aside = GUTTER / 2 + (cell_width(self.drawn, node) - width) / 2
+        x = gutter - aside - width if left else gutter + aside
         pills = []
         for count, port in enumerate(self.ports.get(node, ())):
             wide = pill_width(port)
             at = x - 4 - wide if left else x + width + 4
-            text = short_name(port.port.name)
-            pills.append(PortPill(role_of(port), text, port.port.name, at, top + count * (PILL + 2), wide))
-        box = DrawnBox(node, x, top, width, height, gutter, False, tuple(pills))
+            pills.append(PortPill(port.port.role, pill_text(port), port.port.name, at, top + count * (PILL + 2), wide))
+        box = DrawnBox(node, x, top, width, height, gutter, pills=tuple(pills))
         self.boxes.append(box)
         return box
 
@@ -180,7 +182,7 @@ class Desk:
         top = box.y + HEAD + GAP
         for row in layout.rows:
             height = self.extent_of_row(row, units).height
-            placed |= self.place_row(row, units, box.gutter, top)
+            placed |= self.place_row(row, units, box.gutter, top, box.depth + 1)
             bands |= dict.fromkeys((*row.left, *row.frames, *row.right), (top, top + height))
             top += height + GAP
         lines = Lines(self.drawn, box, placed, bands)
@@ -188,19 +190,21 @@ class Desk:
         self.lines += (lines.flow("backward", each) for each in layout.right)
         self.lines += (lines.bridge(each) for each in layout.bridges)
 
-    def place_row(self, row: Row, units: Sequence[int], gutter: float, top: float) -> dict[int, DrawnBox]:
+    def place_row(
+        self, row: FrameRow, units: Sequence[int], gutter: float, top: float, depth: int
+    ) -> dict[int, DrawnBox]:
         """Put down the units of a row, from the gutter outwards."""
         placed: dict[int, DrawnBox] = {}
         frames = [self.extent_of(units[place]) for place in row.frames]
         left = right = gutter
         if len(frames) == 1:
-            placed[row.frames[0]] = self.place(units[row.frames[0]], gutter, top)
+            placed[row.frames[0]] = self.place(units[row.frames[0]], gutter, top, depth)
             left, right = gutter - frames[0].left - ACROSS, gutter + frames[0].right + ACROSS
         elif frames:
             total = sum(each.left + each.right + ACROSS for each in frames) - ACROSS
             left = at = gutter - total / 2
             for place, extent in zip(row.frames, frames, strict=True):
-                placed[place] = self.place(units[place], at + extent.left, top)
+                placed[place] = self.place(units[place], at + extent.left, top, depth)
                 at += extent.left + extent.right + ACROSS
             left, right = left - ACROSS, at
         else:

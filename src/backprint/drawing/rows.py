@@ -18,7 +18,7 @@ WIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FrameRow:
     """Units side by side, by their places in the frame."""
 
     left: tuple[int, ...]
@@ -52,7 +52,7 @@ class BridgeLine:
 class Layout:
     """The rows of a frame and the lines between them. Frames of one structure have one Layout."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[FrameRow, ...]
     left: tuple[FlowLine, ...]
     right: tuple[FlowLine, ...]
     slots: tuple[int, int]
@@ -68,7 +68,7 @@ def layout_of(
 ) -> Layout:
     """Return the layout of a frame that is no loop."""
     blocks = blocks_of(frame, flows[BACKWARD], scene)
-    rows = rows_of(blocks, starts_of(blocks, flows), frame, scene)
+    rows = frame_rows(blocks, starts_of(blocks, flows), frame, scene)
     row_of = {place: number for number, row in enumerate(rows) for place in (*row.left, *row.frames, *row.right)}
     lines, slots = [], []
     for side in (FORWARD, BACKWARD):
@@ -89,7 +89,7 @@ def layout_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LaneBlock:
     """What stays together: a frame, or a step of the forward and the steps of the backward beside it."""
 
     key: float
@@ -104,7 +104,7 @@ class Block:
         return max(1, len(self.levels))
 
 
-def blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[Block]:
+def blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[LaneBlock]:
     """Return the units of a frame in blocks, in order."""
     own = {unit: place for place, unit in enumerate(frame.units)}
     ahead = [place for place, unit in enumerate(frame.units) if unit < scene.forward]
@@ -120,12 +120,12 @@ def blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[Block]:
             else:
                 behind.setdefault(own[partner], []).append(place)
     takers = takers_of(backward)
-    blocks = [Block(order[place], (place,), levels_of(behind.get(place, ()), takers)) for place in ahead]
+    blocks = [LaneBlock(order[place], (place,), levels_of(behind.get(place, ()), takers)) for place in ahead]
     keys = {place: block.key for block in blocks for place in (*block.ahead, *sum(block.levels, ()))}
     for place in sorted(loose, key=lambda place: -frame.units[place]):
         near = [keys[taker] for taker in takers.get(place, ()) if taker in keys]
         keys[place] = max(near) + 0.5 if near else -1.0
-        blocks.append(Block(keys[place], (), ((place,),)))
+        blocks.append(LaneBlock(keys[place], (), ((place,),)))
     return sorted(blocks, key=lambda block: block.key)
 
 
@@ -151,7 +151,7 @@ def levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tup
     return tuple(map(tuple, found))
 
 
-def starts_of(blocks: Sequence[Block], flows: tuple[Flows, Flows, Flows]) -> list[int]:
+def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows]) -> list[int]:
     """Return the row in which each block begins: below those from which its forward takes, and those to which its
     backward gives."""
     number = {place: count for count, block in enumerate(blocks) for place in (*block.ahead, *sum(block.levels, ()))}
@@ -172,7 +172,7 @@ def starts_of(blocks: Sequence[Block], flows: tuple[Flows, Flows, Flows]) -> lis
     return lowered(blocks, starts, above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]})
 
 
-def lowered(blocks: Sequence[Block], starts: list[int], above: Sequence[set[int]], taking: set[int]) -> list[int]:
+def lowered(blocks: Sequence[LaneBlock], starts: list[int], above: Sequence[set[int]], taking: set[int]) -> list[int]:
     """Return the rows with what begins without a value, such as a constant, moved down to where it is taken."""
     below: list[list[int]] = [[] for _ in blocks]
     for lower, uppers in enumerate(above):
@@ -185,7 +185,7 @@ def lowered(blocks: Sequence[Block], starts: list[int], above: Sequence[set[int]
     return starts
 
 
-def rows_of(blocks: Sequence[Block], starts: Sequence[int], frame: Frame, scene: Scene) -> tuple[Row, ...]:
+def frame_rows(blocks: Sequence[LaneBlock], starts: Sequence[int], frame: Frame, scene: Scene) -> tuple[FrameRow, ...]:
     """Return the rows of blocks."""
     count = max((start + block.height for start, block in zip(starts, blocks, strict=True)), default=0)
     parts: list[tuple[list[int], list[int], list[int]]] = [([], [], []) for _ in range(count)]
@@ -194,7 +194,7 @@ def rows_of(blocks: Sequence[Block], starts: Sequence[int], frame: Frame, scene:
             parts[start][1 if frame.units[place] < 0 else 0].append(place)
         for offset, level in enumerate(block.levels):
             parts[start + offset][2].extend(level)
-    return tuple(Row(*map(tuple, part)) for part in parts if any(part))
+    return tuple(FrameRow(*map(tuple, part)) for part in parts if any(part))
 
 
 # ------------------------------------------------------------------ channels

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backprint.drawing.drawn import DrawnPair
+from backprint.drawing.drawn import DrawnPair, FlowMark
 from backprint.drawing.scene import ScenePort
 from backprint.graph.costing.storages import view_operators
 
 GUTTER, GAP, ACROSS, PAD, HEAD, SLOT = 64.0, 24.0, 12.0, 12.0, 22.0, 9.0
-"""The width of a gutter, what is between rows and between units of a row, what is around a frame's content and above it,
+"""The width of a gutter, the space between rows and between units of a row, that around a frame's content and above it,
 and the width of a slot."""
 
 NODE, THIN, FOLDED, PILL = 24.0, 17.0, 38.0, 14.0
@@ -17,6 +17,9 @@ NODE, THIN, FOLDED, PILL = 24.0, 17.0, 38.0, 14.0
 
 LETTER, SMALL = 7.3, 5.7
 """The width of a letter of a step's name, and of one of a port's."""
+
+LANE = 104.0
+"""The least width of a step with what is beside it; flows run in the middle."""
 
 LETTERS = 26
 """The most letters of a name; what is cut off is in the title of its shape."""
@@ -48,6 +51,7 @@ class DrawnBox:
     gutter: float
     """Where the middle of its gutter is."""
     is_open: bool = False
+    depth: int = 0
     pills: tuple[PortPill, ...] = ()
 
     @property
@@ -73,6 +77,9 @@ class DrawnLine:
     text: str = ""
     count: int = 1
     bytes: int = 0
+    ends: bool = True
+    """Whether it ends here: a flow into an open frame goes on in it."""
+    mark: FlowMark | None = None
 
 
 def op_name(target: str) -> str:
@@ -94,7 +101,12 @@ def short_name(name: str) -> str:
 def is_thin(drawn: DrawnPair, node: int) -> bool:
     """Whether a step is drawn small: it computes nothing."""
     target = drawn.scene.nodes[node].target
-    return target == "operator.getitem" or target in view_operators()
+    return target == "operator.getitem" or (target.startswith("aten.") and op_name(target) in view_operators())
+
+
+def cell_width(drawn: DrawnPair, node: int) -> float:
+    """Return the width that a step has in its row: steps of one lane have one middle."""
+    return max(LANE, node_width(drawn, node))
 
 
 def node_width(drawn: DrawnPair, node: int) -> float:
@@ -126,19 +138,20 @@ def ports_beside(drawn: DrawnPair) -> dict[int, list[ScenePort]]:
     return found
 
 
-def role_of(port: ScenePort) -> str:
-    """Return the role of a port as it is drawn."""
-    return port.port.role
+def pill_text(port: ScenePort) -> str:
+    """Return what stands beside a step for a port."""
+    name = short_name(port.port.name)
+    return f"grad {name}" if port.port.role in ("gradient", "tangent") else name
 
 
 def pill_width(port: ScenePort) -> float:
     """Return the width of the name of a port."""
-    return 10 + SMALL * len(short_name(port.port.name))
+    return 10 + SMALL * len(pill_text(port))
 
 
 def folded_texts(drawn: DrawnPair, number: int) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the texts of a frame that is not open: the two lines of its forward, and of its backward."""
-    frame, cost = drawn.frames[number], drawn.frame_costs[number]
+    cost = drawn.frame_costs[number]
     first = (shortened(frame_title(drawn, number), 34), steps_text(cost.forward_steps))
     return first, ("backward" if cost.backward_steps else "", steps_text(cost.backward_steps))
 

@@ -21,56 +21,30 @@ from backprint.drawing.shapes import (
     shortened,
     steps_text,
 )
+from backprint.drawing.theme import STYLE
 from backprint.graph.text import show_spec
 from backprint.plain import printable
-
-STYLE = """
-svg { --page:#fff; --ink:#1b1f24; --soft:#5b6470; --line:#c9d1da; --band:#0000000a;
-  --forward:#0072b2; --forward-fill:#e3f0f9; --backward:#b35000; --backward-fill:#fcebdd;
-  --saved:#00795a; --view:#8a939e; --view-fill:#f3f5f7; --pill:#6b5b95; --gradient:#a3195b; --mutation:#8a6100;
-  background:var(--page); font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif; }
-@media (prefers-color-scheme: dark) { svg { --page:#14181d; --ink:#e6e9ee; --soft:#9aa5b3; --line:#3a434f;
-  --band:#ffffff0a; --forward:#5cb3ea; --forward-fill:#132c3f; --backward:#f0975a; --backward-fill:#3d2413;
-  --saved:#3fc79f; --view:#8a939e; --view-fill:#20262e; --pill:#b3a3e0; --gradient:#f07ab0; --mutation:#e3b94d; } }
-@media print { svg { --page:#fff; } }
-text { fill:var(--ink); font-size:12px; } .small { font-size:9.5px; fill:var(--soft); } .bold { font-weight:600; }
-.page { fill:var(--page); }
-.frame { fill:var(--band); stroke:var(--line); } .folded { fill:var(--page); stroke:var(--line); stroke-width:1.2; }
-.half-forward { fill:var(--forward-fill); } .half-backward { fill:var(--backward-fill); }
-.forward { fill:var(--forward-fill); stroke:var(--forward); stroke-width:1.2; }
-.backward { fill:var(--backward-fill); stroke:var(--backward); stroke-width:1.2; }
-.view { fill:var(--view-fill); stroke:var(--view); stroke-width:.8; } .guard { stroke-dasharray:3 2; }
-.keeps { stroke:var(--saved); stroke-width:2.2; }
-path { fill:none; } .flow-forward { stroke:var(--forward); } .flow-backward { stroke:var(--backward); stroke-dasharray:5 2.5; }
-.flow-saved { stroke:var(--saved); stroke-opacity:.55; stroke-linecap:round; } .thin { stroke-dasharray:1.5 3; }
-.saved-text { fill:var(--saved); font-size:9.5px; font-weight:600; paint-order:stroke; stroke:var(--page); stroke-width:3px; }
-.label { paint-order:stroke; stroke:var(--page); stroke-width:3px; }
-.pill { fill:none; stroke:var(--pill); stroke-width:.8; } .pill-text { font-size:9px; fill:var(--pill); }
-.pill-gradient { stroke:var(--gradient); } .text-gradient { fill:var(--gradient); }
-.pill-mutation { stroke:var(--mutation); stroke-dasharray:3 2; } .text-mutation { fill:var(--mutation); }
-.pill-output, .pill-tangent, .pill-input { stroke:var(--ink); } .text-output, .text-tangent, .text-input { fill:var(--ink); }
-"""
 
 LEGEND = 34.0
 """The height of the legend."""
 
 
-def svg_of(picture: PairPicture) -> str:
+def svg_of(picture: PairPicture, title: str = "") -> str:
     """Return a picture as the text of an SVG file."""
-    return "".join(svg_parts(picture))
+    return "".join(svg_parts(picture, title or picture.drawn.scene.name))
 
 
-def svg_parts(picture: PairPicture) -> Iterator[str]:
+def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
     """Yield an SVG file in pieces."""
     width, height = max(picture.width, LEGEND_WIDTH), picture.height + LEGEND
-    said = escaped(picture_title(picture))
+    said = in_xml(f"{title}: {contents_of(picture)}")
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{said}">\n<title>{said}</title>\n'
-        f"<style>{STYLE}</style>\n{ARROWS}"
+        f"<style>{STYLE}</style>\n<defs>\n{ARROWS}</defs>\n"
         f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>\n'
     )
-    yield from (frame_svg(picture, box) for box in picture.boxes if box.unit < 0)
+    yield from (frame_svg(picture, box, title) for box in picture.boxes if box.unit < 0)
     yield from (line_svg(line) for line in picture.lines if line.kind == "saved")
     yield from (line_svg(line) for line in picture.lines if line.kind != "saved")
     yield from (node_svg(picture, box) for box in picture.boxes if box.unit >= 0)
@@ -79,24 +53,21 @@ def svg_parts(picture: PairPicture) -> Iterator[str]:
     yield "</svg>\n"
 
 
-def picture_title(picture: PairPicture) -> str:
-    """Return what a picture shows, in a sentence."""
+def contents_of(picture: PairPicture) -> str:
+    """Return what a picture shows, in numbers."""
     cost = picture.drawn.frame_costs[0]
     back = f"{steps_text(cost.backward_steps)} backward, " if cost.backward_steps else "no backward, "
-    return (
-        f"{picture.drawn.pair.name}: {steps_text(cost.forward_steps)} forward, {back}"
-        f"{amount(cost.saved_bytes)} saved for the backward"
-    )
+    return f"{steps_text(cost.forward_steps)} forward, {back}{amount(cost.saved_bytes)} saved for the backward"
 
 
-ARROWS = """<defs>
-<marker id="af" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 .8L7.5 4L0 7.2z" style="fill:var(--forward)"/></marker>
-<marker id="ab" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 .8L7.5 4L0 7.2z" style="fill:var(--backward)"/></marker>
-</defs>
-"""
+ARROWS = "".join(
+    f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" markerWidth="8" '
+    f'markerHeight="8" orient="auto"><path class="arrow-{side}" d="M0 .8L7.5 4L0 7.2z"/></marker>\n'
+    for name, side in (("af", "forward"), ("ab", "backward"), ("ax", "bad"))
+)
 
 
-def escaped(text: str) -> str:
+def in_xml(text: str) -> str:
     """Return a stranger's text for XML, in one line."""
     return html.escape(printable(text), quote=True)
 
@@ -104,28 +75,27 @@ def escaped(text: str) -> str:
 def text_svg(x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> str:
     """Return a text at a place."""
     named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escaped(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{in_xml(text)}</text>'
 
 
 def rect_svg(x: float, y: float, width: float, height: float, kind: str, radius: float = 4) -> str:
     """Return a rectangle."""
-    return (
-        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
-    )
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
 
 
 # ------------------------------------------------------------------ boxes
 
 
-def frame_svg(picture: PairPicture, box: DrawnBox) -> str:
-    """Return a frame: open, or as a box of two halves."""
+def frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
+    """Return a frame: open, or as a box of two halves. The title stands over the outermost."""
     drawn, number = picture.drawn, frame_unit(box.unit)
     frame, cost = drawn.frames[number], drawn.frame_costs[number]
     said = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
-    title = f"<title>{escaped_lines(said)}</title>"
+    tip = f"<title>{escaped_lines(said)}</title>"
     if box.is_open:
-        head = text_svg(box.x + 8, box.y + 15, frame_title(drawn, number), "bold", "start")
-        return f'<g>{title}{rect_svg(box.x, box.y, box.width, box.height, "frame", 6)}{head}</g>\n'
+        over = frame_title(drawn, number) if number else f"{shortened(title, 60)}   {contents_of(picture)}"
+        head = text_svg(box.x + 8, box.y + 15, over, "bold", "start")
+        return f"<g>{tip}{rect_svg(box.x, box.y, box.width, box.height, f'frame depth-{box.depth % 2}', 6)}{head}</g>\n"
     (name, ours), (back, theirs) = folded_texts(drawn, number)
     left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2
     inside = rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", 6)
@@ -133,7 +103,7 @@ def frame_svg(picture: PairPicture, box: DrawnBox) -> str:
     middle = (box.x + left) / 2, (right + box.x + box.width) / 2
     inside += text_svg(middle[0], box.y + 16, name, "bold") + text_svg(middle[0], box.y + 30, ours, "small")
     inside += text_svg(middle[1], box.y + 16, back) + text_svg(middle[1], box.y + 30, theirs, "small")
-    return f'<g>{title}{rect_svg(box.x, box.y, box.width, box.height, "folded", 6)}{inside}</g>\n'
+    return f"<g>{tip}{rect_svg(box.x, box.y, box.width, box.height, 'folded', 6)}{inside}</g>\n"
 
 
 def escaped_lines(text: str) -> str:
@@ -148,14 +118,15 @@ def node_svg(picture: PairPicture, box: DrawnBox) -> str:
     kind = "view" if thin else "backward" if node.side else "forward"
     kind += " guard" if node.is_guard else ""
     kind += " keeps" if any(each.bridge.made == box.unit for each in drawn.saved) else ""
-    said = "\n".join(filter(None, (node.name, node.target, spec_text(picture, box.unit), source_text(picture, box.unit))))
+    facts = node.name, node.target, spec_text(picture, box.unit), source_text(picture, box.unit)
+    said = "\n".join(filter(None, facts))
     name = shortened(op_name(node.target))
     inside = rect_svg(box.x, box.y, box.width, box.height, kind, box.height / 2 if thin else 4)
     inside += text_svg(box.x + box.width / 2, box.middle + (3.4 if thin else 4.2), name, "small" if thin else "")
     for pill in box.pills:
         shape = rect_svg(pill.x, pill.y, pill.width, PILL, f"pill pill-{pill.role}", PILL / 2)
         text = text_svg(pill.x + pill.width / 2, pill.y + 10, pill.text, f"pill-text text-{pill.role}")
-        inside += f"<g><title>{escaped(f'{pill.role} {pill.name}')}</title>{shape}{text}</g>"
+        inside += f"<g><title>{in_xml(f'{pill.role} {pill.name}')}</title>{shape}{text}</g>"
     return f"<g><title>{escaped_lines(said)}</title>{inside}</g>\n"
 
 
@@ -180,10 +151,13 @@ def line_svg(line: DrawnLine) -> str:
     if line.kind == "saved":
         width = bridge_width(line.bytes)
         return f'<path class="{kind}{"" if line.bytes else " thin"}" stroke-width="{width:.1f}" d="{bent(line)}"/>\n'
-    arrow = "af" if line.kind == "forward" else "ab"
-    width = 1 + min(1.5, 0.3 * (line.count - 1))
+    is_bad = line.mark is not None and line.mark.is_bad
+    arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
+    width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
     path = bent(line) if len(line.points) == 2 else cornered(line)
-    return f'<path class="{kind}" stroke-width="{width:.1f}" marker-end="url(#{arrow})" d="{path}"/>\n'
+    end = f' marker-end="url(#{arrow})"' if line.ends else ""
+    drawn = f'<path class="{kind}{" flow-bad" if is_bad else ""}" stroke-width="{width:.1f}"{end} d="{path}"'
+    return f"{drawn}><title>{escaped_lines(line.mark.text)}</title></path>\n" if line.mark else f"{drawn}/>\n"
 
 
 def bridge_width(count: int) -> float:
@@ -223,9 +197,10 @@ def text_of_line(line: DrawnLine) -> str:
         return ""
     if line.kind == "saved":
         (x1, y1), (x2, y2) = line.points
-        return text_svg((x1 + x2) / 2, (y1 + y2) / 2 + 3.3, line.text, "saved-text") + "\n"
+        return text_svg(x1 + (x2 - x1) * 0.3, y1 + (y2 - y1) * 0.12 + 3.3, line.text, "saved-text") + "\n"
     x, y = middle_of(line)
-    return text_svg(x + 4, y + 3, line.text, "small label", "start") + "\n"
+    kind = "bad-text" if line.mark is not None and line.mark.is_bad else "small label"
+    return text_svg(x + 4, y + 3, line.text, kind, "start") + "\n"
 
 
 def middle_of(line: DrawnLine) -> tuple[float, float]:
@@ -263,4 +238,3 @@ def legend_svg(top: float) -> str:
         parts.append(text_svg(x + 26, y + 11, text, "small", "start"))
         x += width + 34
     return f"<g>{''.join(parts)}</g>\n"
-

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from backprint.graph.verdicts import Verdict
+    from backprint.web_page import WebPage
 
 T = TypeVar("T")
 
@@ -218,6 +219,12 @@ class Capture:
 
         def inputs(self) -> dict[str, Tensor]:
             """Return the tensors that its recipes make, by the program's own names."""
+
+        def draw(self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
+            """Draw a Pair as a picture, and return its path."""
+
+        def view(self, path: str | os.PathLike[str] | None = None, *, stats: bool = False) -> WebPage:
+            """Make the page of the Capture."""
 
 
 Call: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
