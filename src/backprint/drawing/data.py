@@ -20,6 +20,7 @@ from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit_class, show, show_spec
 from backprint.graph.verdicts import verdict_text
+from backprint.plain import printable
 
 if TYPE_CHECKING:
     from backprint.tensor_stats import Stats
@@ -41,8 +42,8 @@ class Strings:
         return self.numbers.setdefault(text, len(self.numbers))
 
     def texts(self) -> list[str]:
-        """Return all texts by number."""
-        return list(self.numbers)
+        """Return all texts by number, without characters that a terminal or a page obeys."""
+        return list(map(printable, self.numbers))
 
 
 def page_data(capture: Capture) -> dict[str, Any]:
@@ -252,8 +253,8 @@ def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
 def code_data(pair: Pair) -> Mapping[str, Any]:
     """Return the lines of each graph's text before its steps, and after them."""
     graphs = [pair.forward, pair.backward]
-    heads = [head_of(graph) if graph is not None else [] for graph in graphs]
-    ends = [end_of(graph) if graph is not None else [] for graph in graphs]
+    heads = [list(map(printable, head_of(graph))) if graph is not None else [] for graph in graphs]
+    ends = [list(map(printable, end_of(graph))) if graph is not None else [] for graph in graphs]
     return {"forward": heads[0], "backward": heads[1], "ends": ends}
 
 

@@ -6,13 +6,11 @@ below, by its digest, so that even a text that was not escaped could not run.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 from collections.abc import Iterator
 
 from backprint.graph.verdicts import WORDS
-from backprint.plain import printable
+from backprint.plain import policy_digest, printable
 from backprint.report.links import href
 from backprint.report.nouns import NAMED, Cell, Column, Figure, Listing, Report, Table, more_than, spell
 from backprint.report.rows import one_line
@@ -98,11 +96,6 @@ for (const section of document.querySelectorAll("section")) {
   });
 }
 """
-
-
-def policy_digest(text: str) -> str:
-    """Return a text's digest in the form of a content security policy."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def render(report: Report) -> Iterator[str]:
