@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from backprint.drawing.drawn import DrawnPair, drawn_pair
 from backprint.drawing.rows import FlowLine, Layout
 from backprint.drawing.scene import NO_VALUE, Scene, bytes_of, scene_of
-from backprint.graph.costing.live import MemorySpan, memory_line
+from backprint.graph.costing.live import LiveSpan, memory_line
 from backprint.graph.costing.products import specs_of
-from backprint.graph.costing.storages import is_view, storage_sizes
+from backprint.graph.costing.storages import is_view, storages_of
 from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit_class, show, show_spec
@@ -57,19 +57,17 @@ def page_data(capture: Capture) -> dict[str, Any]:
     }
 
 
-def with_statistics(
-    data: dict[str, Any], capture: Capture, found: Mapping[tuple[int, int, str], Stats]
-) -> dict[str, Any]:
-    """Return the data of a page with statistics of values, by Pair, direction and name."""
+StatsRows = Mapping[tuple[int, int, str], Sequence[float | None]]
+"""Statistics by Pair, direction and name of a value: count, min, max, mean, std, norm, NaN, Inf, zeros."""
+
+
+def with_statistics(data: dict[str, Any], capture: Capture, rows: StatsRows) -> dict[str, Any]:
+    """Return the data of a page with statistics of values."""
     pairs = []
     for index, (pair, known) in enumerate(zip(capture.pairs, data["pairs"], strict=True)):
         ids = values_by_name(scene_of(pair))
-        rows = {
-            ids[side][name]: stats_row(stats)
-            for (which, side, name), stats in found.items()
-            if which == index and name in ids[side]
-        }
-        pairs.append(known | {"stats": {"value": list(rows), "rows": list(rows.values())}})
+        found = {ids[side][name]: row for (which, side, name), row in rows.items() if which == index}
+        pairs.append(known | {"stats": {"value": list(found), "rows": list(found.values())}})
     return data | {"pairs": pairs}
 
 
@@ -173,10 +171,11 @@ def memory_of_steps(pair: Pair) -> list[int]:
     """Return for each step the bytes of memory that its result takes."""
     found = []
     for graph in graphs_of(pair):
-        specs = specs_of(graph)
-        for step in graph.steps:
-            free = step.is_guard or step.target == "operator.getitem" or is_view(step, specs)
-            found.append(0 if free else sum(size for _, size in storage_sizes(step.name, step.spec)))
+        made: dict[str, int] = {}
+        for storage, size in storages_of(graph)[1].items():
+            name = storage.partition("[")[0]
+            made[name] = made.get(name, 0) + size
+        found += [made.get(step.name, 0) for step in graph.steps]
     return found
 
 
@@ -237,7 +236,7 @@ def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
     line = memory_line(pair)
     values = values_by_name(scene)
 
-    def row(span: MemorySpan) -> list[int]:
+    def row(span: LiveSpan) -> list[int]:
         value = values[span.direction == "backward"].get(span.value.partition("[")[0], NO_VALUE)
         return [value, span.first, span.last, span.bytes, strings.number(span.role)]
 

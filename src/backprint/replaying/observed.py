@@ -31,13 +31,13 @@ def observed_values(capture: Capture) -> ValueStats:
         if isinstance(value, Tensor) and id(graph) in places:
             found[(*places[id(graph)], name)] = stats_of(value)
 
-    with watching(watch):
+    with values_watched(watch):
         replay(capture)
     return found
 
 
 @contextlib.contextmanager
-def watching(watch: Watcher) -> Iterator[None]:
+def values_watched(watch: Watcher) -> Iterator[None]:
     """Call `watch(graph, name, value)` with each input and each result of a step of graphs that run inside."""
     token = WATCHER.set(watch)
     try:
