@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sample": (*GROUND, "graph", "fx"),
     "graphnet": (*GROUND, "graph", "fx", "sample"),
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
-    "regions": (*GROUND, "tracing.frames", "replaying.compare"),
+    "regions": (*GROUND, "graph", "drawing", "tracing.frames", "replaying.compare"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
     "extracting": (*ROOMS, "target", "corpora", "corpus", "report", "benching", "__init__"),
     "kernel_sets": ("errors", "graph", "api", "extracting"),

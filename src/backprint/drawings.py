@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backprint.graph.nouns import Capture, Graph, Pair
 
 if TYPE_CHECKING:
-    from backprint.drawing.data import StatsRows
+    from backprint.drawing.page_data import StatsRows
     from backprint.web_page import WebPage
 
 IN_NOTEBOOK = 40
@@ -53,8 +53,8 @@ def view(capture: Capture, path: str | os.PathLike[str] | None = None, *, stats:
 
 def page_of(capture: Capture, rows: StatsRows | None = None) -> WebPage:
     """Return the page of a Capture, with statistics of its values if they are given."""
-    from backprint.drawing.data import page_data, with_statistics
     from backprint.drawing.page import page_html
+    from backprint.drawing.page_data import page_data, with_statistics
     from backprint.web_page import WebPage
 
     data = page_data(capture)
@@ -63,7 +63,7 @@ def page_of(capture: Capture, rows: StatsRows | None = None) -> WebPage:
 
 def observed_rows(capture: Capture) -> StatsRows:
     """Run a Capture on its own inputs, and return statistics of every value."""
-    from backprint.drawing.data import stats_row
+    from backprint.drawing.page_data import stats_row
     from backprint.replaying.observed import observed_values
 
     return {key: stats_row(stats) for key, stats in observed_values(capture).items()}

@@ -15,7 +15,6 @@ from test_modules import Net
 import backprint as bp
 from backprint.cli import main
 from backprint.regions.read import read_passes
-from backprint.regions.scene import scene_of_pass
 
 
 def shown(*arguments: object) -> Result:
@@ -141,20 +140,3 @@ def test_a_dump_with_an_edge_to_nowhere_is_malformed(dump: Path) -> None:
     place.write_text(json.dumps(content))
     with pytest.raises(bp.RegionError, match="is from 'sum' to 'gone', and not both are nodes"):
         read_passes(dump)
-
-
-# ------------------------------------------------------------------ scenes
-
-
-def test_a_scene_has_nodes_in_order_edges_with_numbers_and_frames(dump: Path) -> None:
-    good, _, bad, _ = read_passes(dump)
-    scene = scene_of_pass(good)
-    assert json.loads(json.dumps(scene)) == scene
-    assert [node["name"] for node in scene["nodes"]] == [node.name for node in good.nodes]
-    assert [frame["path"] for frame in scene["frames"]] == ["blocks", "blocks.0", "blocks.0.down", "blocks.0.up"]
-    known = {"", *(frame["path"] for frame in scene["frames"])}
-    assert {frame["parent"] for frame in scene["frames"]} | {node["frame"] for node in scene["nodes"]} <= known
-    assert scene["edges"][0]["stats"]["norm"] == pytest.approx(math.sqrt(6))
-    assert not any(each["bad"] for each in (*scene["nodes"], *scene["edges"]))
-    assert any(edge["bad"] for edge in scene_of_pass(bad)["edges"])
-    assert any(node["bad"] for node in scene_of_pass(bad)["nodes"])

@@ -67,26 +67,22 @@ def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bo
 @command.command("draw")
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--run", default="latest", show_default=True, help=RUN_HELP)
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
-              help="Seconds that one picture may take.")  # fmt: skip
-@click.option("--nodes", type=click.IntRange(min=1), default=500, show_default=True, help="What a picture may show.")
-def draw_passes(dump: Path, run: str, timeout: float, nodes: int) -> None:
-    """Draw the forward and the backward of each pass with Graphviz, as `.svg` files beside the `.dot` files.
+@click.option("--nodes", type=click.IntRange(min=1), default=300, show_default=True,
+              help="How many nodes and folded frames are seen at most; inner frames are folded.")  # fmt: skip
+def draw_passes(dump: Path, run: str, nodes: int) -> None:
+    """Draw each pass into its folder: a picture, graph.svg, and a page, page.html.
 
-    Exit 1 unless all are drawn.
+    The forward runs down on the left and the backward up on the right. Modules are frames, and gradients with NaN or
+    Inf are red. Shapes and statistics are in the tooltips.
     """
-    from backprint.regions.pictures import draw_dump as drawn
+    from backprint.regions.pictures import draw_dump
     from backprint.regions.read import check_dump
 
     check_dump(dump)
     for line in chosen(dump, run):
         echo(line)
-    missing = False
-    for each in drawn(dump, run, timeout, nodes):
-        missing |= bool(each.why)
-        echo(f"not drawn: {each.place}: {each.why}" if each.why else f"{each.place}")
-    if missing:
-        sys.exit(1)
+    for place in draw_dump(dump, run, nodes):
+        echo(str(place))
 
 
 def chosen(dump: Path, run: str) -> list[str]:

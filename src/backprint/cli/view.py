@@ -21,7 +21,7 @@ from backprint.errors import ReplayError
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="The HTML file to write; without it a browser opens the page.")  # fmt: skip
 @click.option("--stats", is_flag=True,
-              help="Run the graphs once on the sample's inputs, in a process of their own, and show statistics.")  # fmt: skip
+              help="Run the graphs once, on the sample's inputs, in their own process; show statistics.")  # fmt: skip
 @limits
 @ALLOW
 def command(

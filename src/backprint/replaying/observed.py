@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from backprint.graph.nouns import Capture, Graph
@@ -18,7 +19,7 @@ ValueStats = dict[tuple[int, int, str], Stats]
 
 
 def observed_values(capture: Capture) -> ValueStats:
-    """Run a Capture once on its own inputs, forward and backward; return the statistics of each tensor."""
+    """Run a Capture once on its own inputs, forward and backward; return statistics of each floating-point tensor."""
     places = {
         id(graph): (index, side)
         for index, pair in enumerate(capture.pairs)
@@ -28,12 +29,17 @@ def observed_values(capture: Capture) -> ValueStats:
     found: ValueStats = {}
 
     def watch(graph: Graph, name: str, value: Any) -> None:
-        if isinstance(value, Tensor) and id(graph) in places:
+        if isinstance(value, Tensor) and id(graph) in places and has_stats(value):
             found[(*places[id(graph)], name)] = stats_of(value)
 
     with values_watched(watch):
         replay(capture)
     return found
+
+
+def has_stats(value: Tensor) -> bool:
+    """Whether a tensor has numbers that may be NaN or Inf, in memory that can be looked at."""
+    return value.dtype.is_floating_point | value.dtype.is_complex and value.layout in (torch.strided, torch.sparse_coo)
 
 
 @contextlib.contextmanager
