@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
+from subjects.costed import MODELS
+from subjects.programs import PROGRAMS
 from torch import Tensor, nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 import backprint as bp
-from backprint.examples import convnet, gpt
 from backprint.graph.costing import storages
 from backprint.graph.costing.flops import specs_of
 from backprint.graph.costing.steps import FREE, StepCost, step_costs, total_cost
@@ -28,32 +29,7 @@ from backprint.graph.nouns import DTYPES, Graph, List, Ref, Step, TensorSpec, Va
 from backprint.graph.summary import summarise
 from backprint.graph.table import operators
 from backprint.graph.text import HEADER, parse
-from tests.subjects.programs import PROGRAMS
 
-Made = tuple[Any, tuple[Any, ...], dict[str, Any]]
-
-
-class Grouped(nn.Module):
-    """Convolutions with groups, transposed, with dilation, in one and in three dimensions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.depthwise = nn.Conv2d(4, 8, 3, groups=4, padding=1)
-        self.back = nn.ConvTranspose2d(8, 4, 3, stride=2, groups=2)
-        self.line = nn.Conv1d(4, 6, 3, dilation=2)
-        self.block = nn.Conv3d(1, 2, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.line(self.back(self.depthwise(x)).flatten(2))
-        return self.block(y[:, None, :, :8, None].expand(-1, -1, -1, -1, 3)).sum()
-
-
-MODELS: dict[str, Callable[[], Made]] = {
-    "mlp": lambda: (nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)), (torch.randn(8, 16),), {}),
-    "convnet": lambda: (*convnet.factory(), {}),
-    "gpt": lambda: (*gpt.factory(), {}),
-    "grouped": lambda: (Grouped(), (torch.randn(2, 4, 5, 5, requires_grad=True),), {}),
-}
 NAMES = (
     "plain_function batch_norm_training batch_norm_eval recurrent transformer_layer attention complex_numbers autocast "
     "channels_last tied_weights dropout_in_order in_place_on_a_view in_place_on_input half_precision integer_inputs"
@@ -223,7 +199,13 @@ class Watch(TorchDispatchMode):
             and each.numel()
             for each in values
         )
-        if not func._schema.is_mutable and plain and tensors(result) and name in operators():
+        if (
+            not func._schema.is_mutable
+            and plain
+            and tensors(result)
+            and name in operators()
+            and "zerotensor" not in name
+        ):
             self.seen.add(name)
             if said(name, args, result) != happened(args, result):
                 self.wrong.add(name)
@@ -267,7 +249,7 @@ def calls() -> Iterator[Callable[[], Any]]:
     for each in op_db:
         if not each.supports_dtype(torch.float32, "cpu") or each.name.startswith("jiterator"):
             continue
-        for sample in list(each.sample_inputs("cpu", torch.float32, requires_grad=each.supports_autograd))[:2]:
+        for sample in list(each.sample_inputs("cpu", torch.float32, requires_grad=each.supports_autograd))[:1]:
             yield lambda each=each, sample=sample: tensors(each(sample.input, *sample.args, **sample.kwargs))
 
 

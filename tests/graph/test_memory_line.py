@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
+from subjects.costed import MODELS
+from subjects.programs import PROGRAMS
 from torch import Tensor
 
 import backprint as bp
@@ -18,8 +20,6 @@ from backprint.graph.costing.live import LiveSpan, MemoryLine, memory_line
 from backprint.graph.nouns import Graph, Pair, Port, Ref, TensorSpec, refs
 from backprint.graph.steps import used
 from backprint.replaying.run import feed, perform_steps, subgraphs
-from tests.graph.test_costing import MODELS
-from tests.subjects.programs import PROGRAMS
 
 SUBJECTS = MODELS | PROGRAMS
 

@@ -25,6 +25,7 @@ from backprint.graph.costing.storages import (
     types_with_items,
 )
 from backprint.graph.nouns import Graph, Pair, Ref, Spec, Step, refs
+from backprint.graph.shown import number_of
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import used
 
@@ -62,6 +63,10 @@ class MemoryLine:
     held: tuple[LiveSpan, ...]
     during: tuple[int, ...]
     after: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        spans, steps = number_of(len(self.spans), "span"), number_of(len(self.during), "step")
+        return f"MemoryLine({steps}, {spans}, peak of {self.peak_bytes:,} bytes at step {self.peak})"
 
     @property
     def peak(self) -> int:
