@@ -1,4 +1,4 @@
-"""Pictures of one model by torchviz, torchview, PyTorch's FxGraphDrawer, torchlens and Backprint: seconds, size, and files.
+"""Pictures of one model by torchviz, torchview, PyTorch's FxGraphDrawer, torchlens and Backprint: seconds and sizes.
 
     python benchmarks/pictures.py [--docs docs/pictures] [--limit SECONDS] [--model NAME]
 
@@ -10,6 +10,7 @@ Needs the packages torchviz, torchview, torchlens and pydot, and the system's Gr
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import re
@@ -56,6 +57,14 @@ MODELS: dict[str, Callable[[], Model]] = {
     "ResNet-18": lambda: example("resnet18").factory(),
     f"GPT of {LAYERS} layers": deep_gpt,
 }
+
+
+def draw_block(place: Path) -> None:
+    """Draw a block of the example's GPT, without dropout."""
+    gpt = example("gpt")
+    torch.manual_seed(0)
+    config = gpt.Config(dropout=0.0)
+    bp.capture(gpt.Block(config), torch.randn(2, config.block, config.n_embd), name="GPT block").draw(place)
 
 
 def loss_of(result: object) -> Tensor:
@@ -139,10 +148,7 @@ def draw_alone(tool: str, name: str, place: Path) -> None:
     model, inputs = MODELS[name]()
     loss_of(model(*inputs)).backward()  # what is slow only the first time is not the tool's
     model.zero_grad()
-    if tool == "fx_graph_drawer":
-        import torch._inductor.compile_fx
-    elif tool != "backprint":
-        __import__(tool)
+    importlib.import_module({"fx_graph_drawer": "torch._dynamo.backends.common"}.get(tool, tool))
     start = time.perf_counter()
     TOOLS[tool](model, inputs, place)
     print(json.dumps({"seconds": time.perf_counter() - start}))
@@ -202,11 +208,12 @@ def main() -> None:
     parser.add_argument("--model", action="append", choices=list(MODELS), help="draw only this model")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    torch.set_num_threads(1)
     if given.one:
         draw_alone(given.one[0], given.one[1], Path(given.one[2]))
         return
     if given.docs is not None:
-        given.docs.mkdir(parents=True, exist_ok=True)
+        draw_block(given.docs / "gpt_block.svg")
     print("| model | tool | seconds | kB of SVG | points |\n|---|---|---:|---:|---:|")
     for row in rows(given.model or list(MODELS), given.limit, given.docs):
         print(row, flush=True)

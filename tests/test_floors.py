@@ -33,6 +33,7 @@ GROUND = (
     "results",
     "closeness",
     "web_page",
+    "tensor_stats",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -53,6 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "results": ("room", "tree"),
     "examples": (),
     "web_page": ("errors",),
+    "tensor_stats": (),
     "graph": ("errors", "web_page"),
     "drawing": (*GROUND, "graph"),
     "drawings": ("calls", "web_page", "graph", "drawing", "replaying"),
@@ -61,7 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sample": (*GROUND, "graph", "fx"),
     "graphnet": (*GROUND, "graph", "fx", "sample"),
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
-    "regions": (*GROUND, "tracing.frames", "replaying.compare"),
+    "regions": (*GROUND, "graph", "drawing", "tracing.frames", "replaying.compare"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
     "extracting": (*ROOMS, "target", "corpora", "corpus", "report", "benching", "__init__"),
     "kernel_sets": ("errors", "graph", "api", "extracting"),
@@ -90,7 +92,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "__init__",
     ),
     "corpora": ("errors", "choices", "graph", "corpus", "extracting"),
-    "report": ("errors", "plain", "graph", "corpus.ledger", "corpus.groups"),
+    "report": ("errors", "plain", "formats", "graph", "corpus.ledger", "corpus.groups", "corpus.find", "corpus.dedup"),
     "benching": (*ROOMS, "target", "corpora", "corpus", "report", "__init__"),
     "benches": ("choices", "corpora", "corpus", "benching"),
     "torch_backend": (*ROOMS, "api"),

@@ -1,6 +1,6 @@
 /** The page: one state, and everything that changes it. */
 
-import { Component, createRef, type VNode } from "preact";
+import { Component, type VNode } from "preact";
 import type { PageData } from "./data";
 import { Code } from "./code";
 import { Details } from "./details";
@@ -39,8 +39,8 @@ interface AppState {
 }
 
 export class App extends Component<{ page: PageData; models: Model[] }, AppState> {
-  private readonly picture = createRef<Picture>();
-  private readonly finder = createRef<Finder>();
+  private picture!: Picture;
+  private finder!: Finder;
   private readonly searchers = new Map<Model, Searcher>();
   private readonly keep = new Map<string, { key: unknown[]; value: unknown }>();
   private timer = 0;
@@ -79,7 +79,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   override componentDidMount(): void {
     document.addEventListener("keydown", this.pressed);
     addEventListener("hashchange", this.followed);
-    if (this.state.selected !== null) this.picture.current!.show(this.visible(this.state.selected));
+    if (this.state.selected !== null) this.picture.show(this.visible(this.state.selected));
   }
 
   override componentWillUnmount(): void {
@@ -97,7 +97,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
 
   private readonly followed = () => {
     const begun = this.begin(location.hash);
-    this.setState(begun, () => begun.selected !== null && this.picture.current!.show(this.visible(begun.selected)));
+    this.setState(begun, () => begun.selected !== null && this.picture.show(this.visible(begun.selected)));
   };
 
   private visible(unit: Unit): Unit {
@@ -107,7 +107,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   /** Select a unit and bring it into the picture, opening frames and turning loops on the way. */
   private readonly go = (unit: Unit) => {
     const opened = this.scene.byUnit.has(unit) ? this.state.opened : revealed(this.model, this.state.opened, unit);
-    this.setState({ opened, selected: unit, hovered: null, ...this.momentOf(unit) }, () => this.picture.current!.show(this.visible(unit)));
+    this.setState({ opened, selected: unit, hovered: null, ...this.momentOf(unit) }, () => this.picture.show(this.visible(unit)));
   };
 
   private momentOf(unit: Unit | null): Partial<AppState> {
@@ -117,19 +117,19 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   private readonly select = (unit: Unit | null) => this.setState({ selected: unit === frameUnit(0) ? null : unit, told: "" });
 
   private readonly fold = (frame: number) => {
-    this.picture.current!.hold(frame);
+    this.picture.hold(frame);
     const opened = toggled(this.model, this.state.opened, frame), inside = this.state.selected;
     const hidden = inside !== null && !isOpen(this.model, opened, frame) && this.model.above(inside).includes(frame);
     this.setState({ opened, selected: frame === 0 ? this.state.selected : hidden || inside === null || inside < 0 ? frameUnit(frame) : inside });
   };
 
   private readonly openAll = (frame: number) => {
-    this.picture.current!.hold(frame);
+    this.picture.hold(frame);
     this.setState({ opened: openedInside(this.model, this.state.opened, frame), selected: frame === 0 ? null : frameUnit(frame) });
   };
 
   private readonly turn = (loop: number, turn: number) => {
-    this.picture.current!.hold(loop);
+    this.picture.hold(loop);
     const { model } = this, { selected } = this.state, opened = turned(model, this.state.opened, loop, turn);
     this.setState({ opened, selected: selected !== null && model.above(selected).includes(loop) ? this.sameIn(loop, opened, selected) : selected });
   };
@@ -147,15 +147,15 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   }
 
   private readonly depth = (depth: number) => this.setState({ opened: openedTo(this.model, this.state.opened, depth) }, () => {
-    if (this.state.selected !== null) this.picture.current!.show(this.visible(this.state.selected));
-    else this.picture.current!.fit();
+    if (this.state.selected !== null) this.picture.show(this.visible(this.state.selected));
+    else this.picture.fit();
   });
 
   private readonly search = (query: string) => this.setState({ query, found: this.searcher.find(query), at: -1 });
 
   private readonly ask = (query: string) => {
     this.search(query);
-    this.finder.current!.focus();
+    this.finder.focus();
   };
 
   private readonly goMatch = (at: number) => {
@@ -173,7 +173,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
 
   private readonly exported = () => {
     const name = this.props.page.title.replace(/[^\w.-]+/g, "_").slice(0, 60) || "graph";
-    download(`${name}.svg`, svgOf(this.picture.current!, this.props.page.title));
+    download(`${name}.svg`, svgOf(this.picture, this.props.page.title));
   };
 
   private readonly link = () => {
@@ -210,7 +210,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   };
 
   private actions(event: KeyboardEvent): Record<string, () => void> {
-    const { model, scene } = this, { selected } = this.state, picture = this.picture.current!;
+    const { model, scene } = this, { selected } = this.state, picture = this.picture;
     const move = (unit: Unit | null) => unit !== null && this.go(unit);
     const frame = () => {
       if (selected === null) return;
@@ -219,7 +219,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
       else this.fold(id);
     };
     return {
-      "/": () => this.finder.current!.focus(), "?": () => this.setState({ help: !this.state.help }),
+      "/": () => this.finder.focus(), "?": () => this.setState({ help: !this.state.help }),
       Escape: () => (this.state.help ? this.setState({ help: false }) : this.select(null)), Enter: frame,
       ArrowDown: () => move(along(model, scene, selected, 1)), ArrowUp: () => move(along(model, scene, selected, -1)),
       ArrowLeft: () => move(across(model, selected, false)), ArrowRight: () => move(across(model, selected, true)),
@@ -266,14 +266,14 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
             {models.map((one, index) => <option key={index} value={index}>{one.data.name || `pair ${index + 1}`}</option>)}
           </select>
         )}
-        <Finder ref={this.finder} {...{ model, query, found, at }} onQuery={this.search} onGo={this.goMatch} onLeave={() => this.focusPicture()} />
+        <Finder mounted={finder => (this.finder = finder)} {...{ model, query, found, at }} onQuery={this.search} onGo={this.goMatch} onLeave={() => this.focusPicture()} />
         <span class="group" role="group" aria-label="depth">
           <button title="close one level" disabled={depth <= 1} onClick={() => this.depth(Math.max(1, depth - 1))}>−</button>
           <span class="soft" title="frames are open to this depth">depth {depth}</span>
           <button title="open one level" disabled={depth > model.deepest} onClick={() => this.depth(depth + 1)}>+</button>
         </span>
         <span class="group">
-          <button title="the whole picture (a)" onClick={() => this.picture.current!.fitAll()}>fit</button>
+          <button title="the whole picture (a)" onClick={() => this.picture.fitAll()}>fit</button>
           <button title="copy a link to the selection" onClick={this.link}>link</button>
           <button title="save the visible part as an SVG file" onClick={this.exported}>SVG</button>
           <button title="keys (?)" onClick={() => this.setState({ help: true })}>?</button>
@@ -307,7 +307,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
         {this.bar()}
         <main>
           <div class="stage">
-            <Picture ref={this.picture} {...{ model, scene, opened, marks }} lit={this.lit()} pinned={selected !== null}
+            <Picture mounted={picture => (this.picture = picture)} {...{ model, scene, opened, marks }} lit={this.lit()} pinned={selected !== null}
               onClick={this.select} onFold={this.fold} onOpenAll={this.openAll} onTurn={this.turn} onHover={this.hover} />
             <div class="legend" aria-hidden="true"><span class="forward">forward ↓</span><span class="saved">saved</span><span class="backward">backward ↑</span></div>
             <div class="caption"><bdi>{this.caption()}</bdi></div>

@@ -2,6 +2,9 @@
 
 export type Edge = [from: number, to: number, slot: number, spec: number, count: number];
 export type Bridge = [from: number, to: number, bytes: number, count: number];
+/** A value, or -1 for one that no step and no port names; the first and the last step that it lives in: the number
+ * of all steps for one that outlives them. */
+export type Span = [value: number, first: number, last: number, bytes: number, role: number];
 export type Row = [left: number[], frames: number[], right: number[]];
 
 export interface Layout {
@@ -64,7 +67,9 @@ export interface PairData {
   memory: {
     before: number;
     live: number[];
-    spans: [value: number, first: number, last: number, bytes: number, role: number][];
+    spans: Span[];
+    /** What the caller holds throughout, and `before` counts. */
+    held: Span[];
     peak: [node: number, bytes: number];
   };
   code: { forward: string[]; backward: string[]; ends: [string[], string[]] };
@@ -271,8 +276,9 @@ function checkMemory(pair: PairData, where: string): void {
   amount(memory["before"], `${where}.memory.before`);
   each(memory["live"], `${where}.memory.live`, amount);
   need(pair.memory.live.length === count, `${where}.memory.live`, `${count} entries were expected, one a step, found ${pair.memory.live.length}`);
-  const values = range(0, count + pair.ports.length), steps = range(0, Math.max(count, 1));
-  each(memory["spans"], `${where}.memory.spans`, (one, at) => row(one, at, [values, steps, steps, amount, range(0, pair.strings.length)]));
+  const values = range(-1, count + pair.ports.length), steps = range(0, Math.max(count, 1));
+  const span = (one: unknown, at: string) => row(one, at, [values, steps, range(0, count + 1), amount, range(0, pair.strings.length)]);
+  for (const name of ["spans", "held"]) each(memory[name], `${where}.memory.${name}`, span);
   row(memory["peak"], `${where}.memory.peak`, [range(-1, Math.max(count, 1)), amount]);
 }
 

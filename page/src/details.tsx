@@ -51,7 +51,7 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
   const heavy = frame.kind === "loop" ? [] : [...model.inside(id)].filter(node => model.data.nodes.product[node] > 0).sort((a, b) => model.data.nodes.product[b] - model.data.nodes.product[a]).slice(0, 6);
   return (
     <div class="panel">
-      <h2><bdi>{model.text(frame.name) || model.title(id)}</bdi></h2>
+      <h2><bdi>{model.path(id) || model.title(id)}{turn >= 0 ? ` × ${frame.units.length}` : ""}</bdi></h2>
       <p class="buttons">
         <button onClick={() => onFold(id)}>{isOpen(model, opened, id) ? "close" : "open"}</button>
         <button onClick={() => onOpenAll(id)}>open all inside</button>
@@ -61,7 +61,7 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
           <button aria-label="previous turn" disabled={turn === 0} onClick={() => onTurn(id, turn - 1)}>‹</button>
           <label>turn <input type="number" min={1} max={frame.units.length} value={turn + 1} onChange={event => onTurn(id, Number(event.currentTarget.value) - 1)} /> of {whole(frame.units.length)}</label>
           <button aria-label="next turn" disabled={turn === frame.units.length - 1} onClick={() => onTurn(id, turn + 1)}>›</button>
-          <bdi class="soft">{model.text(model.frame(-frame.units[turn] - 1).name)}</bdi>
+          <bdi class="soft">{model.path(-frame.units[turn] - 1)}</bdi>
         </p>
       )}
       <Facts rows={[
@@ -80,7 +80,7 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
 function StepDetails({ model, node, go }: DetailsProps & { node: number }): VNode {
   const { nodes, sources } = model.data, related = relatedTo(model, node), forward = model.isForward(node), source = sources[nodes.source[node]];
   const made = model.data.ports.filter(port => !port.into && port.role !== "saved" && port.value === node);
-  const frames = model.above(node).filter(frame => model.frame(frame).parent >= 0 && model.frame(frame).kind !== "turn").reverse();
+  const frames = model.above(node).filter(frame => frame > 0).reverse();
   return (
     <div class="panel">
       <h2 class={forward ? "forward" : "backward"}><bdi>{model.nameOf(node)}</bdi></h2>

@@ -10,6 +10,7 @@ interface FinderProps {
   query: string;
   found: Found | null;
   at: number;
+  mounted: (finder: Finder) => void;
   onQuery: (query: string) => void;
   onGo: (at: number) => void;
   onLeave: () => void;
@@ -20,6 +21,10 @@ const SHOWN = 80;
 export class Finder extends Component<FinderProps, { open: boolean }> {
   override state = { open: false };
   private readonly input = createRef<HTMLInputElement>();
+
+  override componentDidMount(): void {
+    this.props.mounted(this);
+  }
 
   focus(): void {
     this.input.current!.focus();
@@ -35,6 +40,7 @@ export class Finder extends Component<FinderProps, { open: boolean }> {
     } else if (count && (event.key === "Enter" || event.key === "ArrowDown" || event.key === "ArrowUp")) {
       event.preventDefault();
       const back = event.key === "ArrowUp" || event.shiftKey;
+      this.setState({ open: event.key !== "Enter" });
       onGo(at < 0 ? (back ? count - 1 : 0) : (at + (back ? count - 1 : 1)) % count);
     }
   };
@@ -86,7 +92,7 @@ function Result({ model, unit, chosen, onGo }: { model: Model; unit: Unit; chose
   const press = (event: Event) => { event.preventDefault(); onGo(); };
   if (unit < 0) {
     const id = -unit - 1;
-    return <li class={chosen ? "chosen" : ""} onMouseDown={press}><b><bdi>{model.text(model.frame(id).name) || model.title(id)}</bdi></b><span class="soft"><bdi>{model.text(model.frame(id).label)}</bdi></span></li>;
+    return <li class={chosen ? "chosen" : ""} onMouseDown={press}><b><bdi>{model.path(id)}</bdi></b><span class="soft"><bdi>{model.text(model.frame(id).label)}</bdi></span></li>;
   }
   return (
     <li class={chosen ? "chosen" : ""} onMouseDown={press}>

@@ -188,14 +188,15 @@ function edgesOf(model: Model, shown: number, frame: number, block: Block, x: nu
   const placed = new Map(block.inside!.map(one => [one.unit, one]));
   const found: Line[] = [];
   for (const side of ["left", "right"] as const) {
-    const spread = fanOf(layout, side, units, placed);
+    const spread = fanOf(layout, side, units, placed), said = new Set<number>();
     layout[side].forEach((edge, at) => {
       const ends = endsOf(edge, side, units, placed, block, spread[at]);
       const path = edge[2] < 0 ? curve(ends[0], ends[1]) : channel(ends, edge, side, block);
       found.push(lineAt(path, x, y, {
         within: frame, side, from: edge[0] < 0 ? null : units[edge[0]], to: edge[1] < 0 ? null : units[edge[1]],
-        width: 1.3 + Math.log2(Math.max(1, edge[4])) * 0.35, label: model.text(edge[3]),
+        width: 1.3 + Math.log2(Math.max(1, edge[4])) * 0.35, label: said.has(edge[0]) ? "" : model.text(edge[3]).replace(/\].*$/, "]"),
       }));
+      said.add(edge[0]);
     });
   }
   layout.bridges.forEach((bridge, at) => {
@@ -213,6 +214,7 @@ type Placed = Map<Unit, NonNullable<Block["inside"]>[number]>;
 interface Path {
   /** SVG commands with coordinates from the frame's gutter and top. */
   parts: [string, ...Point[]][];
+  /** Where its label stands. */
   at: Point;
 }
 
@@ -258,12 +260,16 @@ function endsOf([from, to]: Edge, side: "left" | "right", units: Unit[], placed:
   return [end(from, true), end(to, false)];
 }
 
+/** Straight out of the row of its source, over to the row of its target, and in. */
 function curve(from: End, to: End): Path {
-  const bend = Math.max(10, Math.abs(to.y - from.y) / 2) * Math.sign(to.y - from.y || 1), at: Point = [(from.x + to.x) / 2, (from.y + to.y) / 2];
-  const straight = Math.abs(from.x - to.x) < 0.5;
-  const last: [string, ...Point[]] = straight ? ["L", [to.x, to.y]] : ["C", [from.x, from.y + bend], [to.x, to.y - bend], [to.x, to.y]];
-  return { parts: [["M", [from.x, from.y]], last], at };
+  const way = Math.sign(to.clear - from.clear) || Math.sign(to.y - from.y) || 1, at = labelPoint(from, way);
+  if (Math.abs(from.x - to.x) < 0.5) return { parts: [["M", [from.x, from.y]], ["L", [to.x, to.y]]], at };
+  const bend = Math.max(10, Math.abs(to.clear - from.clear) / 2) * way;
+  const over: [string, ...Point[]] = ["C", [from.x, from.clear + bend], [to.x, to.clear - bend], [to.x, to.clear]];
+  return { parts: [["M", [from.x, from.y]], ["L", [from.x, from.clear]], over, ["L", [to.x, to.y]]], at };
 }
+
+const labelPoint = (from: End, way: number): Point => [from.x + 5, from.y + (way > 0 ? 12 : -6)];
 
 /** Through the channel beside the rows: right angles with round corners. */
 function channel([from, to]: [End, End], edge: Edge, side: "left" | "right", block: Block): Path {
@@ -271,7 +277,7 @@ function channel([from, to]: [End, End], edge: Edge, side: "left" | "right", blo
   const way = side === "left" ? 1 : -1, apart = 5 + (slot % 4) * 2.5;
   const [leave, arrive] = [from.clear + way * apart, to.clear - way * apart];
   const corners: Point[] = [[from.x, from.y], [from.x, leave], [lane, leave], [lane, arrive], [to.x, arrive], [to.x, to.y]];
-  return { parts: rounded(corners), at: [lane, (leave + arrive) / 2] };
+  return { parts: rounded(corners), at: labelPoint(from, way) };
 }
 
 function rounded(points: Point[]): Path["parts"] {
@@ -292,26 +298,40 @@ function towards(from: Point, to: Point, size: number): Point {
   return [from[0] + ((to[0] - from[0]) * size) / all, from[1] + ((to[1] - from[1]) * size) / all];
 }
 
-/** From the right side of a step across, or along, the gutter to the left side of one of the backward. */
+/**
+ * From the right side of a step across, or along, the gutter to the left side of one of the backward. Bands that leave
+ * or enter a frame do so in the middle of its gutter, so that those inside and outside meet there.
+ */
 function bridgePath([from, to]: Bridge, units: Unit[], placed: Placed, block: Block, order: number): Path {
-  const lane = (((order * 4) % 9) - 4) * 4, target = to < 0 ? undefined : placed.get(units[to])!, source = from < 0 ? undefined : placed.get(units[from])!;
-  const middle = (one: NonNullable<typeof source>) => one.y + one.block.height / 2;
-  const rough = (one: typeof source, none: number) => (one ? middle(one) : none);
-  const [high, low] = [rough(source, HEAD), rough(target, block.height - FOOT)];
-  const point = (one: typeof source, none: number, sign: number, other: number): Point => {
-    if (!one) return [lane, none];
-    if (one.unit >= 0) return [one.x + sign * (NODE / 2), middle(one)];
-    return [one.x + lane / 2, other > middle(one) ? one.y + one.block.height : one.y];
+  const [source, target] = [from, to].map(position => (position < 0 ? undefined : placed.get(units[position])!));
+  const middle = (one: typeof source, none: number) => (one ? one.y + one.block.height / 2 : none);
+  const [high, low] = [middle(source, HEAD), middle(target, block.height - FOOT)];
+  const end = (one: typeof source, own: number, other: number, sign: number): BandEnd => {
+    if (!one) return { x: 0, y: own, sideways: false };
+    if (one.unit >= 0) return { x: one.x + (sign * NODE) / 2, y: own, sideways: true };
+    return { x: one.x, y: other > own ? one.y + one.block.height : one.y, sideways: false };
   };
-  const [a, b] = [point(source, HEAD, 1, low), point(target, block.height - FOOT, -1, high)];
-  if (Math.abs(a[1] - b[1]) < 3) return { parts: [["M", a], ["L", b]], at: [(a[0] + b[0]) / 2, a[1]] };
-  const [sideways, across] = [a[0] !== lane && !!source && source.unit >= 0, b[0] !== lane && !!target && target.unit >= 0];
-  const way = Math.sign(b[1] - a[1]), turn = Math.min(22, Math.abs(b[1] - a[1]) / 2);
-  const parts: Path["parts"] = [["M", a]];
-  if (sideways) parts.push(["C", [lane, a[1]], [lane, a[1]], [lane, a[1] + way * turn]]);
-  else if (a[0] !== lane) parts.push(["C", [a[0], a[1] + way * turn], [lane, a[1]], [lane, a[1] + way * turn]]);
-  parts.push(["L", [lane, b[1] - way * turn]]);
-  if (across) parts.push(["C", [lane, b[1]], [lane, b[1]], b]);
-  else parts.push(["C", [lane, b[1]], [b[0], b[1] - way * turn], b]);
-  return { parts, at: [lane, (a[1] + b[1]) / 2] };
+  const [a, b] = [end(source, high, low, 1), end(target, low, high, -1)];
+  const lane = a.sideways && b.sideways ? (((order * 4) % 9) - 4) * 4 : 0;
+  return band(a, b, lane);
+}
+
+interface BandEnd {
+  x: number;
+  y: number;
+  sideways: boolean;
+}
+
+function band(a: BandEnd, b: BandEnd, lane: number): Path {
+  const at: Point = [(a.x + b.x) / 2, (a.y + b.y) / 2], far = Math.abs(b.y - a.y), way = Math.sign(b.y - a.y);
+  if (far < 3 || (a.x === b.x && !a.sideways && !b.sideways)) return { parts: [["M", [a.x, a.y]], ["L", [b.x, b.y]]], at };
+  const start: Point = [a.x, a.y], end: Point = [b.x, b.y];
+  if (far < 60) {
+    const first: Point = a.sideways ? [(a.x + b.x) / 2, a.y] : [a.x, (a.y + b.y) / 2], last: Point = b.sideways ? [(a.x + b.x) / 2, b.y] : [b.x, (a.y + b.y) / 2];
+    return { parts: [["M", start], ["C", first, last, end]], at };
+  }
+  const turn = way * 24, [low, high]: Point[] = [[lane, a.y + turn], [lane, b.y - turn]];
+  const leave: Point = a.sideways ? [lane, a.y] : [a.x, a.y + turn * 0.6], arrive: Point = b.sideways ? [lane, b.y] : [b.x, b.y - turn * 0.6];
+  const round = (one: BandEnd, corner: Point): Point => (one.sideways ? corner : [lane, corner[1]]);
+  return { parts: [["M", start], ["C", leave, round(a, leave), low], ["L", high], ["C", round(b, arrive), arrive, end]], at: [lane, at[1]] };
 }

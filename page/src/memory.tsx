@@ -1,6 +1,7 @@
 /** Memory over time: live bytes while each step runs, and who holds them. */
 
 import { Component, createRef, type VNode } from "preact";
+import type { Span } from "./data";
 import type { Model, Unit } from "./model";
 import { type Go, StepLink, Table, type Column } from "./parts";
 import { bytes, whole } from "./words";
@@ -100,8 +101,6 @@ function highest(row: number[], from = 0, to = row.length): number {
   return most;
 }
 
-type Span = Model["data"]["memory"]["spans"][number];
-
 /** Who holds bytes while a step runs, the largest first. */
 export function holders(model: Model, moment: number): Span[] {
   return model.data.memory.spans.filter(([, first, last]) => first <= moment && moment <= last).sort((a, b) => b[3] - a[3]);
@@ -115,7 +114,7 @@ export function Memory({ model, moment, go, onMoment }: { model: Model; moment: 
     { name: "value", value: row => model.nameOf(row[0]), cell: row => <StepLink model={model} value={row[0]} go={go} /> },
     { name: "bytes", value: row => row[3], cell: row => bytes(row[3]) },
     { name: "as", value: row => model.text(row[4]), cell: row => model.text(row[4]) },
-    { name: "steps", value: row => row[2] - row[1] + 1, cell: row => `${whole(row[1] + 1)}–${whole(row[2] + 1)}` },
+    { name: "steps", value: row => row[2] - row[1] + 1, cell: row => `${whole(row[1] + 1)}–${row[2] < model.count ? whole(row[2] + 1) : "end"}` },
   ];
   return (
     <div class="panel">
@@ -127,6 +126,8 @@ export function Memory({ model, moment, go, onMoment }: { model: Model; moment: 
         <dt>Before</dt><dd>{`${bytes(memory.before)} of parameters, buffers and inputs, held by the caller`}</dd>
       </dl>
       <Table key={now} columns={columns} rows={rows} sort={[1, -1]} empty="Nothing is held at this step." />
+      <h3>Held by the caller throughout</h3>
+      <Table columns={columns.slice(0, 3)} rows={memory.held} sort={[1, -1]} empty="Nothing." />
     </div>
   );
 }

@@ -43,6 +43,7 @@ export class Model {
   readonly badFrames: Set<number>;
   readonly savedFrom: Map<number, [port: number, bytes: number, fresh: number][]>;
   private lines: Line[] | undefined;
+  private paths: string[] | undefined;
   private lineAt: Int32Array | undefined;
 
   constructor(readonly data: PairData) {
@@ -126,6 +127,28 @@ export class Model {
     const [own, around] = [this.strings[name], parent >= 0 ? this.strings[this.frame(parent).name] : ""];
     const rest = around && own.startsWith(`${around}.`) ? own.slice(around.length + 1) : own;
     return rest || this.strings[label] || kind;
+  }
+
+  /** A frame that is a turn of a loop: it has no box of its own. */
+  isTurn(id: number): boolean {
+    const { parent } = this.frame(id);
+    return parent >= 0 && this.frame(parent).kind === "loop";
+  }
+
+  /** The names of a frame and of those around it: `transformer.h.3.attn`. */
+  path(id: number): string {
+    return (this.paths ??= this.allPaths())[id];
+  }
+
+  private allPaths(): string[] {
+    const paths: string[] = [], own = (id: number): string => {
+      if (paths[id] !== undefined) return paths[id];
+      const { name, parent, kind } = this.frame(id), around = parent > 0 ? own(parent) : "";
+      const said = kind === "loop" ? this.strings[name].replace(/\.?\d+…\d+$/, "") : this.strings[name];
+      return (paths[id] = parent < 0 ? "" : [around, said].filter(Boolean).join(kind === "line" ? " " : "."));
+    };
+    this.data.frames.forEach((_, id) => own(id));
+    return paths;
   }
 
   /** The steps of a frame and of those inside it. */

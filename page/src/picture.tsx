@@ -15,6 +15,7 @@ export interface PictureProps {
   lit: Lit | null;
   marks: Marks;
   pinned: boolean;
+  mounted: (picture: Picture) => void;
   onClick: (unit: Unit | null) => void;
   onFold: (frame: number) => void;
   onOpenAll: (frame: number) => void;
@@ -44,6 +45,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
   private readonly watcher = new ResizeObserver(() => this.lookAround());
 
   override componentDidMount(): void {
+    this.props.mounted(this);
     const svg = this.svg.current!;
     this.zooming = zoom<SVGSVGElement, unknown>()
       .scaleExtent([0.015, 4])
@@ -92,9 +94,9 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
 
   /** The whole picture where it stays legible, else its top. */
   fit(): void {
-    const { left, right, height } = this.props.scene, [wide, high] = this.size(), room = 24;
+    const { left, right, height } = this.props.scene, [wide, high] = this.size(), room = 34;
     const across = (wide - 2 * room) / (right - left), down = (high - 2 * room) / height;
-    const scale = Math.max(Math.min(across, down, 1.15), Math.min(across, 0.62), 0.02);
+    const scale = Math.max(Math.min(across, down, 1.15), Math.min(across, 0.85), 0.02);
     const x = wide / 2 - ((left + right) / 2) * scale, y = height * scale < high - 2 * room ? (high - height * scale) / 2 : room;
     this.zooming.transform(select(this.svg.current!), zoomIdentity.translate(x, y).scale(scale));
   }
@@ -128,11 +130,11 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
 
   /** The boxes and lines in a window that are large enough to be seen. */
   static within(scene: Scene, window: Window): { boxes: Box[]; lines: Map<number, Line[]> } {
-    const scale = 1.25 ** window.grade, small = 2.5 / scale, { x, y, w, h } = window;
+    const scale = 1.25 ** window.grade, small = 1.2 / scale, { x, y, w, h } = window;
     const touches = (left: number, top: number, wide: number, high: number) => left < x + w && top < y + h && left + wide > x && top + high > y;
     const boxes = scene.boxes.filter(box => box.h > small && touches(box.x - 120, box.y, box.w + 240, box.h));
     const lines = new Map<number, Line[]>();
-    if (scale > 0.09) for (const line of scene.lines) {
+    if (scale > 0.06) for (const line of scene.lines) {
       const [left, top, wide, high] = line.box;
       if (!touches(left - 20, top, wide + 40, high)) continue;
       const own = lines.get(line.within);
@@ -165,8 +167,8 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
       <g class="overlay">
         {[...lit.lines].sort((a, b) => bridges(a) - bridges(b)).map(line => <LineShape key={line.d} line={line} detail={detail} bright />)}
         {boxes.map(([box, role]) => box && (box.kind === "open"
-          ? <rect key={box.unit} class={`ring ${role}`} x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
-          : <BoxShape key={box.unit} {...{ model, opened, box, detail, marks, role }} />))}
+          ? <rect key={box.unit} class="ring" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
+          : <BoxShape key={box.unit} {...{ model, opened, box, detail, marks, role: `is-${role}` }} />))}
       </g>
     );
   }
@@ -204,7 +206,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     const window = this.state.window as Window | null;
     return (
       <svg
-        ref={this.svg} class={`picture${pinned ? " pinned" : ""}`} tabIndex={0} role="application" aria-label="forward and backward"
+        ref={this.svg} class={`picture${pinned ? " pinned" : ""}`} tabindex={0} role="application" aria-label="forward and backward"
         data-boxes={scene.boxes.length} onClick={this.clicked} onDblClick={this.doubled}
         onMouseOver={event => onHover(this.at(event).unit)} onMouseLeave={() => onHover(null)}
       >

@@ -36,10 +36,12 @@ export class Searcher {
   private readonly lower: string[];
   private readonly lines: string[];
   private readonly codes: string[];
+  private readonly paths: string[];
 
   constructor(private readonly model: Model) {
     this.lower = model.strings.map(text => text.toLowerCase());
     this.lines = model.data.sources.map(source => `${this.lower[source[0]]}:${source[1]}`);
+    this.paths = model.data.frames.map((_, id) => model.path(id).toLowerCase());
     this.codes = model.data.sources.map(source => `${this.lower[source[2]]} ${this.lower[source[3]]}`);
   }
 
@@ -68,11 +70,11 @@ export class Searcher {
       }
       ranked[all ? this.rank(node, plain[0], where) : 0].push(node);
     }
-    const frames = problems.length || tests.length ? [] : this.framesOf(plain);
+    const frames = problems.length || tests.length ? [[], []] : this.framesOf(plain);
     return this.sum(frames, ranked.flat(), hits, problems.join(" "));
   }
 
-  private sum(frames: Unit[], steps: number[], hits: number[], problem: string): Found {
+  private sum([first, others]: Unit[][], steps: number[], hits: number[], problem: string): Found {
     const { model } = this, within = new Map<number, number>();
     let forward = 0;
     for (const node of steps) {
@@ -82,7 +84,7 @@ export class Searcher {
     }
     for (const [frame, count] of [...within]) for (const above of model.above(frameUnit(frame))) within.set(above, (within.get(above) ?? 0) + count);
     const counts = hits.map((count, place): [string, number] => [PLACES[place], count]).filter(one => one[1]);
-    return { units: [...frames, ...steps], steps: new Set(steps), within, counts, forward, problem };
+    return { units: [...first, ...steps, ...others], steps: new Set(steps), within, counts, forward, problem };
   }
 
   /** 0 for a name or an operator that is the word, 1 for one that begins with it, 2 for one that has it, 3 for others. */
@@ -93,12 +95,15 @@ export class Searcher {
     return where & 3 ? 2 : 3;
   }
 
-  private framesOf(words: string[]): Unit[] {
-    const { frames } = this.model.data, found: Unit[] = [];
-    frames.forEach((frame, id) => {
-      if (frame.kind === "turn" || frame.kind === "program") return;
-      const text = `${this.lower[frame.name]} ${this.lower[frame.label]}`;
-      if (words.every(word => text.includes(word))) found.push(frameUnit(id));
+  /** Frames that have the words, one of each structure: first those whose own name begins with the first word. */
+  private framesOf(words: string[]): [first: Unit[], others: Unit[]] {
+    const { model } = this, found: [Unit[], Unit[]] = [[], []], seen = new Set<number>();
+    model.data.frames.forEach((frame, id) => {
+      const own = this.lower[frame.name], text = `${this.paths[id]} ${this.lower[frame.label]}`;
+      if (id === 0 || seen.has(model.alike[id]) || !words.every(word => text.includes(word))) return;
+      if (!words.some(word => own.includes(word) || this.lower[frame.label].includes(word) || word.includes("."))) return;
+      seen.add(model.alike[id]);
+      found[own.startsWith(words[0]) || this.paths[id] === words[0] ? 0 : 1].push(frameUnit(id));
     });
     return found;
   }
@@ -152,9 +157,8 @@ export class Searcher {
       is: () => ({ saved: (node: number) => model.isSaved(node), view: (node: number) => model.isView(node), guard: (node: number) => model.kinds[node] === "guard" })[value] ?? wrong(["saved", "view", "guard"]),
       side: () => value === "forward" || value === "backward" ? node => model.isForward(node) === (value === "forward") : wrong(["forward", "backward"]),
       module: () => {
-        const inside = model.strings.map((_, at) => this.lower[at] === value || this.lower[at].startsWith(`${value}.`));
-        const frames = model.data.frames.map(frame => inside[frame.name]);
-        for (let id = 0; id < frames.length; id++) frames[id] ||= model.above(frameUnit(id)).some(above => frames[above]);
+        const begins = (text: string) => text === value || text.startsWith(`${value}.`) || text.includes(`.${value}.`) || text.endsWith(`.${value}`);
+        const inside = model.strings.map((_, at) => begins(this.lower[at])), frames = this.paths.map(begins);
         return node => frames[nodes.frame[node]] || (nodes.source[node] >= 0 && inside[sources[nodes.source[node]][4]]);
       },
       line: () => {

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, VNode } from "preact";
 import type { Model } from "./model";
-import { type Box, type Line, type Opened, GUTTER, bandWidth, pillsOf, pillWidth, turnOf } from "./layout";
+import { type Box, type Line, type Opened, ENTRY, GUTTER, bandWidth, pillsOf, pillWidth, turnOf } from "./layout";
 import { bytes, fit, flops, plural } from "./words";
 
 /** What the scale lets a person read. */
@@ -20,7 +20,7 @@ export function detailAt(scale: number): Detail {
 }
 
 const HEAD = 24;
-const LETTER = 6.35;
+const LETTER = 6.6;
 
 export function LineShape({ line, detail, bright }: { line: Line; detail: Detail; bright?: boolean }): VNode {
   const marker = line.side === "bridge" || !detail.near ? undefined : `url(#tip-${line.side})`;
@@ -29,7 +29,7 @@ export function LineShape({ line, detail, bright }: { line: Line; detail: Detail
     <g class={`line ${line.side}${bright ? " bright" : ""}`}>
       <path d={line.d} stroke-width={line.width} marker-end={marker} />
       {detail.close && line.side !== "bridge" && label && <text x={line.at[0]} y={line.at[1]}>{fit(label, 26)}</text>}
-      {detail.close && line.side === "bridge" && bright && <text x={line.at[0]} y={line.at[1]} class="middle">{label}</text>}
+      {detail.close && line.side === "bridge" && bright && line.label !== "0" && <text x={line.at[0]} y={line.at[1]} class="middle">{label}</text>}
     </g>
   );
 }
@@ -57,8 +57,8 @@ function StepShape({ model, box, detail, marks, role }: BoxProps): VNode {
   const node = box.unit, side = model.isForward(node) ? "forward" : "backward", bad = model.bad.get(node);
   const high = model.isView(node) ? 20 : 28, top = box.y + (box.h - high) / 2, middle = top + high / 2 + 4;
   const classes = ["step", side, model.isView(node) && "view", model.kinds[node] === "guard" && "guard", bad && "bad", role, marks.steps?.has(node) && "match"];
-  const op = model.shorts[node], name = model.nameOf(node), rest = name === op ? "" : name.startsWith(op) ? name.slice(op.length) : ` ${name}`;
-  const room = Math.floor((box.w - 14) / LETTER), said = fit(op, room), left = room - said.length;
+  const op = model.shorts[node], name = model.nameOf(node), rest = op === "getitem" ? name : name === op ? "" : name.startsWith(op) ? name.slice(op.length) : ` ${name}`;
+  const room = Math.floor((box.w - 14) / LETTER), said = op === "getitem" ? "" : fit(op, room), left = room - said.length;
   return (
     <g class={classes.filter(Boolean).join(" ")} data-unit={node} role="button" aria-label={`${op} ${name}`}>
       <rect x={box.x} y={top} width={box.w} height={high} rx={model.isView(node) ? 3 : 5} />
@@ -85,13 +85,7 @@ function Pills({ model, box }: { model: Model; box: Box }): VNode {
   const { left, right } = pillsOf(model, box.unit), middle = box.y + box.h / 2;
   const draw = (pills: typeof left, sign: number) => pills.map((pill, at) => {
     const wide = pillWidth(pill.text), x = sign < 0 ? box.x - 5 - wide : box.x + box.w + 5, y = middle + (at - pills.length / 2) * 15;
-    return (
-      <g class={`pill ${pill.role}`}>
-        <title>{pill.title}</title>
-        <rect x={x} y={y + 1} width={wide} height={13} rx={6.5} />
-        <text x={x + wide / 2} y={y + 10.5}>{pill.text}</text>
-      </g>
-    );
+    return <PillShape {...pill} {...{ x, y, wide }} />;
   });
   return <g>{draw(left, -1)}{draw(right, 1)}</g>;
 }
@@ -111,11 +105,11 @@ function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
   );
   return (
     <g class={`frame folded ${frame.kind} ${role ?? ""} ${found ? "match" : ""}`} data-unit={box.unit} role="button" aria-expanded="false" aria-label={titleOf(model, id)}>
-      <rect class="hit" x={box.x} y={box.y} width={box.w} height={box.h} />
+      <rect class={box.level % 2 ? "hit" : "hit odd"} x={box.x} y={box.y} width={box.w} height={box.h} />
       {half("forward", box.x, west - box.x, forward, flopsForward, fit(titleOf(model, id), Math.floor((west - box.x - 16) / (Math.min(detail.title, 26) * 0.58))))}
       {half("backward", east, box.x + box.w - east, backward, flopsBackward)}
       {saved > 0 && <path class="band" d={`M${west} ${middle}H${east}`} stroke-width={band} />}
-      {saved > 0 && detail.near && <text class="saved" x={box.mid} y={middle - band / 2 - 4}>{bytes(saved)}</text>}
+      {saved > 0 && detail.near && <text class="size" x={box.mid} y={middle - band / 2 - 4}>{bytes(saved)}</text>}
       {model.badFrames.has(id) && <BadMark x={west - 36} y={box.y - 6} bad={{ nan: 1, inf: 0 }} />}
       {found && detail.near && <Count x={box.x + 4} y={box.y - 7} count={found} />}
     </g>
@@ -149,11 +143,36 @@ function OpenShape({ model, opened, box, detail, role }: BoxProps): VNode {
       <g data-fold={id} class="head" role="button" aria-expanded="true" aria-label={`close ${titleOf(model, id)}`}>
         <rect x={box.x} y={box.y} width={box.w} height={HEAD} rx={8} />
         <text class="title" x={box.x + 10} y={box.y + (size > 13 ? size : 16.5)} font-size={size}>
-          {detail.near && <tspan class="sign">− </tspan>}{fit(titleOf(model, id), Math.max(8, Math.floor((box.w - 160) / (size * 0.6))))}
+          {detail.near && <tspan class="sign">− </tspan>}{fit(titleOf(model, id), Math.max(6, Math.floor(((frame.kind === "loop" ? box.mid - 66 - box.x : box.w - 130) - 30) / (size * 0.58))))}
         </text>
         {detail.near && <text class="soft" x={box.x + box.w - 10} y={box.y + 16.5} text-anchor="end">{`${bytes(frame.counts[2])} saved`}</text>}
       </g>
       {frame.kind === "loop" && detail.near && <Stepper model={model} opened={opened} id={id} x={box.mid} y={box.y} />}
+      {id === 0 && detail.near && <Entries model={model} role="input" middle={box.mid - ENTRY} y={box.y - 20} />}
+      {id === 0 && detail.near && <Entries model={model} role="tangent" middle={box.mid + ENTRY} y={box.y + box.h + 6} />}
+    </g>
+  );
+}
+
+/** What enters the program, above its forward; the gradients that enter its backward, below that. */
+function Entries({ model, role, middle, y }: { model: Model; role: string; middle: number; y: number }): VNode {
+  const ports = model.entering.filter(port => port.role === role), shown = ports.slice(0, ports.length > 3 ? 2 : 3);
+  const texts = shown.map(port => ({ text: fit(model.text(port.name), 16), title: `${role} ${model.text(port.name)} ${model.text(port.spec)}` }));
+  if (ports.length > 3) texts.push({ text: `+${ports.length - 2}`, title: ports.slice(2).map(port => model.text(port.name)).join("\n") });
+  let x = middle - texts.reduce((sum, one) => sum + pillWidth(one.text) + 4, -4) / 2;
+  return <g>{texts.map(one => {
+    const wide = pillWidth(one.text), left = x;
+    x += wide + 4;
+    return <PillShape {...one} role={role} x={left} y={y} wide={wide} />;
+  })}</g>;
+}
+
+function PillShape({ x, y, wide, text, title, role }: { x: number; y: number; wide: number; text: string; title: string; role: string }): VNode {
+  return (
+    <g class={`pill ${role}`}>
+      <title>{title}</title>
+      <rect x={x} y={y + 1} width={wide} height={13} rx={6.5} />
+      <text x={x + wide / 2} y={y + 10.5}>{text}</text>
     </g>
   );
 }

@@ -3,7 +3,7 @@
 import { type Model, type Unit, frameUnit } from "./model";
 import { type Opened, type Scene, isOpen, shownOf } from "./layout";
 
-const ROOM = 36;
+const ROOM = 28;
 
 /** The first picture: frames are opened, those of the most steps first, while few units are to be seen. */
 export function firstOpen(model: Model): Opened {
@@ -15,7 +15,7 @@ export function firstOpen(model: Model): Opened {
   while (queue.length) {
     queue.sort((a, b) => steps(b) - steps(a));
     const frame = queue.shift()!;
-    if (frame !== 0 && seen + size(frame) > ROOM) continue;
+    if (frame !== 0 && seen + size(frame) > ROOM) break;
     open.add(model.alike[frame]);
     seen += size(frame);
     for (const unit of model.frame(shownOf(model, state, frame)).units) if (unit < 0) queue.push(-unit - 1);
@@ -32,7 +32,7 @@ export function openedTo(model: Model, state: Opened, depth: number): Opened {
 /** The depth to which every frame is open. */
 export function depthOf(model: Model, state: Opened): number {
   let depth = model.deepest + 1;
-  model.data.frames.forEach((_, id) => { if (!isOpen(model, state, id)) depth = Math.min(depth, model.depth[id]); });
+  model.data.frames.forEach((_, id) => { if (!model.isTurn(id) && !isOpen(model, state, id)) depth = Math.min(depth, model.depth[id]); });
   return depth;
 }
 

@@ -50,12 +50,16 @@ if TYPE_CHECKING:
     from backprint.graph.folding.nouns import FoldedGraph
     from backprint.regions.region import Region
     from backprint.replaying.whole import Replayed
+    from backprint.tracing.kernel_values import KernelGraph, KernelPair, KernelRun
 
 _LATER = {
     "BenchRun": "backprint.benching.runs",
     "CaptureKernels": "backprint.extracting.capture_kernels",
     "FoldedGraph": "backprint.graph.folding.nouns",
     "Kernel": "backprint.extracting.nouns",
+    "KernelGraph": "backprint.tracing.kernel_values",
+    "KernelPair": "backprint.tracing.kernel_values",
+    "KernelRun": "backprint.tracing.kernel_values",
     "MinifiedSample": "backprint.benching.minify_sample",
     "Region": "backprint.regions.region",
     "Replayed": "backprint.replaying.whole",
@@ -88,6 +92,9 @@ __all__ = [
     "Guard",
     "GuardError",
     "Kernel",
+    "KernelGraph",
+    "KernelPair",
+    "KernelRun",
     "Link",
     "MinifiedSample",
     "Pair",

@@ -196,6 +196,18 @@ def test_a_bridge_is_as_wide_as_what_is_saved_is_large(tmp_path: Path) -> None:
     assert 1 < widths(1024) < widths(64 * 1024) < widths(1 << 20)
 
 
+def legend_of(capture: bp.Capture) -> str:
+    return svg_of(whole(capture)).splitlines()[-2]
+
+
+def test_the_legend_has_what_is_in_the_picture() -> None:
+    norm = bp.capture(torch.nn.BatchNorm1d(3), torch.randn(2, 3, requires_grad=True))
+    assert all(text in legend_of(norm) for text in ("updated in place", "parameter, buffer", "saved for the backward"))
+    alone = bp.capture(torch.abs, torch.arange(3))
+    assert "forward" in legend_of(alone)
+    assert not any(text in legend_of(alone) for text in ("updated in place", "backward", "parameter", "saved", "NaN"))
+
+
 HOSTILE = '"><script>alert(1)</script>&\\" ]]>\u202eevil'
 
 

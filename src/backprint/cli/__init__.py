@@ -20,6 +20,8 @@ VERBS = (
     "region",
     "corpus",
     "show",
+    "draw",
+    "view",
     "export",
     "bench",
     "minify",

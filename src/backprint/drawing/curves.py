@@ -56,19 +56,19 @@ def point_on(curve: Curve, share: float) -> Point:
 def path_of(line: DrawnLine) -> str:
     """Return a line as a path of SVG, with round corners between straight pieces."""
     curves = list(curves_of(line))
-    path = f"M{written(curves[0][0])}"
+    path = f"M{point_text(curves[0][0])}"
     for count, (start, first, second, end) in enumerate(curves):
         after = curves[count + 1] if count + 1 < len(curves) else None
         if not is_straight(start, end):
-            path += f"C{written(first)} {written(second)} {written(end)}"
+            path += f"C{point_text(first)} {point_text(second)} {point_text(end)}"
         elif after is not None and turns(start, end, after[3]):
-            path += f"L{towards(end, start)}Q{written(end)} {towards(end, after[3])}"
+            path += f"L{towards(end, start)}Q{point_text(end)} {towards(end, after[3])}"
         else:
-            path += f"L{written(end)}"
+            path += f"L{point_text(end)}"
     return path
 
 
-def written(point: Point) -> str:
+def point_text(point: Point) -> str:
     """Return a point as SVG has it."""
     return f"{point[0]:.1f} {point[1]:.1f}"
 
@@ -77,4 +77,4 @@ def towards(start: Point, end: Point) -> str:
     """Return the point at which a corner begins: on the way from it to another, and no farther than half of it."""
     length = math.dist(start, end)
     share = min(ROUND, length / 2) / length if length else 0.0
-    return written((start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share))
+    return point_text((start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share))

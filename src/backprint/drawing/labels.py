@@ -58,11 +58,11 @@ class TakenPlaces:
 
 
 def labels_of(picture: PairPicture) -> Iterator[LineLabel]:
-    """Yield the texts of lines at their places; those of what is saved choose first."""
+    """Yield the texts of lines at their places. NaN and Inf choose first, then what is saved."""
     taken = TakenPlaces()
     for area in boxes_and_titles(picture):
         taken.add(area)
-    for line in sorted(picture.lines, key=lambda line: line.kind != "saved"):
+    for line in sorted(picture.lines, key=lambda line: (not line.is_bad, line.kind != "saved")):
         for label in places_for(line) if line.text else ():
             area = area_of(label)
             if not taken.has(area):

@@ -332,26 +332,27 @@ count);["left","right"].forEach((side,which)=>each(layout[side],`${at}.${side}`,
 pair.strings.length),amount]))),each(layout.bridges,`${at}.bridges`,(bridge,here)=>row(bridge,here,[place3,place3,amount,amount]))})}function checkMemory(pair,where){
 let count=pair.nodes.name.length,memory=object(pair.memory,`${where}.memory`);amount(memory.before,`${where}.memory.before`),each(memory.live,`${where}.memory.l\
 ive`,amount),need(pair.memory.live.length===count,`${where}.memory.live`,`${count} entries were expected, one a step, found ${pair.memory.live.length}`);let values=range(
-0,count+pair.ports.length),steps=range(0,Math.max(count,1));each(memory.spans,`${where}.memory.spans`,(one2,at)=>row(one2,at,[values,steps,steps,amount,range(0,
-pair.strings.length)])),row(memory.peak,`${where}.memory.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){if(pair.stats===void 0)return;
-let{value,rows}=object(pair.stats,where);each(value,`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,`${where}.rows`,(one2,at)=>{need(
-list(one2,at).length===9,at,`9 numbers were expected, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||Number.isFinite(number2),here,`${said(
-number2)} is not a number`))}),need(value.length===rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){let pair=object(
-value,where);text(pair.name,`${where}.name`),each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first is not the empty\
- text");for(let name of["ports","sources","saved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);let word=range(
-0,pair.strings.length);each(pair.sources,`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),checkPorts(pair,
-where),checkLayouts(pair,where),checkFrames(pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.forward,code.backward])
-each(lines,`${where}.code`,text);row(code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}.stats`)}function parse(json){
-let value;try{value=JSON.parse(json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");return need(page.format===1,
-"format",`this page reads format 1, found ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,"title"),each(page.facts,"\
-facts",(one2,at)=>row(one2,at,[text,text])),each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"pairs","there is none"),page}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
+-1,count+pair.ports.length),steps=range(0,Math.max(count,1)),span=(one2,at)=>row(one2,at,[values,steps,range(0,count+1),amount,range(0,pair.strings.length)]);for(let name of[
+"spans","held"])each(memory[name],`${where}.memory.${name}`,span);row(memory.peak,`${where}.memory.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){
+if(pair.stats===void 0)return;let{value,rows}=object(pair.stats,where);each(value,`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,
+`${where}.rows`,(one2,at)=>{need(list(one2,at).length===9,at,`9 numbers were expected, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||
+Number.isFinite(number2),here,`${said(number2)} is not a number`))}),need(value.length===rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){
+let pair=object(value,where);text(pair.name,`${where}.name`),each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first \
+is not the empty text");for(let name of["ports","sources","saved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);
+let word=range(0,pair.strings.length);each(pair.sources,`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),
+checkPorts(pair,where),checkLayouts(pair,where),checkFrames(pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.
+forward,code.backward])each(lines,`${where}.code`,text);row(code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}\
+.stats`)}function parse(json){let value;try{value=JSON.parse(json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");
+return need(page.format===1,"format",`this page reads format 1, found ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,
+"title"),each(page.facts,"facts",(one2,at)=>row(one2,at,[text,text])),each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"p\
+airs","there is none"),page}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
 this.entering=data.ports.filter(port=>port.into),this.shorts=nodes.op.map(op=>short(this.strings[op])),this.kinds=this.shorts.map((name,at)=>kindOf(name,(nodes.
 flags[at]&1)!==0,(nodes.flags[at]&2)!==0)),[this.starts,this.users]=usersOf(nodes.inputs,this.count+this.entering.length),this.pulled=reversed(nodes.partners,this.
 count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(frames.length);for(let frame2 of frames)frame2.units.forEach((unit,at)=>(unit<0?this.
 framePlace:this.place)[unit<0?-unit-1:unit]=at);[this.alike,this.depth]=this.structure(),this.deepest=this.depth.reduce((most,depth)=>Math.max(most,depth),0),this.
 savedFrom=new Map;for(let[value,port,size,fresh]of data.saved)listed(this.savedFrom,value).push([port,size,fresh]);this.pills=this.portPills(),this.bad=new Map,
 data.stats?.value.forEach((value,at)=>{let[nan,inf]=[data.stats.rows[at][6],data.stats.rows[at][7]];(nan||inf)&&this.bad.set(value,{nan,inf})}),this.badFrames=new Set(
-[...this.bad.keys()].filter(value=>value<this.count).flatMap(value=>this.above(value)))}data;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;bad;badFrames;savedFrom;lines;lineAt;text(id2){
+[...this.bad.keys()].filter(value=>value<this.count).flatMap(value=>this.above(value)))}data;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;bad;badFrames;savedFrom;lines;paths;lineAt;text(id2){
 return this.strings[id2]}frame(id2){return this.data.frames[id2]}isForward(node){return node<this.data.forward}nameOf(value){return value<0?"a constant":this.strings[value<
 this.count?this.data.nodes.name[value]:this.entering[value-this.count].name]}specOf(value){return value<0?"":this.strings[value<this.count?this.data.nodes.spec[value]:
 this.entering[value-this.count].spec]}usersOf(value){return[...this.users.subarray(this.starts[value],this.starts[value+1])]}lineOf(node){let source=this.data.sources[this.
@@ -359,15 +360,18 @@ data.nodes.source[node]];return source?`${this.strings[source[0]]}:${source[1]}`
 this.strings[source[4]]:""}isSaved(node){return(this.data.nodes.flags[node]&4)!==0}isView(node){return(this.data.nodes.flags[node]&1)!==0}above(unit){let found=[];
 for(let at=unit<0?this.frame(-unit-1).parent:this.data.nodes.frame[unit];at>=0;at=this.frame(at).parent)found.push(at);return found}title(id2){let{name,parent,kind,
 label}=this.frame(id2),[own,around]=[this.strings[name],parent>=0?this.strings[this.frame(parent).name]:""];return(around&&own.startsWith(`${around}.`)?own.slice(
-around.length+1):own)||this.strings[label]||kind}*inside(id2){for(let unit of this.frame(id2).units)unit>=0?yield unit:yield*this.inside(-unit-1)}call(node){let{
-op,args,inputs}=this.data.nodes,filled=this.strings[args[node]].replace(/\{(\d+)\}/g,(all,at)=>at in inputs[node]?this.nameOf(inputs[node][at]):all);return`${this.
-strings[op[node]]}(${filled})`}echoOf(node){let{echo,partners}=this.data.nodes,said2=this.strings[echo[node]];return said2&&`${said2} ${partners[node].map(partner=>this.
-nameOf(partner)).join(", ")}`}code(){if(this.lines)return this.lines;let{forward,code}=this.data,lines=[],add=text2=>lines.push({node:-1,text:clean(text2)}),before="",
-steps=(from,to)=>{for(let node=from;node<to;node++){let parts=[this.echoOf(node),this.moduleOf(node),this.lineOf(node)].filter(Boolean).join("; ");parts&&parts!==
-before&&lines.push({node,text:`# ${before=parts}`}),lines.push({node,text:null})}};return code.forward.forEach(add),steps(0,forward),code.ends[0].forEach(add),(this.
-count>forward||code.backward.length)&&add(""),code.backward.forEach(add),steps(forward,this.count),code.ends[1].forEach(add),this.lineAt=new Int32Array(this.count),
-lines.forEach((line,at)=>{line.node>=0&&(this.lineAt[line.node]=at)}),this.lines=lines}lineOfCode(node){return this.code(),this.lineAt[node]}structure(){let{frames}=this.
-data,known=new Map,[alike,depth]=[new Int32Array(frames.length),new Int32Array(frames.length)],visit=(id2,around,level)=>{let loop=around>=0&&frames[frames[id2].
+around.length+1):own)||this.strings[label]||kind}isTurn(id2){let{parent}=this.frame(id2);return parent>=0&&this.frame(parent).kind==="loop"}path(id2){return(this.
+paths??=this.allPaths())[id2]}allPaths(){let paths=[],own=id2=>{if(paths[id2]!==void 0)return paths[id2];let{name,parent,kind}=this.frame(id2),around=parent>0?own(
+parent):"",said2=kind==="loop"?this.strings[name].replace(/\.?\d+…\d+$/,""):this.strings[name];return paths[id2]=parent<0?"":[around,said2].filter(Boolean).join(
+kind==="line"?" ":".")};return this.data.frames.forEach((_2,id2)=>own(id2)),paths}*inside(id2){for(let unit of this.frame(id2).units)unit>=0?yield unit:yield*this.
+inside(-unit-1)}call(node){let{op,args,inputs}=this.data.nodes,filled=this.strings[args[node]].replace(/\{(\d+)\}/g,(all,at)=>at in inputs[node]?this.nameOf(inputs[node][at]):
+all);return`${this.strings[op[node]]}(${filled})`}echoOf(node){let{echo,partners}=this.data.nodes,said2=this.strings[echo[node]];return said2&&`${said2} ${partners[node].
+map(partner=>this.nameOf(partner)).join(", ")}`}code(){if(this.lines)return this.lines;let{forward,code}=this.data,lines=[],add=text2=>lines.push({node:-1,text:clean(
+text2)}),before="",steps=(from,to)=>{for(let node=from;node<to;node++){let parts=[this.echoOf(node),this.moduleOf(node),this.lineOf(node)].filter(Boolean).join(
+"; ");parts&&parts!==before&&lines.push({node,text:`# ${before=parts}`}),lines.push({node,text:null})}};return code.forward.forEach(add),steps(0,forward),code.ends[0].
+forEach(add),(this.count>forward||code.backward.length)&&add(""),code.backward.forEach(add),steps(forward,this.count),code.ends[1].forEach(add),this.lineAt=new Int32Array(
+this.count),lines.forEach((line,at)=>{line.node>=0&&(this.lineAt[line.node]=at)}),this.lines=lines}lineOfCode(node){return this.code(),this.lineAt[node]}structure(){
+let{frames}=this.data,known=new Map,[alike,depth]=[new Int32Array(frames.length),new Int32Array(frames.length)],visit=(id2,around,level)=>{let loop=around>=0&&frames[frames[id2].
 parent].kind==="loop",key=`${around}:${loop?"*":this.framePlace[id2]}`;known.has(key)||known.set(key,known.size),alike[id2]=known.get(key),depth[id2]=level;for(let unit of frames[id2].
 units)unit<0&&visit(-unit-1,alike[id2],loop?level:level+1)};return visit(0,-1,0),[alike,depth]}portPills(){let found=new Map,at=node=>found.get(node)??(found.set(
 node,{outer:[],made:[]}),found.get(node)),pill=port=>{let name=this.strings[port.name];return{text:name.split(".").at(-1),title:`${port.role} ${name} ${this.strings[port.
@@ -402,42 +406,44 @@ block,x2+child.x,y2+child.y,level+1);let shown=shownOf(model,opened,frame2);line
 lines,byUnit,lineOf,left:-root2.left,right:root2.right,height:root2.height}}function lineKey(within2,side,from,to){return`${within2}/${side}/${from??"in"}/${to??
 "out"}`}function bandWidth(model){let all=Math.max(1,model.frame(0).counts[2],...model.data.saved.map(one2=>one2[2]));return bytes2=>Math.min(20,Math.max(1.6,20*
 Math.cbrt(bytes2/all)))}function edgesOf(model,shown,frame2,block,x2,y2,width){let layout=model.data.layouts[model.frame(shown).layout],{units}=model.frame(shown),
-placed=new Map(block.inside.map(one2=>[one2.unit,one2])),found=[];for(let side of["left","right"]){let spread=fanOf(layout,side,units,placed);layout[side].forEach(
-(edge,at)=>{let ends=endsOf(edge,side,units,placed,block,spread[at]),path=edge[2]<0?curve(ends[0],ends[1]):channel(ends,edge,side,block);found.push(lineAt(path,
-x2,y2,{within:frame2,side,from:edge[0]<0?null:units[edge[0]],to:edge[1]<0?null:units[edge[1]],width:1.3+Math.log2(Math.max(1,edge[4]))*.35,label:model.text(edge[3])}))})}
-return layout.bridges.forEach((bridge,at)=>{let path=bridgePath(bridge,units,placed,block,at);found.push(lineAt(path,x2,y2,{within:frame2,side:"bridge",from:bridge[0]<
-0?null:units[bridge[0]],to:bridge[1]<0?null:units[bridge[1]],width:width(bridge[2]),label:`${bridge[2]}`}))}),found}function lineAt(path,x2,y2,rest){let points=path.
-parts.flatMap(([,...all])=>all),[xs,ys]=[points.map(one2=>one2[0]+x2),points.map(one2=>one2[1]+y2)],[west,north]=[Math.min(...xs),Math.min(...ys)],d2=path.parts.
-map(([command,...all])=>command+all.map(one2=>`${round(one2[0]+x2)},${round(one2[1]+y2)}`).join(" ")).join("");return{...rest,d:d2,at:[path.at[0]+x2,path.at[1]+
-y2],box:[west,north,Math.max(...xs)-west,Math.max(...ys)-north]}}var round=value=>Math.round(value*10)/10;function fanOf(layout,side,units,placed){let into=new Map,
-found=layout[side].map(()=>0);layout[side].forEach((edge,at)=>into.set(edge[1],[...into.get(edge[1])??[],at]));let from=at=>{let[source,,slot]=layout[side][at],
-outwards=side==="left"?-1:1;return slot>=0?outwards*(1e4+slot):source<0?outwards*ENTRY:placed.get(units[source]).x};for(let[target,edges]of into){if(edges.length<
-2||target<0)continue;edges.sort((a3,b)=>from(a3)-from(b));let room=Math.min(NODE*.6,edges.length*16);edges.forEach((at,order)=>found[at]=((order+.5)/edges.length-
-.5)*room)}return found}function endsOf([from,to],side,units,placed,block,offset){let down=side==="left",sign=down?-1:1,[head,foot]=[HEAD,block.height-FOOT],own=first2=>{
-let at=first2===down?head:foot;return{x:sign*ENTRY,y:at,clear:at}},end=(position,first2)=>{if(position<0)return own(first2);let one2=placed.get(units[position]),
-low=first2===down;return{x:one2.x+(one2.unit<0?sign*ENTRY:0)+(first2?0:offset),y:low?one2.y+one2.block.height:one2.y,clear:low?block.bottoms[one2.row]:block.tops[one2.
-row]}};return[end(from,!0),end(to,!1)]}function curve(from,to){let bend=Math.max(10,Math.abs(to.y-from.y)/2)*Math.sign(to.y-from.y||1),at=[(from.x+to.x)/2,(from.
-y+to.y)/2],last=Math.abs(from.x-to.x)<.5?["L",[to.x,to.y]]:["C",[from.x,from.y+bend],[to.x,to.y-bend],[to.x,to.y]];return{parts:[["M",[from.x,from.y]],last],at}}
-function channel([from,to],edge,side,block){let slot=edge[2],outwards=side==="left"?-1:1,lane=block.walls[side==="left"?0:1]+outwards*(slot+1)*LANE,way=side==="\
-left"?1:-1,apart=5+slot%4*2.5,[leave,arrive]=[from.clear+way*apart,to.clear-way*apart],corners=[[from.x,from.y],[from.x,leave],[lane,leave],[lane,arrive],[to.x,
-arrive],[to.x,to.y]];return{parts:rounded(corners),at:[lane,(leave+arrive)/2]}}function rounded(points){let parts=[["M",points[0]]];for(let at=1;at<points.length-
-1;at++){let[before,here,after]=[points[at-1],points[at],points[at+1]],size=Math.min(6,distance(before,here)/2,distance(here,after)/2);parts.push(["L",towards(here,
-before,size)],["Q",here,towards(here,after,size)])}return parts.push(["L",points[points.length-1]]),parts}var distance=(a3,b)=>Math.hypot(a3[0]-b[0],a3[1]-b[1]);
-function towards(from,to,size){let all=distance(from,to)||1;return[from[0]+(to[0]-from[0])*size/all,from[1]+(to[1]-from[1])*size/all]}function bridgePath([from,
-to],units,placed,block,order){let lane=(order*4%9-4)*4,target=to<0?void 0:placed.get(units[to]),source=from<0?void 0:placed.get(units[from]),middle=one2=>one2.y+
-one2.block.height/2,rough=(one2,none2)=>one2?middle(one2):none2,[high,low]=[rough(source,HEAD),rough(target,block.height-FOOT)],point=(one2,none2,sign,other)=>one2?
-one2.unit>=0?[one2.x+sign*(NODE/2),middle(one2)]:[one2.x+lane/2,other>middle(one2)?one2.y+one2.block.height:one2.y]:[lane,none2],[a3,b]=[point(source,HEAD,1,low),
-point(target,block.height-FOOT,-1,high)];if(Math.abs(a3[1]-b[1])<3)return{parts:[["M",a3],["L",b]],at:[(a3[0]+b[0])/2,a3[1]]};let[sideways,across2]=[a3[0]!==lane&&
-!!source&&source.unit>=0,b[0]!==lane&&!!target&&target.unit>=0],way=Math.sign(b[1]-a3[1]),turn=Math.min(22,Math.abs(b[1]-a3[1])/2),parts=[["M",a3]];return sideways?
-parts.push(["C",[lane,a3[1]],[lane,a3[1]],[lane,a3[1]+way*turn]]):a3[0]!==lane&&parts.push(["C",[a3[0],a3[1]+way*turn],[lane,a3[1]],[lane,a3[1]+way*turn]]),parts.
-push(["L",[lane,b[1]-way*turn]]),across2?parts.push(["C",[lane,b[1]],[lane,b[1]],b]):parts.push(["C",[lane,b[1]],[b[0],b[1]-way*turn],b]),{parts,at:[lane,(a3[1]+
-b[1])/2]}}var ROOM=36;function firstOpen(model){let open=new Set,state={open,turn:new Map},queue=[0],seen=1,size=frame2=>model.frame(shownOf(model,state,frame2)).units.length,
-steps=frame2=>model.frame(frame2).counts[0]+model.frame(frame2).counts[1];for(;queue.length;){queue.sort((a3,b)=>steps(b)-steps(a3));let frame2=queue.shift();if(!(frame2!==
-0&&seen+size(frame2)>ROOM)){open.add(model.alike[frame2]),seen+=size(frame2);for(let unit of model.frame(shownOf(model,state,frame2)).units)unit<0&&queue.push(-unit-
-1)}}return state}function openedTo(model,state,depth){let open=new Set;return model.data.frames.forEach((_2,id2)=>{model.depth[id2]<depth&&open.add(model.alike[id2])}),
-{open,turn:state.turn}}function depthOf(model,state){let depth=model.deepest+1;return model.data.frames.forEach((_2,id2)=>{isOpen(model,state,id2)||(depth=Math.
-min(depth,model.depth[id2]))}),depth}function toggled(model,state,frame2){let open=new Set(state.open),id2=model.alike[frame2];return open.delete(id2)||open.add(
-id2),{open,turn:state.turn}}function openedInside(model,state,frame2){let open=new Set(state.open),visit=id2=>{open.add(model.alike[id2]);for(let unit of model.
+placed=new Map(block.inside.map(one2=>[one2.unit,one2])),found=[];for(let side of["left","right"]){let spread=fanOf(layout,side,units,placed),said2=new Set;layout[side].
+forEach((edge,at)=>{let ends=endsOf(edge,side,units,placed,block,spread[at]),path=edge[2]<0?curve(ends[0],ends[1]):channel(ends,edge,side,block);found.push(lineAt(
+path,x2,y2,{within:frame2,side,from:edge[0]<0?null:units[edge[0]],to:edge[1]<0?null:units[edge[1]],width:1.3+Math.log2(Math.max(1,edge[4]))*.35,label:said2.has(
+edge[0])?"":model.text(edge[3]).replace(/\].*$/,"]")})),said2.add(edge[0])})}return layout.bridges.forEach((bridge,at)=>{let path=bridgePath(bridge,units,placed,
+block,at);found.push(lineAt(path,x2,y2,{within:frame2,side:"bridge",from:bridge[0]<0?null:units[bridge[0]],to:bridge[1]<0?null:units[bridge[1]],width:width(bridge[2]),
+label:`${bridge[2]}`}))}),found}function lineAt(path,x2,y2,rest){let points=path.parts.flatMap(([,...all])=>all),[xs,ys]=[points.map(one2=>one2[0]+x2),points.map(
+one2=>one2[1]+y2)],[west,north]=[Math.min(...xs),Math.min(...ys)],d2=path.parts.map(([command,...all])=>command+all.map(one2=>`${round(one2[0]+x2)},${round(one2[1]+
+y2)}`).join(" ")).join("");return{...rest,d:d2,at:[path.at[0]+x2,path.at[1]+y2],box:[west,north,Math.max(...xs)-west,Math.max(...ys)-north]}}var round=value=>Math.
+round(value*10)/10;function fanOf(layout,side,units,placed){let into=new Map,found=layout[side].map(()=>0);layout[side].forEach((edge,at)=>into.set(edge[1],[...into.
+get(edge[1])??[],at]));let from=at=>{let[source,,slot]=layout[side][at],outwards=side==="left"?-1:1;return slot>=0?outwards*(1e4+slot):source<0?outwards*ENTRY:placed.
+get(units[source]).x};for(let[target,edges]of into){if(edges.length<2||target<0)continue;edges.sort((a3,b)=>from(a3)-from(b));let room=Math.min(NODE*.6,edges.length*
+16);edges.forEach((at,order)=>found[at]=((order+.5)/edges.length-.5)*room)}return found}function endsOf([from,to],side,units,placed,block,offset){let down=side===
+"left",sign=down?-1:1,[head,foot]=[HEAD,block.height-FOOT],own=first2=>{let at=first2===down?head:foot;return{x:sign*ENTRY,y:at,clear:at}},end=(position,first2)=>{
+if(position<0)return own(first2);let one2=placed.get(units[position]),low=first2===down;return{x:one2.x+(one2.unit<0?sign*ENTRY:0)+(first2?0:offset),y:low?one2.
+y+one2.block.height:one2.y,clear:low?block.bottoms[one2.row]:block.tops[one2.row]}};return[end(from,!0),end(to,!1)]}function curve(from,to){let way=Math.sign(to.
+clear-from.clear)||Math.sign(to.y-from.y)||1,at=labelPoint(from,way);if(Math.abs(from.x-to.x)<.5)return{parts:[["M",[from.x,from.y]],["L",[to.x,to.y]]],at};let bend=Math.
+max(10,Math.abs(to.clear-from.clear)/2)*way,over=["C",[from.x,from.clear+bend],[to.x,to.clear-bend],[to.x,to.clear]];return{parts:[["M",[from.x,from.y]],["L",[from.
+x,from.clear]],over,["L",[to.x,to.y]]],at}}var labelPoint=(from,way)=>[from.x+5,from.y+(way>0?12:-6)];function channel([from,to],edge,side,block){let slot=edge[2],
+outwards=side==="left"?-1:1,lane=block.walls[side==="left"?0:1]+outwards*(slot+1)*LANE,way=side==="left"?1:-1,apart=5+slot%4*2.5,[leave,arrive]=[from.clear+way*
+apart,to.clear-way*apart],corners=[[from.x,from.y],[from.x,leave],[lane,leave],[lane,arrive],[to.x,arrive],[to.x,to.y]];return{parts:rounded(corners),at:labelPoint(
+from,way)}}function rounded(points){let parts=[["M",points[0]]];for(let at=1;at<points.length-1;at++){let[before,here,after]=[points[at-1],points[at],points[at+
+1]],size=Math.min(6,distance(before,here)/2,distance(here,after)/2);parts.push(["L",towards(here,before,size)],["Q",here,towards(here,after,size)])}return parts.
+push(["L",points[points.length-1]]),parts}var distance=(a3,b)=>Math.hypot(a3[0]-b[0],a3[1]-b[1]);function towards(from,to,size){let all=distance(from,to)||1;return[
+from[0]+(to[0]-from[0])*size/all,from[1]+(to[1]-from[1])*size/all]}function bridgePath([from,to],units,placed,block,order){let[source,target]=[from,to].map(position=>position<
+0?void 0:placed.get(units[position])),middle=(one2,none2)=>one2?one2.y+one2.block.height/2:none2,[high,low]=[middle(source,HEAD),middle(target,block.height-FOOT)],
+end=(one2,own,other,sign)=>one2?one2.unit>=0?{x:one2.x+sign*NODE/2,y:own,sideways:!0}:{x:one2.x,y:other>own?one2.y+one2.block.height:one2.y,sideways:!1}:{x:0,y:own,
+sideways:!1},[a3,b]=[end(source,high,low,1),end(target,low,high,-1)],lane=a3.sideways&&b.sideways?(order*4%9-4)*4:0;return band(a3,b,lane)}function band(a3,b,lane){
+let at=[(a3.x+b.x)/2,(a3.y+b.y)/2],far=Math.abs(b.y-a3.y),way=Math.sign(b.y-a3.y);if(far<3||a3.x===b.x&&!a3.sideways&&!b.sideways)return{parts:[["M",[a3.x,a3.y]],
+["L",[b.x,b.y]]],at};let start3=[a3.x,a3.y],end=[b.x,b.y];if(far<60){let first2=a3.sideways?[(a3.x+b.x)/2,a3.y]:[a3.x,(a3.y+b.y)/2],last=b.sideways?[(a3.x+b.x)/
+2,b.y]:[b.x,(a3.y+b.y)/2];return{parts:[["M",start3],["C",first2,last,end]],at}}let turn=way*24,[low,high]=[[lane,a3.y+turn],[lane,b.y-turn]],leave=a3.sideways?
+[lane,a3.y]:[a3.x,a3.y+turn*.6],arrive=b.sideways?[lane,b.y]:[b.x,b.y-turn*.6],round2=(one2,corner)=>one2.sideways?corner:[lane,corner[1]];return{parts:[["M",start3],
+["C",leave,round2(a3,leave),low],["L",high],["C",round2(b,arrive),arrive,end]],at:[lane,at[1]]}}var ROOM=28;function firstOpen(model){let open=new Set,state={open,turn:new Map},queue=[0],seen=1,size=frame2=>model.frame(shownOf(model,state,frame2)).units.length,
+steps=frame2=>model.frame(frame2).counts[0]+model.frame(frame2).counts[1];for(;queue.length;){queue.sort((a3,b)=>steps(b)-steps(a3));let frame2=queue.shift();if(frame2!==
+0&&seen+size(frame2)>ROOM)break;open.add(model.alike[frame2]),seen+=size(frame2);for(let unit of model.frame(shownOf(model,state,frame2)).units)unit<0&&queue.push(
+-unit-1)}return state}function openedTo(model,state,depth){let open=new Set;return model.data.frames.forEach((_2,id2)=>{model.depth[id2]<depth&&open.add(model.alike[id2])}),
+{open,turn:state.turn}}function depthOf(model,state){let depth=model.deepest+1;return model.data.frames.forEach((_2,id2)=>{!model.isTurn(id2)&&!isOpen(model,state,
+id2)&&(depth=Math.min(depth,model.depth[id2]))}),depth}function toggled(model,state,frame2){let open=new Set(state.open),id2=model.alike[frame2];return open.delete(
+id2)||open.add(id2),{open,turn:state.turn}}function openedInside(model,state,frame2){let open=new Set(state.open),visit=id2=>{open.add(model.alike[id2]);for(let unit of model.
 frame(id2).units)unit<0&&visit(-unit-1)};return visit(frame2),{open,turn:state.turn}}function turned(model,state,loop,turn){let last=model.frame(loop).units.length-
 1;return{open:state.open,turn:new Map(state.turn).set(model.alike[loop],Math.max(0,Math.min(last,turn)))}}function revealed(model,state,unit){let[open,turn]=[new Set(
 state.open),new Map(state.turn)],inner=unit;for(let frame2 of model.above(unit))model.frame(frame2).kind==="loop"&&turn.set(model.alike[frame2],model.framePlace[-inner-
@@ -468,8 +474,8 @@ return{units,lines}}function StepLink({model,value,go}){return value<0||value>=m
 value)})}):a2("button",{class:`link ${model.isForward(value)?"forward":"backward"}`,title:model.call(value),onClick:()=>go(value),children:a2("bdi",{children:model.
 nameOf(value)})})}function StepLinks({model,values,go,most=8}){return values.length?a2("span",{class:"links",children:[values.slice(0,most).map(value=>a2(StepLink,
 {model,value,go},value)),values.length>most&&a2("span",{class:"soft",children:["and ",whole(values.length-most)," more"]})]}):a2("span",{class:"soft",children:"\
-none"})}function Bar({share,side}){return a2("svg",{class:`bar ${side}`,width:"64",height:"8","aria-hidden":"true",children:[a2("rect",{width:"64",height:"8",rx:"\
-2",class:"track"}),a2("rect",{width:Math.max(share>0?1:0,64*Math.min(1,share)),height:"8",rx:"2"})]})}var FIRST=60,Table=class extends x{state={sort:this.props.
+none"})}function Bar({share,side}){return a2("svg",{class:`bar ${side}`,width:"48",height:"8","aria-hidden":"true",children:[a2("rect",{width:"48",height:"8",rx:"\
+2",class:"track"}),a2("rect",{width:Math.max(share>0?1:0,48*Math.min(1,share)),height:"8",rx:"2"})]})}var FIRST=60,Table=class extends x{state={sort:this.props.
 sort,most:FIRST};sorted(){let[at,way]=this.state.sort,{value}=this.props.columns[at],keys=new Map(this.props.rows.map(row2=>[row2,value(row2)]));return[...this.
 props.rows].sort((a3,b)=>{let[x2,y2]=[keys.get(a3),keys.get(b)];return way*(x2<y2?-1:x2>y2?1:0)})}render({columns,rows,empty:empty2}){if(!rows.length)return a2(
 "p",{class:"soft",children:empty2});let{sort:[by,way],most}=this.state,number2=columns.map(column=>typeof column.value(rows[0])=="number"),head=(column,at)=>a2(
@@ -487,33 +493,33 @@ backward,"step")}${second?`, ${flops(second)}FLOP in products`:""}`:"this graph 
 tep to see what belongs to it."})]})}function FrameDetails({model,opened,id:id2,go,onFold,onOpenAll,onTurn}){let frame2=model.frame(id2),[forward,backward,saved,
 first2,second]=frame2.counts,turn=frame2.kind==="loop"?turnOf(model,opened,id2):-1,heavy=frame2.kind==="loop"?[]:[...model.inside(id2)].filter(node=>model.data.
 nodes.product[node]>0).sort((a3,b)=>model.data.nodes.product[b]-model.data.nodes.product[a3]).slice(0,6);return a2("div",{class:"panel",children:[a2("h2",{children:a2(
-"bdi",{children:model.text(frame2.name)||model.title(id2)})}),a2("p",{class:"buttons",children:[a2("button",{onClick:()=>onFold(id2),children:isOpen(model,opened,
-id2)?"close":"open"}),a2("button",{onClick:()=>onOpenAll(id2),children:"open all inside"})]}),turn>=0&&a2("p",{class:"turns",children:[a2("button",{"aria-label":"\
-previous turn",disabled:turn===0,onClick:()=>onTurn(id2,turn-1),children:"‹"}),a2("label",{children:["turn ",a2("input",{type:"number",min:1,max:frame2.units.
-length,value:turn+1,onChange:event=>onTurn(id2,Number(event.currentTarget.value)-1)})," of ",whole(frame2.units.length)]}),a2("button",{"aria-label":"next turn",
-disabled:turn===frame2.units.length-1,onClick:()=>onTurn(id2,turn+1),children:"›"}),a2("bdi",{class:"soft",children:model.text(model.frame(-frame2.units[turn]-
-1).name)})]}),a2(Facts,{rows:[["Kind",frame2.kind==="loop"?`loop of ${whole(frame2.units.length)}`:frame2.kind],[frame2.kind==="module"?"Class":"Code",frame2.label?
-a2("bdi",{children:model.text(frame2.label)}):""],["Forward",`${plural(forward,"step")}${first2?`, ${flops(first2)}FLOP`:""}`],["Backward",`${plural(backward,"s\
-tep")}${second?`, ${flops(second)}FLOP`:""}`],["Saved",bytes(saved)],["Largest products",heavy.length?a2(StepLinks,{model,values:heavy,go}):""],["Inside",frame2.
+"bdi",{children:[model.path(id2)||model.title(id2),turn>=0?` × ${frame2.units.length}`:""]})}),a2("p",{class:"buttons",children:[a2("button",{onClick:()=>onFold(
+id2),children:isOpen(model,opened,id2)?"close":"open"}),a2("button",{onClick:()=>onOpenAll(id2),children:"open all inside"})]}),turn>=0&&a2("p",{class:"turns",children:[
+a2("button",{"aria-label":"previous turn",disabled:turn===0,onClick:()=>onTurn(id2,turn-1),children:"‹"}),a2("label",{children:["turn ",a2("input",{type:"numb\
+er",min:1,max:frame2.units.length,value:turn+1,onChange:event=>onTurn(id2,Number(event.currentTarget.value)-1)})," of ",whole(frame2.units.length)]}),a2("button",
+{"aria-label":"next turn",disabled:turn===frame2.units.length-1,onClick:()=>onTurn(id2,turn+1),children:"›"}),a2("bdi",{class:"soft",children:model.path(-frame2.
+units[turn]-1)})]}),a2(Facts,{rows:[["Kind",frame2.kind==="loop"?`loop of ${whole(frame2.units.length)}`:frame2.kind],[frame2.kind==="module"?"Class":"Code",frame2.
+label?a2("bdi",{children:model.text(frame2.label)}):""],["Forward",`${plural(forward,"step")}${first2?`, ${flops(first2)}FLOP`:""}`],["Backward",`${plural(backward,
+"step")}${second?`, ${flops(second)}FLOP`:""}`],["Saved",bytes(saved)],["Largest products",heavy.length?a2(StepLinks,{model,values:heavy,go}):""],["Inside",frame2.
 parent>=0?a2("button",{class:"link",onClick:()=>go(frameUnit(frame2.parent)),children:a2("bdi",{children:model.title(frame2.parent)})}):""]]})]})}function StepDetails({
 model,node,go}){let{nodes,sources}=model.data,related=relatedTo(model,node),forward=model.isForward(node),source=sources[nodes.source[node]],made=model.data.ports.
-filter(port=>!port.into&&port.role!=="saved"&&port.value===node),frames=model.above(node).filter(frame2=>model.frame(frame2).parent>=0&&model.frame(frame2).kind!==
-"turn").reverse();return a2("div",{class:"panel",children:[a2("h2",{class:forward?"forward":"backward",children:a2("bdi",{children:model.nameOf(node)})}),a2("p",
-{class:"soft",children:`${forward?"Forward":"Backward"}, step ${whole(node+1)} of ${whole(model.count)}`}),a2("pre",{children:a2("bdi",{children:model.call(node)})}),
-a2(Facts,{rows:[["Operator",`${model.text(nodes.op[node])} (${model.kinds[node]})`],["Type",a2("code",{children:model.text(nodes.spec[node])})],[forward?"In the\
- backward":"In the forward",a2(StepLinks,{model,values:related.partners,go})],["Echo",model.echoOf(node)],["Inputs",a2(StepLinks,{model,values:related.inputs,go})],
-["Users",a2(StepLinks,{model,values:related.users,go})],["Leaves as",made.length?a2("span",{class:"links",children:made.map(port=>a2("span",{class:"port",title:model.
-text(port.spec),children:[port.role," ",a2("bdi",{children:model.text(port.name)})]}))}):""],["Saved",related.saved.length?related.saved.map(one2=>a2("div",{children:[
-bytes(one2.bytes)," ",forward?"for ":"from ",forward?a2(StepLinks,{model,values:one2.users,go}):a2(StepLink,{model,value:one2.value,go})]},one2.value)):""],["FL\
-OPs",nodes.product[node]||nodes.other[node]?[nodes.product[node]&&`${flops(nodes.product[node])} in products`,nodes.other[node]&&`${flops(nodes.other[node])} in\
- others`].filter(Boolean).join(", "):""],["Bytes",`${bytes(nodes.read[node])} read, ${bytes(nodes.written[node])} written${model.isView(node)?", a view":nodes.memory[node]?
-`, ${bytes(nodes.memory[node])} new`:""}`],["Live",bytes(model.data.memory.live[node])],["Source",source?a2("span",{children:[a2("bdi",{children:model.lineOf(node)}),
-source[2]?a2("span",{class:"soft",children:[" in ",a2("bdi",{children:model.text(source[2])})]}):"",a2("code",{class:"source",children:a2("bdi",{children:model.
-text(source[3])})})]}):""],["Module",source&&model.moduleOf(node)?a2("bdi",{children:model.moduleOf(node)}):""],["Within",frames.length?a2("span",{class:"links",
-children:frames.map(frame2=>a2("button",{class:"link",onClick:()=>go(frameUnit(frame2)),children:a2("bdi",{children:model.title(frame2)})},frame2))}):""],...statistics(
-model,node)]})]})}function statistics(model,node){let at=model.data.stats?.value.indexOf(node)??-1;if(at<0)return[];let[count,min,max,mean,std,norm,nan,inf,zeros]=model.
-data.stats.rows[at];return[["NaN and Inf",a2("span",{class:nan||inf?"alarm":"",children:`${whole(nan)} NaN, ${whole(inf)} Inf of ${whole(count)}`})],["Values",`${real(
-min)} to ${real(max)}, mean ${real(mean)}, deviation ${real(std)}, norm ${real(norm)}, ${whole(zeros)} zero`]]}var picture_default=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
+filter(port=>!port.into&&port.role!=="saved"&&port.value===node),frames=model.above(node).filter(frame2=>frame2>0).reverse();return a2("div",{class:"panel",children:[
+a2("h2",{class:forward?"forward":"backward",children:a2("bdi",{children:model.nameOf(node)})}),a2("p",{class:"soft",children:`${forward?"Forward":"Backward"}, s\
+tep ${whole(node+1)} of ${whole(model.count)}`}),a2("pre",{children:a2("bdi",{children:model.call(node)})}),a2(Facts,{rows:[["Operator",`${model.text(nodes.op[node])}\
+ (${model.kinds[node]})`],["Type",a2("code",{children:model.text(nodes.spec[node])})],[forward?"In the backward":"In the forward",a2(StepLinks,{model,values:related.
+partners,go})],["Echo",model.echoOf(node)],["Inputs",a2(StepLinks,{model,values:related.inputs,go})],["Users",a2(StepLinks,{model,values:related.users,go})],["L\
+eaves as",made.length?a2("span",{class:"links",children:made.map(port=>a2("span",{class:"port",title:model.text(port.spec),children:[port.role," ",a2("bdi",{children:model.
+text(port.name)})]}))}):""],["Saved",related.saved.length?related.saved.map(one2=>a2("div",{children:[bytes(one2.bytes)," ",forward?"for ":"from ",forward?a2(StepLinks,
+{model,values:one2.users,go}):a2(StepLink,{model,value:one2.value,go})]},one2.value)):""],["FLOPs",nodes.product[node]||nodes.other[node]?[nodes.product[node]&&
+`${flops(nodes.product[node])} in products`,nodes.other[node]&&`${flops(nodes.other[node])} in others`].filter(Boolean).join(", "):""],["Bytes",`${bytes(nodes.read[node])}\
+ read, ${bytes(nodes.written[node])} written${model.isView(node)?", a view":nodes.memory[node]?`, ${bytes(nodes.memory[node])} new`:""}`],["Live",bytes(model.data.
+memory.live[node])],["Source",source?a2("span",{children:[a2("bdi",{children:model.lineOf(node)}),source[2]?a2("span",{class:"soft",children:[" in ",a2("bdi",{children:model.
+text(source[2])})]}):"",a2("code",{class:"source",children:a2("bdi",{children:model.text(source[3])})})]}):""],["Module",source&&model.moduleOf(node)?a2("bdi",{
+children:model.moduleOf(node)}):""],["Within",frames.length?a2("span",{class:"links",children:frames.map(frame2=>a2("button",{class:"link",onClick:()=>go(frameUnit(
+frame2)),children:a2("bdi",{children:model.title(frame2)})},frame2))}):""],...statistics(model,node)]})]})}function statistics(model,node){let at=model.data.stats?.
+value.indexOf(node)??-1;if(at<0)return[];let[count,min,max,mean,std,norm,nan,inf,zeros]=model.data.stats.rows[at];return[["NaN and Inf",a2("span",{class:nan||inf?
+"alarm":"",children:`${whole(nan)} NaN, ${whole(inf)} Inf of ${whole(count)}`})],["Values",`${real(min)} to ${real(max)}, mean ${real(mean)}, deviation ${real(std)}\
+, norm ${real(norm)}, ${whole(zeros)} zero`]]}var picture_default=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
 :root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #c25400; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
   --save: #00805e; --save-soft: #cdebe1; --ink: #1c2127; --soft: #616b76; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa;
   --grey: #eef0f3; --found: #f5d000; --found-ink: #3a3200; --alarm: #c0182b; --alarm-ink: #ffffff; }
@@ -527,7 +533,7 @@ min)} to ${real(max)}, mean ${real(mean)}, deviation ${real(std)}, norm ${real(n
 .picture .soft { fill: var(--soft); }
 .picture .paper { fill: var(--paper); }
 .line path { fill: none; stroke-linecap: butt; }
-.line.left path { stroke: var(--fwd-line); } .line.right path { stroke: var(--bwd-line); stroke-dasharray: 5 2.5; }
+.line.left path { stroke: var(--fwd-line); } .line.right path { stroke: var(--bwd-line); stroke-dasharray: 6 2.5; }
 .line.bridge path { stroke: var(--save); opacity: .28; }
 .line.left.bright path { stroke: var(--fwd); } .line.right.bright path { stroke: var(--bwd); } .line.bridge.bright path { opacity: .85; }
 .picture .line text { font-size: 9px; fill: var(--soft); paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }
@@ -542,16 +548,17 @@ min)} to ${real(max)}, mean ${real(mean)}, deviation ${real(std)}, norm ${real(n
 ; }
 .picture .pill.gradient rect { fill: var(--bwd); stroke: var(--bwd); } .picture .pill.gradient text { fill: var(--paper); font-weight: 600; }
 .picture .pill.mutation rect { fill: var(--paper); stroke: var(--fwd); stroke-dasharray: 2 1.5; } .picture .pill.mutation text { fill: var(--fwd); }
+.picture .pill.input rect, .picture .pill.tangent rect { stroke: var(--soft); } .picture .pill.input text, .picture .pill.tangent text { fill: var(--ink); }
 .picture .pill.output rect { fill: var(--fwd); stroke: var(--fwd); } .picture .pill.output text { fill: var(--paper); font-weight: 600; }
 .frame.open .body { fill: var(--paper); stroke: var(--line); stroke-width: 1.2; } .frame.open.odd .body { fill: var(--band); }
 .tint { opacity: .35; } .tint.forward { fill: var(--fwd-soft); } .tint.backward { fill: var(--bwd-soft); }
 .head rect { fill: var(--grey); opacity: .75; } .head:hover rect { opacity: 1; }
 .picture .title { font-weight: 600; } .picture .sign { fill: var(--soft); font-weight: 400; }
-.folded .hit { fill: var(--paper); } .folded .half rect { stroke-width: 1.3; }
+.folded .hit { fill: var(--paper); } .folded .hit.odd { fill: var(--band); } .folded .half rect { stroke-width: 1.3; }
 .half.forward rect { fill: var(--fwd-soft); stroke: var(--fwd); } .half.backward rect { fill: var(--bwd-soft); stroke: var(--bwd); }
 .folded .half.empty rect { fill: none; stroke: var(--line); stroke-dasharray: 3 3; } .folded .half rect.behind { fill: var(--paper); opacity: .7; }
-.folded .band { stroke: var(--save); opacity: .6; fill: none; } .picture .saved { fill: var(--save); text-anchor: middle; font-size: 9.5px; font-weight: 600; pa\
-int-order: stroke; stroke: var(--paper); stroke-width: 3px; }
+.folded .band { stroke: var(--save); opacity: .6; fill: none; } .picture .size { fill: var(--save); text-anchor: middle; font-size: 9.5px; font-weight: 600; pai\
+nt-order: stroke; stroke: var(--paper); stroke-width: 3px; }
 .folded.steps .half rect, .folded.line .half rect { stroke-width: 1; }
 .stepper .plate { fill: var(--paper); stroke: var(--line); } .picture .stepper text { text-anchor: middle; font-weight: 600; }
 .turn rect { fill: transparent; } .turn:hover rect { fill: var(--grey); } .turn.off { opacity: .25; pointer-events: none; }
@@ -560,56 +567,63 @@ int-order: stroke; stroke: var(--paper); stroke-width: 3px; }
 .picture .step.match > rect { stroke: var(--found); stroke-width: 3; } .found rect { fill: var(--found); } .picture .found text { fill: var(--found-ink); font-s\
 ize: 10px; font-weight: 700; text-anchor: middle; }
 .ring { fill: none; pointer-events: none; stroke-width: 2.5; stroke: var(--ink); }
-.picture .self > rect:not(.hit), .picture .self > .half > rect:not(.behind) { stroke: var(--ink); stroke-width: 2.6; }
-.picture .partner > rect:not(.hit) { stroke-width: 2.6; stroke-dasharray: none; } .picture .partner.forward > rect { fill: var(--fwd-line); } .picture .partner.\
-backward > rect { fill: var(--bwd-line); }
-.picture .input > rect:not(.hit), .picture .user > rect:not(.hit) { stroke-width: 2; } .picture .saved > rect { stroke: var(--save); stroke-width: 2.4; }
-`;function detailAt(scale){return{near:scale>.42,close:scale>.78,title:Math.min(120,Math.max(12,9.5/scale))}}var HEAD2=24,LETTER=6.35;function LineShape({line,detail,
+.picture .is-self > rect:not(.hit), .picture .is-self > .half > rect:not(.behind) { stroke: var(--ink); stroke-width: 2.6; }
+.picture .is-partner > rect:not(.hit), .picture .is-partner > .half > rect:not(.behind) { stroke-width: 2.6; }
+.picture .is-partner.forward > rect { fill: var(--fwd-line); } .picture .is-partner.backward > rect { fill: var(--bwd-line); }
+.picture .is-input > rect:not(.hit), .picture .is-user > rect:not(.hit) { stroke-width: 2; }
+.picture .is-saved > rect:not(.hit), .picture .is-saved > .half > rect:not(.behind) { stroke: var(--save); stroke-width: 2.4; }
+`;function detailAt(scale){return{near:scale>.42,close:scale>.78,title:Math.min(120,Math.max(12,9.5/scale))}}var HEAD2=24,LETTER=6.6;function LineShape({line,detail,
 bright}){let marker=line.side==="bridge"||!detail.near?void 0:`url(#tip-${line.side})`,label=line.side==="bridge"?bytes(Number(line.label)):line.label;return a2(
 "g",{class:`line ${line.side}${bright?" bright":""}`,children:[a2("path",{d:line.d,"stroke-width":line.width,"marker-end":marker}),detail.close&&line.side!=="br\
-idge"&&label&&a2("text",{x:line.at[0],y:line.at[1],children:fit(label,26)}),detail.close&&line.side==="bridge"&&bright&&a2("text",{x:line.at[0],y:line.at[1],class:"\
-middle",children:label})]})}function BoxShape(props){let{box}=props;return box.kind==="node"?a2(StepShape,{...props}):box.kind==="folded"?a2(FoldedShape,{...props}):
-a2(OpenShape,{...props})}function StepShape({model,box,detail,marks,role}){let node=box.unit,side=model.isForward(node)?"forward":"backward",bad=model.bad.get(node),
-high=model.isView(node)?20:28,top=box.y+(box.h-high)/2,middle=top+high/2+4,classes=["step",side,model.isView(node)&&"view",model.kinds[node]==="guard"&&"guard",
-bad&&"bad",role,marks.steps?.has(node)&&"match"],op=model.shorts[node],name=model.nameOf(node),rest=name===op?"":name.startsWith(op)?name.slice(op.length):` ${name}`,
-room=Math.floor((box.w-14)/LETTER),said2=fit(op,room),left=room-said2.length;return a2("g",{class:classes.filter(Boolean).join(" "),"data-unit":node,role:"butto\
-n","aria-label":`${op} ${name}`,children:[a2("rect",{x:box.x,y:top,width:box.w,height:high,rx:model.isView(node)?3:5}),detail.near&&a2("text",{x:box.x+7,y:middle,
-children:[said2,left>1&&a2("tspan",{class:"soft",children:fit(rest,left)})]}),model.isSaved(node)&&a2("circle",{class:"kept",cx:box.x+box.w,cy:box.y+box.h/2,r:3}),
-bad&&a2(BadMark,{x:box.x+box.w-26,y:top-6,bad}),detail.near&&a2(Pills,{model,box})]})}function BadMark({x:x2,y:y2,bad}){return a2("g",{class:"badmark",children:[
-a2("rect",{x:x2,y:y2,width:30,height:13,rx:6.5}),a2("text",{x:x2+15,y:y2+9.7,children:bad.nan?"NaN":"Inf"})]})}function Pills({model,box}){let{left,right}=pillsOf(
-model,box.unit),middle=box.y+box.h/2,draw=(pills,sign)=>pills.map((pill,at)=>{let wide=pillWidth(pill.text),x2=sign<0?box.x-5-wide:box.x+box.w+5,y2=middle+(at-pills.
-length/2)*15;return a2("g",{class:`pill ${pill.role}`,children:[a2("title",{children:pill.title}),a2("rect",{x:x2,y:y2+1,width:wide,height:13,rx:6.5}),a2("text",
-{x:x2+wide/2,y:y2+10.5,children:pill.text})]})});return a2("g",{children:[draw(left,-1),draw(right,1)]})}function FoldedShape({model,box,detail,marks,role}){let id2=-box.
-unit-1,frame2=model.frame(id2),[forward,backward,saved,flopsForward,flopsBackward]=frame2.counts,[west,east]=[box.mid-GUTTER,box.mid+GUTTER],middle=box.y+box.h/
-2,band=bandWidth(model)(saved),stacked=frame2.kind==="loop",found=marks.matches?.get(id2),half=(side,x2,wide,count,products,title)=>a2("g",{class:`half ${side}${count?
-"":" empty"}`,children:[stacked&&[6,3].map(away=>a2("rect",{class:"behind",x:x2+(side==="forward"?-away:away),y:box.y+away,width:wide,height:box.h,rx:6})),a2("r\
-ect",{x:x2,y:box.y,width:wide,height:box.h,rx:6}),title&&a2("text",{class:"title",x:x2+10,y:detail.near?box.y+20:middle+detail.title*.35,"font-size":Math.min(detail.
-title,26),children:title}),detail.near&&a2("text",{class:"soft",x:x2+10,y:box.y+(title?38:20),children:count?plural(count,"step"):"no step"}),detail.near&&products>
-0&&a2("text",{class:"soft",x:x2+wide-10,y:box.y+38,"text-anchor":"end",children:[flops(products),"FLOP"]})]});return a2("g",{class:`frame folded ${frame2.kind} ${role??
-""} ${found?"match":""}`,"data-unit":box.unit,role:"button","aria-expanded":"false","aria-label":titleOf(model,id2),children:[a2("rect",{class:"hit",x:box.x,y:box.
-y,width:box.w,height:box.h}),half("forward",box.x,west-box.x,forward,flopsForward,fit(titleOf(model,id2),Math.floor((west-box.x-16)/(Math.min(detail.title,26)*.58)))),
-half("backward",east,box.x+box.w-east,backward,flopsBackward),saved>0&&a2("path",{class:"band",d:`M${west} ${middle}H${east}`,"stroke-width":band}),saved>0&&detail.
-near&&a2("text",{class:"saved",x:box.mid,y:middle-band/2-4,children:bytes(saved)}),model.badFrames.has(id2)&&a2(BadMark,{x:west-36,y:box.y-6,bad:{nan:1,inf:0}}),
-found&&detail.near&&a2(Count,{x:box.x+4,y:box.y-7,count:found})]})}function Count({x:x2,y:y2,count}){let wide=String(count).length*7+10;return a2("g",{class:"fo\
-und",children:[a2("rect",{x:x2,y:y2,width:wide,height:14,rx:7}),a2("text",{x:x2+wide/2,y:y2+10.5,children:count})]})}function titleOf(model,id2){let frame2=model.
-frame(id2),title=model.title(id2),label=model.text(frame2.label),turns=frame2.kind==="loop"?` × ${frame2.units.length}`:"";return`${title}${turns}${label&&label!==
-title?`  ${label}`:""}`}function OpenShape({model,opened,box,detail,role}){let id2=-box.unit-1,frame2=model.frame(id2),wide=box.mid-GUTTER-box.x,size=Math.min(detail.
-title,Math.max(12,Math.min(box.h*.1,60)));return a2("g",{class:`frame open ${frame2.kind} ${box.level%2?"odd":""} ${role??""}`,"data-unit":box.unit,children:[a2(
-"rect",{class:"body",x:box.x,y:box.y,width:box.w,height:box.h,rx:8}),a2("rect",{class:"tint forward",x:box.x,y:box.y,width:wide,height:box.h,rx:8}),a2("rect",{class:"\
-tint backward",x:box.mid+GUTTER,y:box.y,width:box.x+box.w-box.mid-GUTTER,height:box.h,rx:8}),a2("g",{"data-fold":id2,class:"head",role:"button","aria-expanded":"\
-true","aria-label":`close ${titleOf(model,id2)}`,children:[a2("rect",{x:box.x,y:box.y,width:box.w,height:HEAD2,rx:8}),a2("text",{class:"title",x:box.x+10,y:box.
-y+(size>13?size:16.5),"font-size":size,children:[detail.near&&a2("tspan",{class:"sign",children:"− "}),fit(titleOf(model,id2),Math.max(8,Math.floor((box.w-160)/
-(size*.6))))]}),detail.near&&a2("text",{class:"soft",x:box.x+box.w-10,y:box.y+16.5,"text-anchor":"end",children:`${bytes(frame2.counts[2])} saved`})]}),frame2.kind===
-"loop"&&detail.near&&a2(Stepper,{model,opened,id:id2,x:box.mid,y:box.y})]})}function Stepper({model,opened,id:id2,x:x2,y:y2}){let turn=turnOf(model,opened,id2),
-{units}=model.frame(id2),shown=units[turn],arrow=(to,at,text2,label)=>a2("g",{class:`turn${to<0||to>=units.length?" off":""}`,"data-loop":id2,"data-turn":to,role:"\
-button","aria-label":label,children:[a2("rect",{x:at-11,y:y2+3,width:22,height:18,rx:4}),a2("text",{x:at,y:y2+16.5,children:text2})]});return a2("g",{class:"ste\
-pper",children:[a2("title",{children:model.text(model.frame(-shown-1).name)}),a2("rect",{class:"plate",x:x2-66,y:y2+2,width:132,height:20,rx:5}),arrow(turn-1,x2-
-54,"‹","previous turn"),a2("text",{x:x2,y:y2+16,children:`${turn+1} of ${units.length}`}),arrow(turn+1,x2+54,"›","next turn")]})}function Drawn({model,opened,
-boxes,lines,detail,marks}){let all=[];for(let box of boxes){if(all.push(a2(BoxShape,{model,opened,box,detail,marks},`b${box.unit}`)),box.kind!=="open")continue;
-let own=lines.get(-box.unit-1)??[];all.push(a2("g",{class:"lines",children:[...own].sort((a3,b)=>+(a3.side!=="bridge")-+(b.side!=="bridge")).map(line=>a2(LineShape,
-{line,detail},line.d))},`l${box.unit}`))}return a2("g",{children:all})}function Tips(){let tip=side=>a2("marker",{id:`tip-${side}`,class:`tip ${side}`,viewBox:"\
-0 0 8 8",refX:"7",refY:"4",markerWidth:"7",markerHeight:"7",markerUnits:"userSpaceOnUse",orient:"auto",children:a2("path",{d:"M0 .8L8 4L0 7.2Z"})});return a2("d\
-efs",{children:[tip("left"),tip("right")]})}function svgOf(picture,title){let{x:x2,y:y2,w:w2,h:h2,node}=picture.visible(),holder=document.createElementNS("http://www.w3.org/2000/svg","svg");Q([a2("title",
+idge"&&label&&a2("text",{x:line.at[0],y:line.at[1],children:fit(label,26)}),detail.close&&line.side==="bridge"&&bright&&line.label!=="0"&&a2("text",{x:line.at[0],
+y:line.at[1],class:"middle",children:label})]})}function BoxShape(props){let{box}=props;return box.kind==="node"?a2(StepShape,{...props}):box.kind==="folded"?a2(
+FoldedShape,{...props}):a2(OpenShape,{...props})}function StepShape({model,box,detail,marks,role}){let node=box.unit,side=model.isForward(node)?"forward":"backw\
+ard",bad=model.bad.get(node),high=model.isView(node)?20:28,top=box.y+(box.h-high)/2,middle=top+high/2+4,classes=["step",side,model.isView(node)&&"view",model.kinds[node]===
+"guard"&&"guard",bad&&"bad",role,marks.steps?.has(node)&&"match"],op=model.shorts[node],name=model.nameOf(node),rest=op==="getitem"?name:name===op?"":name.startsWith(
+op)?name.slice(op.length):` ${name}`,room=Math.floor((box.w-14)/LETTER),said2=op==="getitem"?"":fit(op,room),left=room-said2.length;return a2("g",{class:classes.
+filter(Boolean).join(" "),"data-unit":node,role:"button","aria-label":`${op} ${name}`,children:[a2("rect",{x:box.x,y:top,width:box.w,height:high,rx:model.isView(
+node)?3:5}),detail.near&&a2("text",{x:box.x+7,y:middle,children:[said2,left>1&&a2("tspan",{class:"soft",children:fit(rest,left)})]}),model.isSaved(node)&&a2("ci\
+rcle",{class:"kept",cx:box.x+box.w,cy:box.y+box.h/2,r:3}),bad&&a2(BadMark,{x:box.x+box.w-26,y:top-6,bad}),detail.near&&a2(Pills,{model,box})]})}function BadMark({
+x:x2,y:y2,bad}){return a2("g",{class:"badmark",children:[a2("rect",{x:x2,y:y2,width:30,height:13,rx:6.5}),a2("text",{x:x2+15,y:y2+9.7,children:bad.nan?"NaN":"In\
+f"})]})}function Pills({model,box}){let{left,right}=pillsOf(model,box.unit),middle=box.y+box.h/2,draw=(pills,sign)=>pills.map((pill,at)=>{let wide=pillWidth(pill.
+text),x2=sign<0?box.x-5-wide:box.x+box.w+5,y2=middle+(at-pills.length/2)*15;return a2(PillShape,{...pill,x:x2,y:y2,wide})});return a2("g",{children:[draw(left,-1),
+draw(right,1)]})}function FoldedShape({model,box,detail,marks,role}){let id2=-box.unit-1,frame2=model.frame(id2),[forward,backward,saved,flopsForward,flopsBackward]=frame2.
+counts,[west,east]=[box.mid-GUTTER,box.mid+GUTTER],middle=box.y+box.h/2,band2=bandWidth(model)(saved),stacked=frame2.kind==="loop",found=marks.matches?.get(id2),
+half=(side,x2,wide,count,products,title)=>a2("g",{class:`half ${side}${count?"":" empty"}`,children:[stacked&&[6,3].map(away=>a2("rect",{class:"behind",x:x2+(side===
+"forward"?-away:away),y:box.y+away,width:wide,height:box.h,rx:6})),a2("rect",{x:x2,y:box.y,width:wide,height:box.h,rx:6}),title&&a2("text",{class:"title",x:x2+10,
+y:detail.near?box.y+20:middle+detail.title*.35,"font-size":Math.min(detail.title,26),children:title}),detail.near&&a2("text",{class:"soft",x:x2+10,y:box.y+(title?
+38:20),children:count?plural(count,"step"):"no step"}),detail.near&&products>0&&a2("text",{class:"soft",x:x2+wide-10,y:box.y+38,"text-anchor":"end",children:[flops(
+products),"FLOP"]})]});return a2("g",{class:`frame folded ${frame2.kind} ${role??""} ${found?"match":""}`,"data-unit":box.unit,role:"button","aria-expanded":"fa\
+lse","aria-label":titleOf(model,id2),children:[a2("rect",{class:box.level%2?"hit":"hit odd",x:box.x,y:box.y,width:box.w,height:box.h}),half("forward",box.x,west-
+box.x,forward,flopsForward,fit(titleOf(model,id2),Math.floor((west-box.x-16)/(Math.min(detail.title,26)*.58)))),half("backward",east,box.x+box.w-east,backward,flopsBackward),
+saved>0&&a2("path",{class:"band",d:`M${west} ${middle}H${east}`,"stroke-width":band2}),saved>0&&detail.near&&a2("text",{class:"size",x:box.mid,y:middle-band2/2-
+4,children:bytes(saved)}),model.badFrames.has(id2)&&a2(BadMark,{x:west-36,y:box.y-6,bad:{nan:1,inf:0}}),found&&detail.near&&a2(Count,{x:box.x+4,y:box.y-7,count:found})]})}
+function Count({x:x2,y:y2,count}){let wide=String(count).length*7+10;return a2("g",{class:"found",children:[a2("rect",{x:x2,y:y2,width:wide,height:14,rx:7}),a2(
+"text",{x:x2+wide/2,y:y2+10.5,children:count})]})}function titleOf(model,id2){let frame2=model.frame(id2),title=model.title(id2),label=model.text(frame2.label),
+turns=frame2.kind==="loop"?` × ${frame2.units.length}`:"";return`${title}${turns}${label&&label!==title?`  ${label}`:""}`}function OpenShape({model,opened,box,
+detail,role}){let id2=-box.unit-1,frame2=model.frame(id2),wide=box.mid-GUTTER-box.x,size=Math.min(detail.title,Math.max(12,Math.min(box.h*.1,60)));return a2("g",
+{class:`frame open ${frame2.kind} ${box.level%2?"odd":""} ${role??""}`,"data-unit":box.unit,children:[a2("rect",{class:"body",x:box.x,y:box.y,width:box.w,height:box.
+h,rx:8}),a2("rect",{class:"tint forward",x:box.x,y:box.y,width:wide,height:box.h,rx:8}),a2("rect",{class:"tint backward",x:box.mid+GUTTER,y:box.y,width:box.x+box.
+w-box.mid-GUTTER,height:box.h,rx:8}),a2("g",{"data-fold":id2,class:"head",role:"button","aria-expanded":"true","aria-label":`close ${titleOf(model,id2)}`,children:[
+a2("rect",{x:box.x,y:box.y,width:box.w,height:HEAD2,rx:8}),a2("text",{class:"title",x:box.x+10,y:box.y+(size>13?size:16.5),"font-size":size,children:[detail.near&&
+a2("tspan",{class:"sign",children:"− "}),fit(titleOf(model,id2),Math.max(6,Math.floor(((frame2.kind==="loop"?box.mid-66-box.x:box.w-130)-30)/(size*.58))))]}),
+detail.near&&a2("text",{class:"soft",x:box.x+box.w-10,y:box.y+16.5,"text-anchor":"end",children:`${bytes(frame2.counts[2])} saved`})]}),frame2.kind==="loop"&&detail.
+near&&a2(Stepper,{model,opened,id:id2,x:box.mid,y:box.y}),id2===0&&detail.near&&a2(Entries,{model,role:"input",middle:box.mid-ENTRY,y:box.y-20}),id2===0&&detail.
+near&&a2(Entries,{model,role:"tangent",middle:box.mid+ENTRY,y:box.y+box.h+6})]})}function Entries({model,role,middle,y:y2}){let ports=model.entering.filter(port=>port.
+role===role),texts=ports.slice(0,ports.length>3?2:3).map(port=>({text:fit(model.text(port.name),16),title:`${role} ${model.text(port.name)} ${model.text(port.spec)}`}));
+ports.length>3&&texts.push({text:`+${ports.length-2}`,title:ports.slice(2).map(port=>model.text(port.name)).join(`
+`)});let x2=middle-texts.reduce((sum,one2)=>sum+pillWidth(one2.text)+4,-4)/2;return a2("g",{children:texts.map(one2=>{let wide=pillWidth(one2.text),left=x2;return x2+=
+wide+4,a2(PillShape,{...one2,role,x:left,y:y2,wide})})})}function PillShape({x:x2,y:y2,wide,text:text2,title,role}){return a2("g",{class:`pill ${role}`,children:[
+a2("title",{children:title}),a2("rect",{x:x2,y:y2+1,width:wide,height:13,rx:6.5}),a2("text",{x:x2+wide/2,y:y2+10.5,children:text2})]})}function Stepper({model,opened,
+id:id2,x:x2,y:y2}){let turn=turnOf(model,opened,id2),{units}=model.frame(id2),shown=units[turn],arrow=(to,at,text2,label)=>a2("g",{class:`turn${to<0||to>=units.
+length?" off":""}`,"data-loop":id2,"data-turn":to,role:"button","aria-label":label,children:[a2("rect",{x:at-11,y:y2+3,width:22,height:18,rx:4}),a2("text",{x:at,
+y:y2+16.5,children:text2})]});return a2("g",{class:"stepper",children:[a2("title",{children:model.text(model.frame(-shown-1).name)}),a2("rect",{class:"plate",x:x2-
+66,y:y2+2,width:132,height:20,rx:5}),arrow(turn-1,x2-54,"‹","previous turn"),a2("text",{x:x2,y:y2+16,children:`${turn+1} of ${units.length}`}),arrow(turn+1,x2+
+54,"›","next turn")]})}function Drawn({model,opened,boxes,lines,detail,marks}){let all=[];for(let box of boxes){if(all.push(a2(BoxShape,{model,opened,box,detail,
+marks},`b${box.unit}`)),box.kind!=="open")continue;let own=lines.get(-box.unit-1)??[];all.push(a2("g",{class:"lines",children:[...own].sort((a3,b)=>+(a3.side!==
+"bridge")-+(b.side!=="bridge")).map(line=>a2(LineShape,{line,detail},line.d))},`l${box.unit}`))}return a2("g",{children:all})}function Tips(){let tip=side=>a2("\
+marker",{id:`tip-${side}`,class:`tip ${side}`,viewBox:"0 0 8 8",refX:"7",refY:"4",markerWidth:"7",markerHeight:"7",markerUnits:"userSpaceOnUse",orient:"auto",children:a2(
+"path",{d:"M0 .8L8 4L0 7.2Z"})});return a2("defs",{children:[tip("left"),tip("right")]})}function svgOf(picture,title){let{x:x2,y:y2,w:w2,h:h2,node}=picture.visible(),holder=document.createElementNS("http://www.w3.org/2000/svg","svg");Q([a2("title",
 {children:title}),a2("style",{children:picture_default}),a2("rect",{class:"paper",x:x2,y:y2,width:w2,height:h2}),a2(Tips,{}),node],holder);let sizes={viewBox:`${x2}\
  ${y2} ${w2} ${h2}`,width:String(Math.round(w2)),height:String(Math.round(h2)),class:"picture"};for(let[name,value]of Object.entries(sizes))holder.setAttribute(
 name,value);let text2=new XMLSerializer().serializeToString(holder);return Q(null,holder),`<?xml version="1.0" encoding="UTF-8"?>
@@ -622,57 +636,59 @@ ftmax, reduction, pointwise, embedding, copy, creation, view, guard"],["is:saved
 backward","steps of the backward; also side:forward"],[">1MiB","steps that write more than 1 MiB; also <4KiB"],["module:layers.3","steps of this module and of t\
 hose inside it"],["line:model.py:12","steps of a source line, or of a whole file"],["shape:3,4","values with these sizes next to one another"],["has:nan","steps\
  whose values were measured and have NaN; also has:inf"]],Searcher=class{constructor(model){this.model=model;this.lower=model.strings.map(text2=>text2.toLowerCase()),
-this.lines=model.data.sources.map(source=>`${this.lower[source[0]]}:${source[1]}`),this.codes=model.data.sources.map(source=>`${this.lower[source[2]]} ${this.lower[source[3]]}`)}model;lower;lines;codes;find(query){
-let words=[...query.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g)].map(match=>match[1]??match[2]).filter(Boolean);if(!words.length)return null;let tests=[],places=[],
-plain=[],problems=[];for(let word of words){let filter2=this.filterOf(word);typeof filter2=="string"?problems.push(filter2):filter2?tests.push(filter2):(plain.push(
-word),places.push(this.placesOf(word)))}let{count}=this.model,ranked=[[],[],[],[]],hits=new Array(PLACES.length).fill(0),all=places.length;if(!problems.length)for(let node=0;node<
-count;node++){let where=0;if(tests.every(test=>test(node))){if(all){if(!places.every(column=>column[node]))continue;where=places[0][node];for(let place3=0;place3<
-PLACES.length;place3++)where&1<<place3&&hits[place3]++}ranked[all?this.rank(node,plain[0],where):0].push(node)}}let frames=problems.length||tests.length?[]:this.
-framesOf(plain);return this.sum(frames,ranked.flat(),hits,problems.join(" "))}sum(frames,steps,hits,problem){let{model}=this,within2=new Map,forward=0;for(let node of steps){
-model.isForward(node)&&forward++;let frame2=model.data.nodes.frame[node];within2.set(frame2,(within2.get(frame2)??0)+1)}for(let[frame2,count]of[...within2])for(let above of model.
+this.lines=model.data.sources.map(source=>`${this.lower[source[0]]}:${source[1]}`),this.paths=model.data.frames.map((_2,id2)=>model.path(id2).toLowerCase()),this.
+codes=model.data.sources.map(source=>`${this.lower[source[2]]} ${this.lower[source[3]]}`)}model;lower;lines;codes;paths;find(query){let words=[...query.toLowerCase().
+matchAll(/"([^"]*)"|(\S+)/g)].map(match=>match[1]??match[2]).filter(Boolean);if(!words.length)return null;let tests=[],places=[],plain=[],problems=[];for(let word of words){
+let filter2=this.filterOf(word);typeof filter2=="string"?problems.push(filter2):filter2?tests.push(filter2):(plain.push(word),places.push(this.placesOf(word)))}
+let{count}=this.model,ranked=[[],[],[],[]],hits=new Array(PLACES.length).fill(0),all=places.length;if(!problems.length)for(let node=0;node<count;node++){let where=0;
+if(tests.every(test=>test(node))){if(all){if(!places.every(column=>column[node]))continue;where=places[0][node];for(let place3=0;place3<PLACES.length;place3++)where&
+1<<place3&&hits[place3]++}ranked[all?this.rank(node,plain[0],where):0].push(node)}}let frames=problems.length||tests.length?[[],[]]:this.framesOf(plain);return this.
+sum(frames,ranked.flat(),hits,problems.join(" "))}sum([first2,others],steps,hits,problem){let{model}=this,within2=new Map,forward=0;for(let node of steps){model.
+isForward(node)&&forward++;let frame2=model.data.nodes.frame[node];within2.set(frame2,(within2.get(frame2)??0)+1)}for(let[frame2,count]of[...within2])for(let above of model.
 above(frameUnit(frame2)))within2.set(above,(within2.get(above)??0)+count);let counts=hits.map((count,place3)=>[PLACES[place3],count]).filter(one2=>one2[1]);return{
-units:[...frames,...steps],steps:new Set(steps),within:within2,counts,forward,problem}}rank(node,word,where){let{model}=this,names=[model.shorts[node].toLowerCase(),
-this.lower[model.data.nodes.name[node]]];return names.includes(word)?0:names.some(name=>name.startsWith(word))?1:where&3?2:3}framesOf(words){let{frames}=this.model.
-data,found=[];return frames.forEach((frame2,id2)=>{if(frame2.kind==="turn"||frame2.kind==="program")return;let text2=`${this.lower[frame2.name]} ${this.lower[frame2.
-label]}`;words.every(word=>text2.includes(word))&&found.push(frameUnit(id2))}),found}placesOf(word){let{model}=this,{nodes,sources}=model.data,texts=Uint8Array.
-from(this.lower,text2=>Number(text2.includes(word))),lines=Uint8Array.from(sources,(source,at)=>(this.lines[at].includes(word)||this.codes[at].includes(word)?8:
-0)|(texts[source[4]]?16:0)),ports=Uint8Array.from(model.entering,port=>texts[port.name]?32:0),found=new Uint8Array(model.count);for(let node=0;node<model.count;node++){
-let where=texts[nodes.name[node]]|texts[nodes.op[node]]<<1|texts[nodes.spec[node]]<<2;nodes.source[node]>=0&&(where|=lines[nodes.source[node]]);for(let value of nodes.
-inputs[node])value>=model.count&&(where|=ports[value-model.count]);found[node]=where}return found}filterOf(word){let size=/^([<>])=?([\d.]+)([a-z]*)$/.exec(word);
-if(size){let unit=SIZES[size[3]];if(unit===void 0)return`“${word}”: the unit is B, KiB, MiB or GiB.`;let limit=Number(size[2])*unit,{written}=this.model.data.
-nodes;return size[1]===">"?node=>written[node]>limit:node=>written[node]<limit}let[,key,value]=/^(op|kind|is|side|module|line|shape|has):(.*)$/.exec(word)??[];return key?
-value?this.keyed(key,value):`“${word}” needs something behind the colon.`:null}keyed(key,value){let{model}=this,{nodes,sources}=model.data,wrong=allowed=>`“${key}\
-:${value}”: ${key} is one of ${allowed.join(", ")}.`;return{op:()=>{let begins=value.endsWith("*")?value.slice(0,-1):null,ops=model.strings.map((_2,at)=>this.
-lower[at]);return node=>{let[name,op]=[model.shorts[node].toLowerCase(),ops[nodes.op[node]]];return begins===null?name===value||op===value||op.endsWith(`.${value}`)||
-op.startsWith(`${value}.`):name.startsWith(begins)||op.startsWith(begins)}},kind:()=>{let kinds=[...new Set(model.kinds)].sort();return kinds.includes(value)?node=>model.
-kinds[node]===value:wrong(kinds)},is:()=>({saved:node=>model.isSaved(node),view:node=>model.isView(node),guard:node=>model.kinds[node]==="guard"})[value]??wrong(
-["saved","view","guard"]),side:()=>value==="forward"||value==="backward"?node=>model.isForward(node)===(value==="forward"):wrong(["forward","backward"]),module:()=>{
-let inside=model.strings.map((_2,at)=>this.lower[at]===value||this.lower[at].startsWith(`${value}.`)),frames=model.data.frames.map(frame2=>inside[frame2.name]);
-for(let id2=0;id2<frames.length;id2++)frames[id2]||=model.above(frameUnit(id2)).some(above=>frames[above]);return node=>frames[nodes.frame[node]]||nodes.source[node]>=
-0&&inside[sources[nodes.source[node]][4]]},line:()=>{let ends=this.lines.map(line=>line===value||line.endsWith(`/${value}`)||line.startsWith(`${value}:`)||line.
-includes(`/${value}:`));return node=>nodes.source[node]>=0&&ends[nodes.source[node]]},shape:()=>{let wanted=`,${value.replace(/[^\w,*]/g,"")},`,fits=model.strings.
-map(text2=>/\[/.test(text2)&&`,${text2.slice(text2.indexOf("[")+1,text2.lastIndexOf("]")).replace(/\s/g,"")},`.includes(wanted));return node=>fits[nodes.spec[node]]},
-has:()=>model.data.stats?value==="nan"||value==="inf"?node=>(model.bad.get(node)?.[value]??0)>0:wrong(["nan","inf"]):"This capture has no statistics of values, \
-so has: finds nothing."}[key]()}};var SHOWN=80,Finder=class extends x{state={open:!1};input=M();focus(){this.input.current.focus(),this.input.current.select()}pressed=event=>{let{found,at,onGo,onLeave}=this.
-props,count=found?.units.length??0;if(event.stopPropagation(),event.key==="Escape")this.setState({open:!1}),onLeave();else if(count&&(event.key==="Enter"||event.
-key==="ArrowDown"||event.key==="ArrowUp")){event.preventDefault();let back=event.key==="ArrowUp"||event.shiftKey;onGo(at<0?back?count-1:0:(at+(back?count-1:1))%
-count)}};render({query,found,model,at,onQuery,onGo}){return a2("div",{class:"finder",role:"search",onFocusOut:event=>{event.currentTarget.contains(event.relatedTarget)||
-this.setState({open:!1})},children:[a2("input",{ref:this.input,type:"search",value:query,placeholder:"search: name, operator, shape, line   /","aria-label":"sea\
-rch",spellcheck:!1,onInput:event=>{onQuery(event.currentTarget.value),this.setState({open:!0})},onFocus:()=>this.setState({open:!0}),onKeyDown:this.pressed}),found&&
-a2("output",{class:"total",children:found.problem?"?":whole(found.units.length)}),this.state.open&&a2("div",{class:"results",tabIndex:-1,children:found?a2(Results,
-{found,model,at,onGo}):a2(Help,{onQuery:query2=>{onQuery(query2),this.focus()}})})]})}};function Help({onQuery}){return a2("div",{class:"help",children:[a2("p",
-{class:"soft",children:"Words are looked for in names, operators, shapes, source lines, modules and parameters. Filters can be put beside them:"}),a2("dl",{children:FILTERS.
-map(([word,meaning])=>[a2("dt",{children:a2("button",{class:"link",onClick:()=>onQuery(word),children:word})},word),a2("dd",{children:meaning},`${word} `)])})]})}
-function Results({found,model,at,onGo}){if(found.problem)return a2("p",{class:"alarm",children:found.problem});let backward=found.steps.size-found.forward,frames=found.
-units.length-found.steps.size,from=Math.max(0,Math.min(at-20,found.units.length-SHOWN));return a2("div",{children:[a2("p",{class:"soft counts",children:[[found.
-forward&&`${whole(found.forward)} forward`,backward&&`${whole(backward)} backward`,frames&&plural(frames,"frame")].filter(Boolean).join(", ")||"Nothing has thes\
-e words.",found.counts.length>0&&` · in ${found.counts.map(([place3,count])=>`${place3} ${whole(count)}`).join(", ")}`]}),a2("ul",{children:found.units.slice(from,
-from+SHOWN).map((unit,index)=>a2(Result,{model,unit,chosen:from+index===at,onGo:()=>onGo(from+index)},unit))}),found.units.length>SHOWN&&a2("p",{class:"soft",children:`${whole(
-from+1)} to ${whole(Math.min(found.units.length,from+SHOWN))} of ${whole(found.units.length)}; Enter goes on`})]})}function Result({model,unit,chosen,onGo}){let press=event=>{
-event.preventDefault(),onGo()};if(unit<0){let id2=-unit-1;return a2("li",{class:chosen?"chosen":"",onMouseDown:press,children:[a2("b",{children:a2("bdi",{children:model.
-text(model.frame(id2).name)||model.title(id2)})}),a2("span",{class:"soft",children:a2("bdi",{children:model.text(model.frame(id2).label)})})]})}return a2("li",{
-class:chosen?"chosen":"",onMouseDown:press,children:[a2("b",{class:model.isForward(unit)?"forward":"backward",children:a2("bdi",{children:model.nameOf(unit)})}),
-a2("code",{children:model.specOf(unit)}),a2("span",{class:"soft",children:a2("bdi",{children:[model.moduleOf(unit),model.lineOf(unit)].filter(Boolean).join("  ")})})]})}var KEYS=[["/","search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],["↓ ↑","along the flow, as it is drawn: the forward run\
+units:[...first2,...steps,...others],steps:new Set(steps),within:within2,counts,forward,problem}}rank(node,word,where){let{model}=this,names=[model.shorts[node].
+toLowerCase(),this.lower[model.data.nodes.name[node]]];return names.includes(word)?0:names.some(name=>name.startsWith(word))?1:where&3?2:3}framesOf(words){let{model}=this,
+found=[[],[]],seen=new Set;return model.data.frames.forEach((frame2,id2)=>{let own=this.lower[frame2.name],text2=`${this.paths[id2]} ${this.lower[frame2.label]}`;
+id2===0||seen.has(model.alike[id2])||!words.every(word=>text2.includes(word))||words.some(word=>own.includes(word)||this.lower[frame2.label].includes(word)||word.
+includes("."))&&(seen.add(model.alike[id2]),found[own.startsWith(words[0])||this.paths[id2]===words[0]?0:1].push(frameUnit(id2)))}),found}placesOf(word){let{model}=this,
+{nodes,sources}=model.data,texts=Uint8Array.from(this.lower,text2=>Number(text2.includes(word))),lines=Uint8Array.from(sources,(source,at)=>(this.lines[at].includes(
+word)||this.codes[at].includes(word)?8:0)|(texts[source[4]]?16:0)),ports=Uint8Array.from(model.entering,port=>texts[port.name]?32:0),found=new Uint8Array(model.
+count);for(let node=0;node<model.count;node++){let where=texts[nodes.name[node]]|texts[nodes.op[node]]<<1|texts[nodes.spec[node]]<<2;nodes.source[node]>=0&&(where|=
+lines[nodes.source[node]]);for(let value of nodes.inputs[node])value>=model.count&&(where|=ports[value-model.count]);found[node]=where}return found}filterOf(word){
+let size=/^([<>])=?([\d.]+)([a-z]*)$/.exec(word);if(size){let unit=SIZES[size[3]];if(unit===void 0)return`“${word}”: the unit is B, KiB, MiB or GiB.`;let limit=Number(
+size[2])*unit,{written}=this.model.data.nodes;return size[1]===">"?node=>written[node]>limit:node=>written[node]<limit}let[,key,value]=/^(op|kind|is|side|module|line|shape|has):(.*)$/.
+exec(word)??[];return key?value?this.keyed(key,value):`“${word}” needs something behind the colon.`:null}keyed(key,value){let{model}=this,{nodes,sources}=model.
+data,wrong=allowed=>`“${key}:${value}”: ${key} is one of ${allowed.join(", ")}.`;return{op:()=>{let begins=value.endsWith("*")?value.slice(0,-1):null,ops=model.
+strings.map((_2,at)=>this.lower[at]);return node=>{let[name,op]=[model.shorts[node].toLowerCase(),ops[nodes.op[node]]];return begins===null?name===value||op===value||
+op.endsWith(`.${value}`)||op.startsWith(`${value}.`):name.startsWith(begins)||op.startsWith(begins)}},kind:()=>{let kinds=[...new Set(model.kinds)].sort();return kinds.
+includes(value)?node=>model.kinds[node]===value:wrong(kinds)},is:()=>({saved:node=>model.isSaved(node),view:node=>model.isView(node),guard:node=>model.kinds[node]===
+"guard"})[value]??wrong(["saved","view","guard"]),side:()=>value==="forward"||value==="backward"?node=>model.isForward(node)===(value==="forward"):wrong(["forwa\
+rd","backward"]),module:()=>{let begins=text2=>text2===value||text2.startsWith(`${value}.`)||text2.includes(`.${value}.`)||text2.endsWith(`.${value}`),inside=model.
+strings.map((_2,at)=>begins(this.lower[at])),frames=this.paths.map(begins);return node=>frames[nodes.frame[node]]||nodes.source[node]>=0&&inside[sources[nodes.source[node]][4]]},
+line:()=>{let ends=this.lines.map(line=>line===value||line.endsWith(`/${value}`)||line.startsWith(`${value}:`)||line.includes(`/${value}:`));return node=>nodes.
+source[node]>=0&&ends[nodes.source[node]]},shape:()=>{let wanted=`,${value.replace(/[^\w,*]/g,"")},`,fits=model.strings.map(text2=>/\[/.test(text2)&&`,${text2.slice(
+text2.indexOf("[")+1,text2.lastIndexOf("]")).replace(/\s/g,"")},`.includes(wanted));return node=>fits[nodes.spec[node]]},has:()=>model.data.stats?value==="nan"||
+value==="inf"?node=>(model.bad.get(node)?.[value]??0)>0:wrong(["nan","inf"]):"This capture has no statistics of values, so has: finds nothing."}[key]()}};var SHOWN=80,Finder=class extends x{state={open:!1};input=M();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.
+select()}pressed=event=>{let{found,at,onGo,onLeave}=this.props,count=found?.units.length??0;if(event.stopPropagation(),event.key==="Escape")this.setState({open:!1}),
+onLeave();else if(count&&(event.key==="Enter"||event.key==="ArrowDown"||event.key==="ArrowUp")){event.preventDefault();let back=event.key==="ArrowUp"||event.shiftKey;
+this.setState({open:event.key!=="Enter"}),onGo(at<0?back?count-1:0:(at+(back?count-1:1))%count)}};render({query,found,model,at,onQuery,onGo}){return a2("div",{class:"\
+finder",role:"search",onFocusOut:event=>{event.currentTarget.contains(event.relatedTarget)||this.setState({open:!1})},children:[a2("input",{ref:this.input,type:"\
+search",value:query,placeholder:"search: name, operator, shape, line   /","aria-label":"search",spellcheck:!1,onInput:event=>{onQuery(event.currentTarget.value),
+this.setState({open:!0})},onFocus:()=>this.setState({open:!0}),onKeyDown:this.pressed}),found&&a2("output",{class:"total",children:found.problem?"?":whole(found.
+units.length)}),this.state.open&&a2("div",{class:"results",tabIndex:-1,children:found?a2(Results,{found,model,at,onGo}):a2(Help,{onQuery:query2=>{onQuery(query2),
+this.focus()}})})]})}};function Help({onQuery}){return a2("div",{class:"help",children:[a2("p",{class:"soft",children:"Words are looked for in names, operators,\
+ shapes, source lines, modules and parameters. Filters can be put beside them:"}),a2("dl",{children:FILTERS.map(([word,meaning])=>[a2("dt",{children:a2("button",
+{class:"link",onClick:()=>onQuery(word),children:word})},word),a2("dd",{children:meaning},`${word} `)])})]})}function Results({found,model,at,onGo}){if(found.problem)
+return a2("p",{class:"alarm",children:found.problem});let backward=found.steps.size-found.forward,frames=found.units.length-found.steps.size,from=Math.max(0,Math.
+min(at-20,found.units.length-SHOWN));return a2("div",{children:[a2("p",{class:"soft counts",children:[[found.forward&&`${whole(found.forward)} forward`,backward&&
+`${whole(backward)} backward`,frames&&plural(frames,"frame")].filter(Boolean).join(", ")||"Nothing has these words.",found.counts.length>0&&` · in ${found.counts.
+map(([place3,count])=>`${place3} ${whole(count)}`).join(", ")}`]}),a2("ul",{children:found.units.slice(from,from+SHOWN).map((unit,index)=>a2(Result,{model,unit,
+chosen:from+index===at,onGo:()=>onGo(from+index)},unit))}),found.units.length>SHOWN&&a2("p",{class:"soft",children:`${whole(from+1)} to ${whole(Math.min(found.units.
+length,from+SHOWN))} of ${whole(found.units.length)}; Enter goes on`})]})}function Result({model,unit,chosen,onGo}){let press=event=>{event.preventDefault(),onGo()};
+if(unit<0){let id2=-unit-1;return a2("li",{class:chosen?"chosen":"",onMouseDown:press,children:[a2("b",{children:a2("bdi",{children:model.path(id2)})}),a2("span",
+{class:"soft",children:a2("bdi",{children:model.text(model.frame(id2).label)})})]})}return a2("li",{class:chosen?"chosen":"",onMouseDown:press,children:[a2("b",
+{class:model.isForward(unit)?"forward":"backward",children:a2("bdi",{children:model.nameOf(unit)})}),a2("code",{children:model.specOf(unit)}),a2("span",{class:"\
+soft",children:a2("bdi",{children:[model.moduleOf(unit),model.lineOf(unit)].filter(Boolean).join("  ")})})]})}var KEYS=[["/","search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],["↓ ↑","along the flow, as it is drawn: the forward run\
 s down, the backward up"],["← →","to the partner in the other direction"],["Enter","open or close the selected frame, or the one around the selected step"],
 ["Shift+Enter","open everything inside the selected frame"],["[ ]","previous or next turn of the loop around the selection"],["n p","next or previous match of t\
 he search"],["1 – 9","open every frame to that depth; 0 closes all but the first"],["+ − f a","zoom in, zoom out, fit, fit all"],["m c l o i d","memory, cod\
@@ -710,12 +726,13 @@ function Memory({model,moment,go,onMoment}){let{memory}=model.data,[peak,most]=m
 el",children:[a2("h2",{children:"Memory"}),a2("p",{class:"soft",children:"There is no step, so nothing is live."})]});let rows=holders(model,now2),listed2=rows.
 reduce((sum,row2)=>sum+row2[3],0),columns=[{name:"value",value:row2=>model.nameOf(row2[0]),cell:row2=>a2(StepLink,{model,value:row2[0],go})},{name:"bytes",value:row2=>row2[3],
 cell:row2=>bytes(row2[3])},{name:"as",value:row2=>model.text(row2[4]),cell:row2=>model.text(row2[4])},{name:"steps",value:row2=>row2[2]-row2[1]+1,cell:row2=>`${whole(
-row2[1]+1)}–${whole(row2[2]+1)}`}];return a2("div",{class:"panel",children:[a2("h2",{children:"Memory"}),a2("dl",{children:[a2("dt",{children:"Step"}),a2("dd",
-{children:[`${whole(now2+1)} of ${whole(model.count)}: `,a2(StepLink,{model,value:now2,go})]}),a2("dt",{children:"Live"}),a2("dd",{children:[`${bytes(memory.live[now2])}\
- in ${whole(rows.length)} values`,Math.abs(listed2-memory.live[now2])>.5&&a2("span",{class:"soft",children:` (${bytes(listed2)} listed below)`})]}),a2("dt",{children:"\
-Peak"}),a2("dd",{children:[`${bytes(most)} at `,a2("button",{class:"link",onClick:()=>onMoment(peak),children:`step ${whole(peak+1)}`})]}),a2("dt",{children:"Be\
-fore"}),a2("dd",{children:`${bytes(memory.before)} of parameters, buffers and inputs, held by the caller`})]}),a2(Table,{columns,rows,sort:[1,-1],empty:"Nothing\
- is held at this step."},now2)]})}var xhtml="http://www.w3.org/1999/xhtml",namespaces={svg:"http://www.w3.org/2000/svg",xhtml,xlink:"http://www.w3.org/1999/xlink",xml:"http://www.w3.org/XML/1998\
+row2[1]+1)}–${row2[2]<model.count?whole(row2[2]+1):"end"}`}];return a2("div",{class:"panel",children:[a2("h2",{children:"Memory"}),a2("dl",{children:[a2("dt",
+{children:"Step"}),a2("dd",{children:[`${whole(now2+1)} of ${whole(model.count)}: `,a2(StepLink,{model,value:now2,go})]}),a2("dt",{children:"Live"}),a2("dd",{children:[
+`${bytes(memory.live[now2])} in ${whole(rows.length)} values`,Math.abs(listed2-memory.live[now2])>.5&&a2("span",{class:"soft",children:` (${bytes(listed2)} list\
+ed below)`})]}),a2("dt",{children:"Peak"}),a2("dd",{children:[`${bytes(most)} at `,a2("button",{class:"link",onClick:()=>onMoment(peak),children:`step ${whole(peak+
+1)}`})]}),a2("dt",{children:"Before"}),a2("dd",{children:`${bytes(memory.before)} of parameters, buffers and inputs, held by the caller`})]}),a2(Table,{columns,
+rows,sort:[1,-1],empty:"Nothing is held at this step."},now2),a2("h3",{children:"Held by the caller throughout"}),a2(Table,{columns:columns.slice(0,3),rows:memory.
+held,sort:[1,-1],empty:"Nothing."})]})}var xhtml="http://www.w3.org/1999/xhtml",namespaces={svg:"http://www.w3.org/2000/svg",xhtml,xlink:"http://www.w3.org/1999/xlink",xml:"http://www.w3.org/XML/1998\
 /namespace",xmlns:"http://www.w3.org/2000/xmlns/"};function namespace(name){var prefix=name+="",i2=prefix.indexOf(":");return i2>=0&&(prefix=name.slice(0,i2))!==
 "xmlns"&&(name=name.slice(i2+1)),namespaces.hasOwnProperty(prefix)?{space:namespaces[prefix],local:name}:name}function creatorInherit(name){return function(){var document2=this.
 ownerDocument,uri=this.namespaceURI;return uri===xhtml&&document2.documentElement.namespaceURI===xhtml?document2.createElement(name):document2.createElementNS(uri,
@@ -1173,41 +1190,42 @@ zoom3.constrain=function(_2){return arguments.length?(constrain=_2,zoom3):constr
 zoom3.interpolate=function(_2){return arguments.length?(interpolate2=_2,zoom3):interpolate2},zoom3.on=function(){var value=listeners.on.apply(listeners,arguments);
 return value===listeners?zoom3:value},zoom3.clickDistance=function(_2){return arguments.length?(clickDistance2=(_2=+_2)*_2,zoom3):Math.sqrt(clickDistance2)},zoom3.
 tapDistance=function(_2){return arguments.length?(tapDistance=+_2,zoom3):tapDistance},zoom3}var grade=scale=>Math.round(Math.log(scale)/Math.log(1.25)),Picture=class _Picture extends x{state={window:null};svg=M();world=M();zooming;transform=identity2;drawn=null;lastFold=null;watcher=new ResizeObserver(
-()=>this.lookAround());componentDidMount(){let svg=this.svg.current;this.zooming=zoom2().scaleExtent([.015,4]).filter(event=>event.type==="wheel"?event.ctrlKey||
-event.metaKey:!event.button).on("zoom",event=>{this.transform=event.transform,this.world.current.setAttribute("transform",event.transform.toString()),this.lookAround()}),
-select(svg).call(this.zooming).on("dblclick.zoom",null),svg.addEventListener("wheel",event=>{if(event.ctrlKey||event.metaKey)return;event.preventDefault();let unit=event.
-deltaMode?16:1,[dx,dy]=event.shiftKey?[event.deltaY,0]:[event.deltaX,event.deltaY];this.moveBy(-dx*unit/this.transform.k,-dy*unit/this.transform.k)},{passive:!1}),
-this.watcher.observe(svg),this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(before){if(before.model!==this.props.model)this.fit();else if(before.
-scene!==this.props.scene){let anchor=this.lastFold&&[before.scene,this.props.scene].map(scene=>scene.byUnit.get(-this.lastFold.frame-1));anchor?.[0]&&anchor[1]&&
-this.moveBy(anchor[0].mid-anchor[1].mid,anchor[0].y-anchor[1].y),this.lookAround()}}size(){let{clientWidth,clientHeight}=this.svg.current;return[Math.max(1,clientWidth),
-Math.max(1,clientHeight)]}moveBy(x2,y2){(x2||y2)&&this.zooming.translateBy(select(this.svg.current),x2,y2)}scaleBy(factor){this.zooming.scaleBy(select(this.svg.
-current),factor)}fit(){let{left,right,height}=this.props.scene,[wide,high]=this.size(),room=24,across2=(wide-2*room)/(right-left),down=(high-2*room)/height,scale=Math.
-max(Math.min(across2,down,1.15),Math.min(across2,.62),.02),x2=wide/2-(left+right)/2*scale,y2=height*scale<high-2*room?(high-height*scale)/2:room;this.zooming.transform(
-select(this.svg.current),identity2.translate(x2,y2).scale(scale))}fitAll(){let{left,right,height}=this.props.scene,[wide,high]=this.size(),scale=Math.min((wide-
-40)/(right-left),(high-40)/height,1.15),[x2,y2]=[wide/2-(left+right)/2*scale,high/2-height/2*scale];this.zooming.transform(select(this.svg.current),identity2.translate(
-x2,y2).scale(scale))}show(unit){let box=this.props.scene.byUnit.get(unit);if(!box)return;let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.apply(
-[box.mid,box.y]);if(x2>60&&x2<wide-60&&y2>30&&y2+Math.min(box.h*k,high/2)<high-20&&k>=.45)return;let scale=Math.max(k,.8),middle=box.y+Math.min(box.h,high/scale)/
-2;this.zooming.transform(select(this.svg.current),identity2.translate(wide/2-box.mid*scale,high/2-middle*scale).scale(scale))}lookAround(){let[wide,high]=this.size(),
-{k}=this.transform,[x2,y2]=this.transform.invert([0,0]),had=this.state.window,[w2,h2]=[wide/k,high/k];had&&had.grade===grade(k)&&x2>=had.x&&y2>=had.y&&x2+w2<=had.
-x+had.w&&y2+h2<=had.y+had.h||this.setState({window:{x:x2-w2/2,y:y2-h2/2,w:2*w2,h:2*h2,grade:grade(k)}})}static within(scene,window2){let scale=1.25**window2.grade,
-small=2.5/scale,{x:x2,y:y2,w:w2,h:h2}=window2,touches=(left,top,wide,high)=>left<x2+w2&&top<y2+h2&&left+wide>x2&&top+high>y2,boxes=scene.boxes.filter(box=>box.h>
-small&&touches(box.x-120,box.y,box.w+240,box.h)),lines=new Map;if(scale>.09)for(let line of scene.lines){let[left,top,wide,high]=line.box;if(!touches(left-20,top,
-wide+40,high))continue;let own=lines.get(line.within);own?own.push(line):lines.set(line.within,[line])}return{boxes,lines}}visible(){let[wide,high]=this.size(),
-{k}=this.transform,[x2,y2]=this.transform.invert([0,0]),window2={x:x2,y:y2,w:wide/k,h:high/k,grade:grade(k)},{model,opened,scene,marks}=this.props;return{...window2,
-node:a2(Drawn,{model,opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**window2.grade)})}}base(window2){let{model,opened,scene,marks}=this.props,
-key=[model,scene,marks.matches,window2];if(this.drawn?.key.every((part,at)=>part===key[at]))return this.drawn.node;let node=a2(Drawn,{model,opened,marks,..._Picture.
-within(scene,window2),detail:detailAt(1.25**window2.grade)});return this.drawn={key,node},node}overlay(lit,window2){let{model,opened,scene,marks}=this.props,detail=detailAt(
-1.25**window2.grade),boxes=[...lit.units].map(([unit,role])=>[scene.byUnit.get(unit),role]),bridges=line=>+(line.side!=="bridge");return a2("g",{class:"overlay",
-children:[[...lit.lines].sort((a3,b)=>bridges(a3)-bridges(b)).map(line=>a2(LineShape,{line,detail,bright:!0},line.d)),boxes.map(([box,role])=>box&&(box.kind==="\
-open"?a2("rect",{class:`ring ${role}`,x:box.x,y:box.y,width:box.w,height:box.h,rx:8},box.unit):a2(BoxShape,{model,opened,box,detail,marks,role},box.unit)))]})}at(event){
-let target=event.target,number2=name=>{let found=target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);return found==null?null:Number(found)},loop=number2(
-"loop");return{unit:number2("unit"),fold:number2("fold"),turn:loop===null?null:[loop,number2("turn")]}}clicked=event=>{let{unit,fold,turn}=this.at(event),{scene}=this.
-props;if(event.detail>1)return;if(this.lastFold=null,turn)return this.props.onTurn(...turn);let folded=unit!==null&&scene.byUnit.get(unit)?.kind==="folded"?-unit-
-1:fold;if(folded===null)return this.props.onClick(unit);this.lastFold={frame:folded,when:event.timeStamp},this.props.onFold(folded)};doubled=event=>{this.lastFold&&
-event.timeStamp-this.lastFold.when<700&&this.props.onOpenAll(this.lastFold.frame)};hold(frame2){this.lastFold={frame:frame2,when:-1/0}}render({scene,lit,pinned,
-onHover}){let window2=this.state.window;return a2("svg",{ref:this.svg,class:`picture${pinned?" pinned":""}`,tabIndex:0,role:"application","aria-label":"forward \
-and backward","data-boxes":scene.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:event=>onHover(this.at(event).unit),onMouseLeave:()=>onHover(
-null),children:[a2(Tips,{}),a2("g",{ref:this.world,children:[a2("g",{class:"base",children:window2&&this.base(window2)}),window2&&lit&&this.overlay(lit,window2)]})]})}};function costsBy(model,key){let found=new Map,{product,other,read,written}=model.data.nodes;for(let node=0;node<model.count;node++){let name=key(node),side=model.
+()=>this.lookAround());componentDidMount(){this.props.mounted(this);let svg=this.svg.current;this.zooming=zoom2().scaleExtent([.015,4]).filter(event=>event.type===
+"wheel"?event.ctrlKey||event.metaKey:!event.button).on("zoom",event=>{this.transform=event.transform,this.world.current.setAttribute("transform",event.transform.
+toString()),this.lookAround()}),select(svg).call(this.zooming).on("dblclick.zoom",null),svg.addEventListener("wheel",event=>{if(event.ctrlKey||event.metaKey)return;
+event.preventDefault();let unit=event.deltaMode?16:1,[dx,dy]=event.shiftKey?[event.deltaY,0]:[event.deltaX,event.deltaY];this.moveBy(-dx*unit/this.transform.k,-dy*
+unit/this.transform.k)},{passive:!1}),this.watcher.observe(svg),this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(before){if(before.
+model!==this.props.model)this.fit();else if(before.scene!==this.props.scene){let anchor=this.lastFold&&[before.scene,this.props.scene].map(scene=>scene.byUnit.get(
+-this.lastFold.frame-1));anchor?.[0]&&anchor[1]&&this.moveBy(anchor[0].mid-anchor[1].mid,anchor[0].y-anchor[1].y),this.lookAround()}}size(){let{clientWidth,clientHeight}=this.
+svg.current;return[Math.max(1,clientWidth),Math.max(1,clientHeight)]}moveBy(x2,y2){(x2||y2)&&this.zooming.translateBy(select(this.svg.current),x2,y2)}scaleBy(factor){
+this.zooming.scaleBy(select(this.svg.current),factor)}fit(){let{left,right,height}=this.props.scene,[wide,high]=this.size(),room=34,across2=(wide-2*room)/(right-
+left),down=(high-2*room)/height,scale=Math.max(Math.min(across2,down,1.15),Math.min(across2,.85),.02),x2=wide/2-(left+right)/2*scale,y2=height*scale<high-2*room?
+(high-height*scale)/2:room;this.zooming.transform(select(this.svg.current),identity2.translate(x2,y2).scale(scale))}fitAll(){let{left,right,height}=this.props.scene,
+[wide,high]=this.size(),scale=Math.min((wide-40)/(right-left),(high-40)/height,1.15),[x2,y2]=[wide/2-(left+right)/2*scale,high/2-height/2*scale];this.zooming.transform(
+select(this.svg.current),identity2.translate(x2,y2).scale(scale))}show(unit){let box=this.props.scene.byUnit.get(unit);if(!box)return;let[wide,high]=this.size(),
+{k}=this.transform,[x2,y2]=this.transform.apply([box.mid,box.y]);if(x2>60&&x2<wide-60&&y2>30&&y2+Math.min(box.h*k,high/2)<high-20&&k>=.45)return;let scale=Math.
+max(k,.8),middle=box.y+Math.min(box.h,high/scale)/2;this.zooming.transform(select(this.svg.current),identity2.translate(wide/2-box.mid*scale,high/2-middle*scale).
+scale(scale))}lookAround(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert([0,0]),had=this.state.window,[w2,h2]=[wide/k,high/k];had&&
+had.grade===grade(k)&&x2>=had.x&&y2>=had.y&&x2+w2<=had.x+had.w&&y2+h2<=had.y+had.h||this.setState({window:{x:x2-w2/2,y:y2-h2/2,w:2*w2,h:2*h2,grade:grade(k)}})}static within(scene,window2){
+let scale=1.25**window2.grade,small=1.2/scale,{x:x2,y:y2,w:w2,h:h2}=window2,touches=(left,top,wide,high)=>left<x2+w2&&top<y2+h2&&left+wide>x2&&top+high>y2,boxes=scene.
+boxes.filter(box=>box.h>small&&touches(box.x-120,box.y,box.w+240,box.h)),lines=new Map;if(scale>.06)for(let line of scene.lines){let[left,top,wide,high]=line.box;
+if(!touches(left-20,top,wide+40,high))continue;let own=lines.get(line.within);own?own.push(line):lines.set(line.within,[line])}return{boxes,lines}}visible(){let[
+wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert([0,0]),window2={x:x2,y:y2,w:wide/k,h:high/k,grade:grade(k)},{model,opened,scene,marks}=this.
+props;return{...window2,node:a2(Drawn,{model,opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**window2.grade)})}}base(window2){let{model,opened,
+scene,marks}=this.props,key=[model,scene,marks.matches,window2];if(this.drawn?.key.every((part,at)=>part===key[at]))return this.drawn.node;let node=a2(Drawn,{model,
+opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**window2.grade)});return this.drawn={key,node},node}overlay(lit,window2){let{model,opened,scene,
+marks}=this.props,detail=detailAt(1.25**window2.grade),boxes=[...lit.units].map(([unit,role])=>[scene.byUnit.get(unit),role]),bridges=line=>+(line.side!=="bridg\
+e");return a2("g",{class:"overlay",children:[[...lit.lines].sort((a3,b)=>bridges(a3)-bridges(b)).map(line=>a2(LineShape,{line,detail,bright:!0},line.d)),boxes.map(
+([box,role])=>box&&(box.kind==="open"?a2("rect",{class:"ring",x:box.x,y:box.y,width:box.w,height:box.h,rx:8},box.unit):a2(BoxShape,{model,opened,box,detail,marks,
+role:`is-${role}`},box.unit)))]})}at(event){let target=event.target,number2=name=>{let found=target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);return found==
+null?null:Number(found)},loop=number2("loop");return{unit:number2("unit"),fold:number2("fold"),turn:loop===null?null:[loop,number2("turn")]}}clicked=event=>{let{
+unit,fold,turn}=this.at(event),{scene}=this.props;if(event.detail>1)return;if(this.lastFold=null,turn)return this.props.onTurn(...turn);let folded=unit!==null&&
+scene.byUnit.get(unit)?.kind==="folded"?-unit-1:fold;if(folded===null)return this.props.onClick(unit);this.lastFold={frame:folded,when:event.timeStamp},this.props.
+onFold(folded)};doubled=event=>{this.lastFold&&event.timeStamp-this.lastFold.when<700&&this.props.onOpenAll(this.lastFold.frame)};hold(frame2){this.lastFold={frame:frame2,
+when:-1/0}}render({scene,lit,pinned,onHover}){let window2=this.state.window;return a2("svg",{ref:this.svg,class:`picture${pinned?" pinned":""}`,tabindex:0,role:"\
+application","aria-label":"forward and backward","data-boxes":scene.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:event=>onHover(this.at(
+event).unit),onMouseLeave:()=>onHover(null),children:[a2(Tips,{}),a2("g",{ref:this.world,children:[a2("g",{class:"base",children:window2&&this.base(window2)}),window2&&
+lit&&this.overlay(lit,window2)]})]})}};function costsBy(model,key){let found=new Map,{product,other,read,written}=model.data.nodes;for(let node=0;node<model.count;node++){let name=key(node),side=model.
 isForward(node)?0:1,cost=found.get(name)??{name,steps:[0,0],flops:[0,0],bytes:[0,0]};found.set(name,cost),cost.steps[side]++,cost.flops[side]+=product[node]+other[node],
 cost.bytes[side]+=read[node]+written[node]}return[...found.values()]}var memo=new WeakMap;function Operators({model,search}){let known=memo.get(model)??{kinds:costsBy(
 model,node=>model.kinds[node]),operators:costsBy(model,node=>model.shorts[node])};memo.set(model,known);let all=sums(known.kinds);return a2("div",{class:"panel",
@@ -1245,76 +1263,75 @@ model.usersOf(port.value)[0]??-1:port.value,cell:port=>{let step=port.into?model
 children:"unused"}):a2(StepLink,{model,value:step,go})}}];return a2("div",{class:"panel",children:[a2("h2",{children:"Inputs and outputs"}),[...groups].map(([title,
 ports])=>a2("details",{open:ports.length<=12,children:[a2("summary",{children:[title," ",a2("span",{class:"soft",children:[whole(ports.length),", ",bytes(ports.
 reduce((sum,port)=>sum+port.bytes,0))]})]}),a2(Table,{columns,rows:ports,sort:[2,-1],empty:""})]},title))]})}var TABS=[["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["values","Values","v"],["po\
-rts","In/out","i"]],App=class extends x{picture=M();finder=M();searchers=new Map;keep=new Map;timer=0;state={...this.begin(location.hash),hovered:null,query:"",
-found:null,at:-1,moment:null,tab:"details",help:!1,told:"",wide:400};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],
-start3=opened??firstOpen(model);return{pair,selected:unit,opened:unit===null||opened?start3:revealed(model,start3,unit)}}get model(){return this.props.models[this.
-state.pair]}get scene(){return this.kept("scene",[this.model,this.state.opened],()=>place(this.model,this.state.opened))}get searcher(){let{model}=this;return this.
-searchers.has(model)||this.searchers.set(model,new Searcher(model)),this.searchers.get(model)}kept(name,key,make){let had=this.keep.get(name);if(had&&had.key.length===
-key.length&&had.key.every((part,at)=>part===key[at]))return had.value;let value=make();return this.keep.set(name,{key,value}),value}componentDidMount(){document.
-addEventListener("keydown",this.pressed),addEventListener("hashchange",this.followed),this.state.selected!==null&&this.picture.current.show(this.visible(this.state.
-selected))}componentWillUnmount(){document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(_2,before){
-let{pair,selected,opened}=this.state;before.pair===pair&&before.selected===selected&&before.opened===opened||(clearTimeout(this.timer),location.protocol!=="abou\
-t:"&&(this.timer=window.setTimeout(()=>history.replaceState(null,"",hashOf(pair,selected,opened)),250)))}followed=()=>{let begun=this.begin(location.hash);this.
-setState(begun,()=>begun.selected!==null&&this.picture.current.show(this.visible(begun.selected)))};visible(unit){return visibleOf(this.model,this.scene,unit)}go=unit=>{
-let opened=this.scene.byUnit.has(unit)?this.state.opened:revealed(this.model,this.state.opened,unit);this.setState({opened,selected:unit,hovered:null,...this.momentOf(
-unit)},()=>this.picture.current.show(this.visible(unit)))};momentOf(unit){return unit!==null&&unit>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=unit=>this.
-setState({selected:unit===frameUnit(0)?null:unit,told:""});fold=frame2=>{this.picture.current.hold(frame2);let opened=toggled(this.model,this.state.opened,frame2),
-inside=this.state.selected,hidden=inside!==null&&!isOpen(this.model,opened,frame2)&&this.model.above(inside).includes(frame2);this.setState({opened,selected:frame2===
-0?this.state.selected:hidden||inside===null||inside<0?frameUnit(frame2):inside})};openAll=frame2=>{this.picture.current.hold(frame2),this.setState({opened:openedInside(
-this.model,this.state.opened,frame2),selected:frame2===0?null:frameUnit(frame2)})};turn=(loop,turn)=>{this.picture.current.hold(loop);let{model}=this,{selected}=this.
-state,opened=turned(model,this.state.opened,loop,turn);this.setState({opened,selected:selected!==null&&model.above(selected).includes(loop)?this.sameIn(loop,opened,
-selected):selected})};sameIn(loop,opened,unit){let{model}=this,path=[unit,...model.above(unit).map(frameUnit)],end=path.indexOf(frameUnit(loop)),found=model.frame(
-loop).units[turnOf(model,opened,loop)];for(let part of path.slice(0,end-1).reverse()){let place3=part<0?model.framePlace[-part-1]:model.place[part],next=found<0?
-model.frame(-found-1).units[place3]:void 0;if(next===void 0)return frameUnit(loop);found=next}return found}depth=depth=>this.setState({opened:openedTo(this.model,
-this.state.opened,depth)},()=>{this.state.selected!==null?this.picture.current.show(this.visible(this.state.selected)):this.picture.current.fit()});search=query=>this.
-setState({query,found:this.searcher.find(query),at:-1});ask=query=>{this.search(query),this.finder.current.focus()};goMatch=at=>{let unit=this.state.found.units[at];
-this.setState({at}),this.go(unit)};nextMatch(way){let{found,at}=this.state,count=found?.units.length??0;count&&this.goMatch(at<0?way>0?0:count-1:(at+way+count)%
-count)}moment=moment=>this.setState({moment,tab:"memory"});exported=()=>{let name=this.props.page.title.replace(/[^\w.-]+/g,"_").slice(0,60)||"graph";download(`${name}\
-.svg`,svgOf(this.picture.current,this.props.page.title))};link=()=>{let{pair,selected,opened}=this.state,address=location.href.replace(/#.*$/,"")+hashOf(pair,selected,
-opened);copy(address).then(told=>this.setState({told}))};choose=pair=>{let opened=firstOpen(this.props.models[pair]);this.setState({pair,opened,selected:null,hovered:null,
-query:"",found:null,at:-1,moment:null})};turnAround(way){let{selected,opened}=this.state,loop=(selected===null?[]:[...selected<0?[-selected-1]:[],...this.model.
-above(selected)]).find(frame2=>this.model.frame(frame2).kind==="loop")??this.onlyLoop();loop!==void 0&&this.turn(loop,turnOf(this.model,opened,loop)+way)}onlyLoop(){
-let loops=this.scene.boxes.filter(box=>box.unit<0&&this.model.frame(-box.unit-1).kind==="loop");return loops.length?-loops[0].unit-1:void 0}pressed=event=>{let target=event.
-target;if(event.ctrlKey||event.metaKey||event.altKey||/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)||event.key==="Enter"&&target.tagName==="BUTTON"||event.key.
-startsWith("Arrow")&&target.closest(".code, .side"))return;let act=this.actions(event)[event.key];act&&(event.preventDefault(),act())};actions(event){let{model,
-scene}=this,{selected}=this.state,picture=this.picture.current,move=unit=>unit!==null&&this.go(unit);return{"/":()=>this.finder.current.focus(),"?":()=>this.setState(
-{help:!this.state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),Enter:()=>{if(selected===null)return;let id2=selected<0?-selected-
-1:scene.byUnit.has(selected)?model.above(selected).find(one2=>scene.byUnit.has(frameUnit(one2))):-this.visible(selected)-1;event.shiftKey?this.openAll(id2):this.
-fold(id2)},ArrowDown:()=>move(along(model,scene,selected,1)),ArrowUp:()=>move(along(model,scene,selected,-1)),ArrowLeft:()=>move(across(model,selected,!1)),ArrowRight:()=>move(
-across(model,selected,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>this.nextMatch(1),p:()=>this.nextMatch(-1),"+":()=>picture.scaleBy(1.3),
-"=":()=>picture.scaleBy(1.3),"-":()=>picture.scaleBy(1/1.3),f:()=>picture.fit(),a:()=>picture.fitAll(),...Object.fromEntries(this.tabs().map(([tab,,key])=>[key,
-()=>this.setState({tab})])),...Object.fromEntries(Array.from({length:10},(_2,depth)=>[String(depth),()=>this.depth(Math.max(1,depth))]))}}tabs(){return TABS.filter(
-([tab])=>tab!=="values"||this.model.data.stats)}lit(){let{model,scene}=this,{selected,hovered}=this.state,unit=hovered??selected;if(unit===null||unit===frameUnit(
-0)||hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"?selected:
-unit;return this.kept("lit",[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,opened,selected,moment}=this.state,{page}=this.props,lit=tab===
-"code"?this.lit():null;return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab==="code"?a2(Code,{model,selected,go,lit:lit?new Set(lit.units.keys()):
-null}):tab==="memory"?a2(Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"?a2(Lines,{model,go,search:this.ask}):tab==="operators"?a2(Operators,{model,
-search:this.ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,{model,go}):a2(Details,{page,model,opened,selected,go,onFold:this.
-fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,found,at,told}=this.state,{model}=this,depth=depthOf(model,this.state.
-opened);return a2("header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.title})}),models.length>1&&a2("select",{"aria-label":"pair",value:pair,
-onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2("option",{value:index,children:one2.data.name||`pair ${index+
-1}`},index))}),a2(Finder,{ref:this.finder,model,query,found,at,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.focusPicture()}),a2("span",{class:"group",
-role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=1,onClick:()=>this.depth(Math.max(1,depth-1)),children:"−"}),
-a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("button",{title:"open one level",disabled:depth>model.deepest,onClick:()=>this.
-depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"the whole picture (a)",onClick:()=>this.picture.current.fitAll(),children:"\
-fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),a2("button",{title:"save the visible part as an SVG file",onClick:this.
-exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),children:"?"})]}),told&&(told.includes("#")?a2("input",{class:"told",
-readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2("output",{class:"told",children:told}))]})}focusPicture(){document.querySelector(
-"svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,unit=hovered??selected;if(unit===null)return"";if(unit<0)return[model.text(model.
-frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join("  ");let code=model.data.sources[model.data.nodes.source[unit]]?.[3];return[`${model.
-nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),code===void 0?"":model.text(code)].filter(Boolean).join("   ")}dragged=event=>{event.
-buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-event.clientX))})};render(){let{model,scene}=this,{selected,found,tab,help,moment,
-wide,opened}=this.state,marks=this.kept("marks",[found],()=>({matches:found?.within??null,steps:found?.steps??null}));return a2("div",{class:"app",style:{"--wid\
-e":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[a2(Picture,{ref:this.picture,model,scene,opened,marks,lit:this.lit(),
-pinned:selected!==null,onClick:this.select,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn,onHover:this.hover}),a2("div",{class:"legend","aria-hidden":"\
-true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("span",{class:"saved",children:"saved"}),a2("span",{class:"backward",children:"backward ↑"})]}),
-a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),a2("div",{class:"grip",onPointerDown:event=>event.currentTarget.setPointerCapture(event.
-pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[a2("nav",{role:"tablist",children:this.tabs().map(([one2,title,key])=>a2("button",{
-role:"tab","aria-selected":tab===one2,title:`key ${key}`,onClick:()=>this.setState({tab:one2}),children:title},one2))}),this.panel()]})]}),a2(Timeline,{model,moment,
-selected,onMoment:this.moment}),help&&a2(Keys,{onClose:()=>this.setState({help:!1})})]})}hover=unit=>{unit!==this.state.hovered&&this.setState({hovered:unit})}};
-function Keys({onClose}){return a2("div",{class:"cover",onClick:onClose,children:a2("div",{class:"card",role:"dialog","aria-label":"keys",children:[a2("h2",{children:"\
-Keys"}),a2("dl",{children:KEYS.map(([keys,meaning])=>[a2("dt",{children:a2("kbd",{children:keys})},keys),a2("dd",{children:meaning},`${keys} `)])}),a2("button",
-{onClick:onClose,children:"close"})]})})}function start2(place3){let page=parse(document.getElementById("data")?.textContent??"");document.title=page.title||document.title,Q(a2(App,{page,models:page.pairs.
+rts","In/out","i"]],App=class extends x{picture;finder;searchers=new Map;keep=new Map;timer=0;state={...this.begin(location.hash),hovered:null,query:"",found:null,
+at:-1,moment:null,tab:"details",help:!1,told:"",wide:400};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],start3=opened??
+firstOpen(model);return{pair,selected:unit,opened:unit===null||opened?start3:revealed(model,start3,unit)}}get model(){return this.props.models[this.state.pair]}get scene(){
+return this.kept("scene",[this.model,this.state.opened],()=>place(this.model,this.state.opened))}get searcher(){let{model}=this;return this.searchers.has(model)||
+this.searchers.set(model,new Searcher(model)),this.searchers.get(model)}kept(name,key,make){let had=this.keep.get(name);if(had&&had.key.length===key.length&&had.
+key.every((part,at)=>part===key[at]))return had.value;let value=make();return this.keep.set(name,{key,value}),value}componentDidMount(){document.addEventListener(
+"keydown",this.pressed),addEventListener("hashchange",this.followed),this.state.selected!==null&&this.picture.show(this.visible(this.state.selected))}componentWillUnmount(){
+document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(_2,before){let{pair,selected,opened}=this.
+state;before.pair===pair&&before.selected===selected&&before.opened===opened||(clearTimeout(this.timer),location.protocol!=="about:"&&(this.timer=window.setTimeout(
+()=>history.replaceState(null,"",hashOf(pair,selected,opened)),250)))}followed=()=>{let begun=this.begin(location.hash);this.setState(begun,()=>begun.selected!==
+null&&this.picture.show(this.visible(begun.selected)))};visible(unit){return visibleOf(this.model,this.scene,unit)}go=unit=>{let opened=this.scene.byUnit.has(unit)?
+this.state.opened:revealed(this.model,this.state.opened,unit);this.setState({opened,selected:unit,hovered:null,...this.momentOf(unit)},()=>this.picture.show(this.
+visible(unit)))};momentOf(unit){return unit!==null&&unit>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=unit=>this.setState({selected:unit===frameUnit(0)?
+null:unit,told:""});fold=frame2=>{this.picture.hold(frame2);let opened=toggled(this.model,this.state.opened,frame2),inside=this.state.selected,hidden=inside!==null&&
+!isOpen(this.model,opened,frame2)&&this.model.above(inside).includes(frame2);this.setState({opened,selected:frame2===0?this.state.selected:hidden||inside===null||
+inside<0?frameUnit(frame2):inside})};openAll=frame2=>{this.picture.hold(frame2),this.setState({opened:openedInside(this.model,this.state.opened,frame2),selected:frame2===
+0?null:frameUnit(frame2)})};turn=(loop,turn)=>{this.picture.hold(loop);let{model}=this,{selected}=this.state,opened=turned(model,this.state.opened,loop,turn);this.
+setState({opened,selected:selected!==null&&model.above(selected).includes(loop)?this.sameIn(loop,opened,selected):selected})};sameIn(loop,opened,unit){let{model}=this,
+path=[unit,...model.above(unit).map(frameUnit)],end=path.indexOf(frameUnit(loop)),found=model.frame(loop).units[turnOf(model,opened,loop)];for(let part of path.
+slice(0,end-1).reverse()){let place3=part<0?model.framePlace[-part-1]:model.place[part],next=found<0?model.frame(-found-1).units[place3]:void 0;if(next===void 0)
+return frameUnit(loop);found=next}return found}depth=depth=>this.setState({opened:openedTo(this.model,this.state.opened,depth)},()=>{this.state.selected!==null?
+this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=query=>this.setState({query,found:this.searcher.find(query),at:-1});ask=query=>{
+this.search(query),this.finder.focus()};goMatch=at=>{let unit=this.state.found.units[at];this.setState({at}),this.go(unit)};nextMatch(way){let{found,at}=this.state,
+count=found?.units.length??0;count&&this.goMatch(at<0?way>0?0:count-1:(at+way+count)%count)}moment=moment=>this.setState({moment,tab:"memory"});exported=()=>{let name=this.
+props.page.title.replace(/[^\w.-]+/g,"_").slice(0,60)||"graph";download(`${name}.svg`,svgOf(this.picture,this.props.page.title))};link=()=>{let{pair,selected,opened}=this.
+state,address=location.href.replace(/#.*$/,"")+hashOf(pair,selected,opened);copy(address).then(told=>this.setState({told}))};choose=pair=>{let opened=firstOpen(
+this.props.models[pair]);this.setState({pair,opened,selected:null,hovered:null,query:"",found:null,at:-1,moment:null})};turnAround(way){let{selected,opened}=this.
+state,loop=(selected===null?[]:[...selected<0?[-selected-1]:[],...this.model.above(selected)]).find(frame2=>this.model.frame(frame2).kind==="loop")??this.onlyLoop();
+loop!==void 0&&this.turn(loop,turnOf(this.model,opened,loop)+way)}onlyLoop(){let loops=this.scene.boxes.filter(box=>box.unit<0&&this.model.frame(-box.unit-1).kind===
+"loop");return loops.length?-loops[0].unit-1:void 0}pressed=event=>{let target=event.target;if(event.ctrlKey||event.metaKey||event.altKey||/^(INPUT|SELECT|TEXTAREA)$/.
+test(target.tagName)||event.key==="Enter"&&target.tagName==="BUTTON"||event.key.startsWith("Arrow")&&target.closest(".code, .side"))return;let act=this.actions(
+event)[event.key];act&&(event.preventDefault(),act())};actions(event){let{model,scene}=this,{selected}=this.state,picture=this.picture,move=unit=>unit!==null&&this.
+go(unit);return{"/":()=>this.finder.focus(),"?":()=>this.setState({help:!this.state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),
+Enter:()=>{if(selected===null)return;let id2=selected<0?-selected-1:scene.byUnit.has(selected)?model.above(selected).find(one2=>scene.byUnit.has(frameUnit(one2))):
+-this.visible(selected)-1;event.shiftKey?this.openAll(id2):this.fold(id2)},ArrowDown:()=>move(along(model,scene,selected,1)),ArrowUp:()=>move(along(model,scene,
+selected,-1)),ArrowLeft:()=>move(across(model,selected,!1)),ArrowRight:()=>move(across(model,selected,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),
+n:()=>this.nextMatch(1),p:()=>this.nextMatch(-1),"+":()=>picture.scaleBy(1.3),"=":()=>picture.scaleBy(1.3),"-":()=>picture.scaleBy(1/1.3),f:()=>picture.fit(),a:()=>picture.
+fitAll(),...Object.fromEntries(this.tabs().map(([tab,,key])=>[key,()=>this.setState({tab})])),...Object.fromEntries(Array.from({length:10},(_2,depth)=>[String(depth),
+()=>this.depth(Math.max(1,depth))]))}}tabs(){return TABS.filter(([tab])=>tab!=="values"||this.model.data.stats)}lit(){let{model,scene}=this,{selected,hovered}=this.
+state,unit=hovered??selected;if(unit===null||unit===frameUnit(0)||hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==
+null&&scene.byUnit.get(hovered)?.kind==="open"?selected:unit;return this.kept("lit",[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,
+opened,selected,moment}=this.state,{page}=this.props,lit=tab==="code"?this.lit():null;return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab===
+"code"?a2(Code,{model,selected,go,lit:lit?new Set(lit.units.keys()):null}):tab==="memory"?a2(Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"?a2(Lines,
+{model,go,search:this.ask}):tab==="operators"?a2(Operators,{model,search:this.ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,
+{model,go}):a2(Details,{page,model,opened,selected,go,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,
+found,at,told}=this.state,{model}=this,depth=depthOf(model,this.state.opened);return a2("header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.
+title})}),models.length>1&&a2("select",{"aria-label":"pair",value:pair,onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2(
+"option",{value:index,children:one2.data.name||`pair ${index+1}`},index))}),a2(Finder,{mounted:finder=>this.finder=finder,model,query,found,at,onQuery:this.search,
+onGo:this.goMatch,onLeave:()=>this.focusPicture()}),a2("span",{class:"group",role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=
+1,onClick:()=>this.depth(Math.max(1,depth-1)),children:"−"}),a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("but\
+ton",{title:"open one level",disabled:depth>model.deepest,onClick:()=>this.depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"\
+the whole picture (a)",onClick:()=>this.picture.fitAll(),children:"fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),
+a2("button",{title:"save the visible part as an SVG file",onClick:this.exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),
+children:"?"})]}),told&&(told.includes("#")?a2("input",{class:"told",readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2(
+"output",{class:"told",children:told}))]})}focusPicture(){document.querySelector("svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,
+unit=hovered??selected;if(unit===null)return"";if(unit<0)return[model.text(model.frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join(
+"  ");let code=model.data.sources[model.data.nodes.source[unit]]?.[3];return[`${model.nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),
+code===void 0?"":model.text(code)].filter(Boolean).join("   ")}dragged=event=>{event.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-
+event.clientX))})};render(){let{model,scene}=this,{selected,found,tab,help,moment,wide,opened}=this.state,marks=this.kept("marks",[found],()=>({matches:found?.within??
+null,steps:found?.steps??null}));return a2("div",{class:"app",style:{"--wide":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[
+a2(Picture,{mounted:picture=>this.picture=picture,model,scene,opened,marks,lit:this.lit(),pinned:selected!==null,onClick:this.select,onFold:this.fold,onOpenAll:this.
+openAll,onTurn:this.turn,onHover:this.hover}),a2("div",{class:"legend","aria-hidden":"true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("sp\
+an",{class:"saved",children:"saved"}),a2("span",{class:"backward",children:"backward ↑"})]}),a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),
+a2("div",{class:"grip",onPointerDown:event=>event.currentTarget.setPointerCapture(event.pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[
+a2("nav",{role:"tablist",children:this.tabs().map(([one2,title,key])=>a2("button",{role:"tab","aria-selected":tab===one2,title:`key ${key}`,onClick:()=>this.setState(
+{tab:one2}),children:title},one2))}),this.panel()]})]}),a2(Timeline,{model,moment,selected,onMoment:this.moment}),help&&a2(Keys,{onClose:()=>this.setState({help:!1})})]})}hover=unit=>{
+unit!==this.state.hovered&&this.setState({hovered:unit})}};function Keys({onClose}){return a2("div",{class:"cover",onClick:onClose,children:a2("div",{class:"car\
+d",role:"dialog","aria-label":"keys",children:[a2("h2",{children:"Keys"}),a2("dl",{children:KEYS.map(([keys,meaning])=>[a2("dt",{children:a2("kbd",{children:keys})},
+keys),a2("dd",{children:meaning},`${keys} `)])}),a2("button",{onClick:onClose,children:"close"})]})})}function start2(place3){let page=parse(document.getElementById("data")?.textContent??"");document.title=page.title||document.title,Q(a2(App,{page,models:page.pairs.
 map(pair=>new Model(pair))}),place3)}var place2=document.getElementById("app");try{start2(place2)}catch(error){let said2=error instanceof Error?error.message:String(
 error);Q(a2("div",{class:"wrong",role:"alert",children:[a2("h1",{children:"This page cannot be drawn"}),a2("p",{children:error instanceof DataError?"Its data ar\
 e not whole, or are not what this page reads. The first thing that is wrong:":"Something in the page itself failed:"}),a2("pre",{children:said2}),a2("p",{children:[

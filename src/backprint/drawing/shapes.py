@@ -81,6 +81,11 @@ class DrawnLine:
     """Whether it ends here: a flow into an open frame goes on in it."""
     mark: FlowMark | None = None
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether NaN or Inf flows along it."""
+        return self.mark is not None and self.mark.is_bad
+
 
 def op_name(target: str) -> str:
     """Return the short name of an operator: `mm` of `aten.mm.default`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterator
 
 from backprint.drawing.curves import path_of
@@ -44,7 +45,8 @@ def svg_of(picture: PairPicture, title: str = "") -> str:
 
 def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
     """Yield an SVG file in pieces."""
-    legend, lines = legend_svg(picture.width, picture.height)
+    drawn = "".join(drawn_parts(picture, title))
+    legend, lines = legend_svg(drawn, picture.width, picture.height)
     width, height = picture.width, picture.height + LEGEND * lines + PAD
     said = in_xml(f"{title}: {contents_of(picture)}")
     yield (
@@ -53,20 +55,28 @@ def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
         f"<style>{STYLE}</style>\n<defs>\n{ARROWS}</defs>\n"
         f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>\n'
     )
+    yield drawn
+    yield legend
+    yield "</svg>\n"
+
+
+def drawn_parts(picture: PairPicture, title: str) -> Iterator[str]:
+    """Yield the frames, lines, steps and texts of a picture, what is above others last."""
     yield from (frame_svg(picture, box, title) for box in picture.boxes if box.unit < 0)
     yield from (line_svg(line) for line in picture.lines if line.kind == "saved")
     yield from (line_svg(line) for line in picture.lines if line.kind != "saved")
     yield from (node_svg(picture, box) for box in picture.boxes if box.unit >= 0)
     yield from map(label_svg, labels_of(picture))
-    yield legend
-    yield "</svg>\n"
 
 
 def contents_of(picture: PairPicture) -> str:
     """Return what a picture shows, in numbers."""
     cost = picture.drawn.frame_costs[0]
-    back = f"{steps_text(cost.backward_steps)} backward, " if cost.backward_steps else "no backward, "
-    return f"{steps_text(cost.forward_steps)} forward, {back}{amount(cost.saved_bytes)} saved for the backward"
+    said = f"{steps_text(cost.forward_steps)} forward, "
+    if not cost.backward_steps:
+        return f"{said}no backward"
+    saved = f", {amount(cost.saved_bytes)} saved for the backward" if picture.drawn.scene.bridges else ""
+    return f"{said}{steps_text(cost.backward_steps)} backward{saved}"
 
 
 ARROWS = "".join(
@@ -165,7 +175,7 @@ def line_svg(line: DrawnLine) -> str:
     if line.kind == "saved":
         said = f"{amount(line.bytes) if line.bytes else 'no bytes of its own'}, {line.count} saved"
         return path_svg(line, kind if line.bytes else f"{kind} thin", bridge_width(line.bytes), "", said)
-    is_bad = line.mark is not None and line.mark.is_bad
+    is_bad = line.is_bad
     arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
     width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
     end = f' marker-end="url(#{arrow})"' if line.ends else ""
@@ -187,38 +197,41 @@ def bridge_width(count: int) -> float:
 def label_svg(label: LineLabel) -> str:
     """Return what a line carries: the bytes of a bridge, the shape of a flow of one value."""
     line = label.line
-    is_bad = line.mark is not None and line.mark.is_bad
-    kind = "saved-text" if line.kind == "saved" else "bad-text" if is_bad else "small label"
+    kind = "saved-text" if line.kind == "saved" else "bad-text" if line.is_bad else "small label"
     return text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
 
 
 # ------------------------------------------------------------------ legend
 
 ENTRIES = (
-    ("forward", "forward"),
-    ("backward", "backward"),
-    ("view", "view: computes nothing"),
-    ("saved", "saved for the backward (width: bytes)"),
-    ("saved thin", "saved without bytes of its own"),
-    ("pill pill-input", "input, output"),
-    ("pill pill-parameter", "parameter, buffer"),
-    ("pill pill-gradient", "gradient"),
-    ("pill pill-mutation", "updated in place"),
+    ("forward", "forward", 'class="(forward|half-forward)'),
+    ("backward", "backward", 'class="(backward|half-backward)'),
+    ("view", "view: computes nothing", 'class="view'),
+    ("flow-saved", "saved for the backward (width: bytes)", 'class="flow-saved"'),
+    ("flow-saved thin", "saved without bytes of its own", 'class="flow-saved thin"'),
+    ("flow-backward flow-bad", "NaN or Inf", "flow-bad"),
+    ("pill pill-input", "input, output", "pill-(input|output|tangent)"),
+    ("pill pill-parameter", "parameter, buffer", "pill-(parameter|buffer)"),
+    ("pill pill-gradient", "gradient", "pill-gradient"),
+    ("pill pill-mutation", "updated in place", "pill-mutation"),
+    ("forward guard", "guard", 'class="forward guard'),
 )
-"""What the legend shows: a class and a text."""
+"""What the legend shows: a class, a text, and how it is found in a picture."""
 
 
-def legend_svg(width: float, top: float) -> tuple[str, int]:
-    """Return the legend, in as many lines as the width of the picture makes of it, and their number."""
+def legend_svg(drawn: str, width: float, top: float) -> tuple[str, int]:
+    """Return the legend of what is drawn, and how many lines it takes in the width of the picture."""
     x, line, parts = PAD, 0, []
-    for kind, text in ENTRIES:
+    for kind, text, pattern in ENTRIES:
+        if re.search(pattern, drawn) is None:
+            continue
         wide = 42 + 5.2 * len(text)
         if x > PAD and x + wide > width:
             x, line = PAD, line + 1
         y = top + LEGEND * line + 2
-        if kind.startswith("saved"):
-            stroke = 1.2 if kind.endswith("thin") else 6
-            parts.append(f'<path class="flow-{kind}" stroke-width="{stroke}" d="M{x:.1f} {y + 7:.1f}h20"/>')
+        if kind.startswith("flow"):
+            stroke = 6 if kind == "flow-saved" else 1.6
+            parts.append(f'<path class="{kind}" stroke-width="{stroke}" d="M{x:.1f} {y + 7:.1f}h20"/>')
         else:
             parts.append(rect_svg(x, y + 1, 20, 12, kind, 6 if kind.startswith(("pill", "view")) else 3))
         parts.append(text_svg(x + 26, y + 11, text, "small", "start"))
