@@ -32,6 +32,7 @@ GROUND = (
     "room",
     "results",
     "closeness",
+    "amounts",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -49,6 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "growth": (),
     "room": (),
     "closeness": (),
+    "amounts": (),
     "results": ("room", "tree"),
     "examples": (),
     "graph": ("errors",),
@@ -58,9 +60,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "graphnet": (*GROUND, "graph", "fx", "sample"),
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "tracing.frames", "replaying.compare"),
+    "differing": ("amounts", "plain", "graph"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
     "extracting": (*ROOMS, "target", "corpora", "corpus", "report", "benching", "__init__"),
     "kernel_sets": ("errors", "graph", "api", "extracting"),
+    "differences": ("errors", "graph", "api", "differing"),
     "calls": ("errors", "choices", "graph"),
     "api": (
         *ROOMS,
@@ -95,6 +99,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "regions",
         "api",
         "corpora",
+        "differences",
+        "differing",
         "benches",
         "benching.cells",
         "benching.runs",
@@ -110,6 +116,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "saving",
         "target",
         "corpora",
+        "differences",
+        "differing",
         "benches",
         "corpus",
         "report",

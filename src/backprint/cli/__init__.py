@@ -20,6 +20,7 @@ VERBS = (
     "region",
     "corpus",
     "show",
+    "diff",
     "export",
     "bench",
     "minify",

@@ -13,7 +13,7 @@ import click
 from backprint.cli.corpus import carry_out
 from backprint.cli.options import choice
 from backprint.cli.say import console, echo, ending, table_text, working
-from backprint.cli.show import short
+from backprint.amounts import short
 
 if TYPE_CHECKING:
     from backprint.corpora import CorpusRun

@@ -19,8 +19,7 @@ from backprint.differing.nouns import Costs, Diff, GraphDiff, PairDiff, PortChan
 from backprint.differing.ports import Forward, input_changes, match_inputs, matched_outputs, output_changes
 from backprint.differing.wired import Numbers, Wired, number_of, wired
 from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
-from backprint.graph.graphs import Graph, Step
-from backprint.graph.nouns import Capture, Pair
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
 from backprint.graph.sizes import at_hints
 from backprint.graph.summary import Summary, flops, summarise
 
@@ -207,19 +206,25 @@ def other_orders(found: Matching, outputs: Mapping[int, int], differs: bool) -> 
     ran = [found.to_b.get(a.first + place) for place in effects(a.graph)]
     runs = [b.first + place for place in effects(b.graph)]
     both = set(runs).intersection(each for each in ran if each is not None)
-    told = False
+    inputs, given = free_order(a.graph.inputs, found.to_b, differs), free_order(a.graph.outputs, outputs, differs)
     for said, order in (
         ("the steps with effects run in another order", [runs.index(each) for each in ran if each in both]),
-        ("the inputs stand in another order", [found.to_b[each] for each in range(a.first) if each in found.to_b]),
-        ("the outputs stand in another order", [outputs[each] for each in sorted(outputs)]),
+        ("the inputs stand in another order", inputs),
+        ("the outputs stand in another order", given),
     ):
         if order != sorted(order):
-            told = True
+            differs = True
             yield said
-    if not differs and not told:
+    if not differs:
         lines = zip_longest(canonical(a.graph).lines, canonical(b.graph).lines, fillvalue="(nothing)")
         left, right = next(row for row in lines if row[0] != row[1])
         yield f"the canonical forms differ first at `{left}` and `{right}`"
+
+
+def free_order(ports: Sequence[Port], places: Mapping[int, int], differs: bool) -> list[int]:
+    """Return where matched ports stand in the second graph; saved ones, whose order nobody chose, only if nothing else
+    differs."""
+    return [places[at] for at, port in enumerate(ports) if at in places and not (differs and port.role == "saved")]
 
 
 # ------------------------------------------------------------------ what does not count

@@ -1,14 +1,15 @@
 """Match the values of two graphs: which step of one is which step of the other.
 
-Names do not count. Values are matched from the inputs on if they are the same call of the same values; then, layer by
-layer, in the order of their steps, those first whose neighbours are alike too; each match is spread to what its step
-takes and to what takes it. At last, a step in the place of another is that step, changed.
+Names of values do not count. Values are matched from the inputs on if they are the same call of the same values; then,
+layer by layer, in the order of their steps, those first whose neighbours are alike too; each match is spread to what its
+step takes and to what takes it. Modules are kept apart, as long as both graphs have them; only then steps are matched
+across modules. At last, a step in the place of another is that step, changed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from backprint.differing.blocks import paired_blocks
@@ -29,14 +30,39 @@ class Matching:
         self.a, self.b, self.numbers = a, b, numbers
         self.to_b: dict[int, int] = {}
         self.to_a: dict[int, int] = {}
+        self.blocks: dict[str, str] = {}
+        self.modules: tuple[Sequence[str], Sequence[str]] = ([], [])
+        """The module of each value, in words of the second graph."""
+        self.shared: frozenset[str] | None = None
+        """Modules that both graphs have: none of their steps is matched with a step of another module."""
+
+    def keep_modules(self) -> None:
+        """Match only steps of modules that may be the same, from now on."""
+        self.blocks = paired_blocks(self.a, self.b)
+        one = [self.module_in_b(value) for value in range(len(self.a.takes))]
+        two = [self.b.module(value) for value in range(len(self.b.takes))]
+        self.modules = one, two
+        self.shared = frozenset(one[self.a.first :]) & frozenset(two[self.b.first :])
+
+    def module_in_b(self, a: int) -> str:
+        """Return the module of a value of the first graph, in the layer of the second that is paired with its own."""
+        block, module = self.a.block(a), self.a.module(a)
+        return self.blocks.get(block, block) + module[len(block) :]
+
+    def akin(self, a: int, b: int) -> bool:
+        """Whether two values may be matched, as far as their modules go."""
+        if self.shared is None or a < self.a.first or b < self.b.first:
+            return True
+        one, two = self.modules[0][a], self.modules[1][b]
+        return one == two or not (one in self.shared or two in self.shared)
 
     def join(self, a: int, b: int) -> None:
         """Match two values."""
         self.to_b[a], self.to_a[b] = b, a
 
     def open_both(self, a: int, b: int) -> bool:
-        """Whether neither of two values is matched."""
-        return a not in self.to_b and b not in self.to_a
+        """Whether two values may be matched, and neither of them is."""
+        return a not in self.to_b and b not in self.to_a and self.akin(a, b)
 
     def left(self) -> tuple[list[int], list[int]]:
         """Return the steps of both graphs that are not matched."""
@@ -55,26 +81,25 @@ def match_steps(found: Matching, echoes: tuple[Echoes, Echoes]) -> None:
     """Match the steps of two graphs, some inputs of which are matched already."""
     strict: Labels = found.a.strict, found.b.strict
     loose: Labels = found.a.loose, found.b.loose
+    found.keep_modules()
     downward(found, strict)
-    if not all(found.left()):
-        return
     by_echo(found, strict, echoes)
     spread(found, strict, list(found.to_b))
-    blocks = paired_blocks(found.a, found.b)
     for labels in (strict, loose):
         wide = [labels]
         for _ in range(2):
             wide.append(widened(found, wide[-1]))
         for each in reversed(wide):
-            in_blocks(found, each, blocks)
+            in_blocks(found, each)
             downward(found, labels)
-            spread(found, labels, list(found.to_b))
-        if labels is strict:
-            in_row(found, wide[-1], *found.left())
             spread(found, labels, list(found.to_b))
     unsupported(found)
     replaced(found)
+    found.shared = None
+    downward(found, strict)
+    in_row(found, widened(found, widened(found, strict)), *found.left())
     spread(found, strict, list(found.to_b))
+    unsupported(found)
     replaced(found)
 
 
@@ -94,10 +119,10 @@ def downward(found: Matching, labels: Labels) -> None:
         index[labels[1][b], found.b.takes[b]].append(b)
     for a in lefts:
         taken = found.taken_by(a)
-        several = index.get((labels[0][a], taken)) if taken is not None else None
+        several = index.get((labels[0][a], taken), ()) if taken is not None else ()
+        several = [b for b in several if found.open_both(a, b)]
         if several:
             b = several[0] if len(several) == 1 else min(several, key=lambda each: unlikeness(found, a, each))
-            several.remove(b)
             found.join(a, b)
 
 
@@ -105,7 +130,7 @@ def unlikeness(found: Matching, a: int, b: int) -> tuple[bool, bool, int]:
     """Return how unlike two equal calls are in their surroundings."""
     users = [sorted((g.strict[user] if user != OUT else OUT, place) for user, place in g.users[each])
              for g, each in ((found.a, a), (found.b, b))]  # fmt: skip
-    return found.a.module(a) != found.b.module(b), users[0] != users[1], b
+    return found.modules[0][a] != found.modules[1][b], users[0] != users[1], b
 
 
 def by_echo(found: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> None:
@@ -128,7 +153,7 @@ def by_echo(found: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> N
 # ------------------------------------------------------------------ the order of steps
 
 
-def in_blocks(found: Matching, labels: Labels, blocks: Mapping[str, str]) -> None:
+def in_blocks(found: Matching, labels: Labels) -> None:
     """Match steps in their order, layer by layer. Equal layers are compared once."""
     rows: list[dict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
     for graph, row, values in zip((found.a, found.b), rows, found.left(), strict=True):
@@ -136,8 +161,9 @@ def in_blocks(found: Matching, labels: Labels, blocks: Mapping[str, str]) -> Non
             row[graph.block(value)].append(value)
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
     for block, lefts in rows[0].items():
-        rights = rows[1].get(blocks.get(block, ""), []) if block in blocks else []
-        one, two = sequence(found, 0, labels, lefts, block), sequence(found, 1, labels, rights, blocks.get(block, ""))
+        other = found.blocks.get(block)
+        rights = rows[1].get(other, []) if other is not None else []
+        one, two = sequence(found, 0, labels, lefts, block), sequence(found, 1, labels, rights, other or "")
         places = known.get((one, two))
         if places is None:
             places = known[one, two] = list(common_places(one, two))
@@ -231,22 +257,28 @@ def unsupported(found: Matching) -> None:
 
 
 def replaced(found: Matching) -> None:
-    """Match what is left where a step stands in the place of another: it takes the same, and the same takes it."""
+    """Match what is left where a step stands in the place of another: it takes the same, and the same takes it. What
+    comes after it may then be in the place of another, too."""
+    while pairs := sorted(replacements(found), reverse=True):
+        for *_, a, b in pairs:
+            if found.open_both(a, b):
+                found.join(a, b)
+        spread(found, (found.a.strict, found.b.strict), [a for *_, a, _ in pairs if a in found.to_b])
+
+
+def replacements(found: Matching) -> Iterator[tuple[bool, int, int, int, int, int]]:
+    """Yield steps in the place of others, with how sure that is. One that calls another operator takes exactly the
+    same."""
     lefts, rights = found.left()
-    still, offered = set(lefts), set(rights)
-    scores = []
+    offered = set(rights)
     for a in lefts:
         for b in candidates(found, a, offered):
             takes, of_takes, users, of_users = agreement(found, a, b)
             sure = agreement(found, a, b, surely=True)
             alike = found.a.loose[a] == found.b.loose[b]
-            if (sure[0] + sure[2] or not of_takes) and (alike or (takes == of_takes and users == of_users)):
-                scores.append((alike, sure[0] + sure[2], takes + users, -abs(a - b), a, b))
-    for *_, a, b in sorted(scores, reverse=True):
-        if a in still and b in offered:
-            still.discard(a)
-            offered.discard(b)
-            found.join(a, b)
+            exact = sure[0] == of_takes and users == of_users
+            if found.open_both(a, b) and (exact or (alike and sure[0] + sure[2])):
+                yield alike, sure[0] + sure[2], takes + users, -abs(a - b), a, b
 
 
 def candidates(found: Matching, a: int, offered: set[int]) -> set[int]:

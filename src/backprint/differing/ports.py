@@ -51,9 +51,8 @@ def match_inputs(found: Matching, forward: Forward, strictly: bool) -> None:
     places = {port.key: place for place, port in enumerate(found.b.graph.inputs)}
     for a, port in enumerate(found.a.graph.inputs):
         names = forward.saved if port.role == "saved" else forward.renamed
-        if strictly and port.role == "saved" and port.name not in names and forward.saved:
-            continue
-        for name in (names.get(port.name, port.name), port.name):
+        said = names.get(port.name, port.name if port.role != "saved" else "")
+        for name in (said, port.name) if port.role != "saved" else (said,):
             b = places.get(port.key._replace(name=name))
             if b is not None and found.open_both(a, b) and (not strictly or found.a.strict[a] == found.b.strict[b]):
                 found.join(a, b)
