@@ -82,6 +82,11 @@ def match_steps(found: Matching, echoes: tuple[Echoes, Echoes]) -> None:
     strict: Labels = found.a.strict, found.b.strict
     loose: Labels = found.a.loose, found.b.loose
     found.keep_modules()
+    count = -1
+    while count < len(found.to_b):  # each match may tell more values apart
+        count = len(found.to_b)
+        by_neighbours(found, strict)
+        spread(found, strict, list(found.to_b))
     downward(found, strict)
     by_echo(found, strict, echoes)
     spread(found, strict, list(found.to_b))
@@ -112,7 +117,8 @@ def widened(found: Matching, labels: Labels) -> Labels:
 
 
 def downward(found: Matching, labels: Labels) -> None:
-    """Match steps that make the same call of matched values; of several, one that has the same users and module."""
+    """Match steps that make the same call of matched values. Of several, those in one module that have the same users,
+    in their order."""
     index: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     lefts, rights = found.left()
     for b in rights:
@@ -122,15 +128,43 @@ def downward(found: Matching, labels: Labels) -> None:
         several = index.get((labels[0][a], taken), ()) if taken is not None else ()
         several = [b for b in several if found.open_both(a, b)]
         if several:
-            b = several[0] if len(several) == 1 else min(several, key=lambda each: unlikeness(found, a, each))
-            found.join(a, b)
+            found.join(a, several[0] if len(several) == 1 else min(several, key=lambda b: unlikeness(found, a, b)))
 
 
-def unlikeness(found: Matching, a: int, b: int) -> tuple[bool, bool, int]:
+def unlikeness(found: Matching, a: int, b: int) -> tuple[bool, int, int]:
     """Return how unlike two equal calls are in their surroundings."""
-    users = [sorted((g.strict[user] if user != OUT else OUT, place) for user, place in g.users[each])
-             for g, each in ((found.a, a), (found.b, b))]  # fmt: skip
-    return found.modules[0][a] != found.modules[1][b], users[0] != users[1], b
+    takes, _, users, _ = agreement(found, a, b, surely=True)
+    return found.modules[0][a] != found.modules[1][b], -takes - users, b
+
+
+def by_neighbours(found: Matching, labels: Labels) -> None:
+    """Match steps that are the only ones of their kind with these neighbours, in their module: a neighbour is known by
+    what it is matched with, else by what it is."""
+    keys = [neighbour_keys(found, side, labels[side], values) for side, values in enumerate(found.left())]
+    for key, lefts in keys[0].items():
+        rights = keys[1].get(key, ())
+        if len(lefts) == len(rights) == 1 and found.open_both(lefts[0], rights[0]):
+            found.join(lefts[0], rights[0])
+
+
+def neighbour_keys(
+    found: Matching, side: int, labels: Sequence[int], values: Sequence[int]
+) -> dict[tuple[object, ...], list[int]]:
+    """Return steps by what they are and by their neighbours."""
+    graph, modules = (found.a, found.b)[side], found.modules[side]
+    shared = found.shared or frozenset()
+
+    def known(value: int) -> int:
+        other = value if side and value in found.to_a else found.to_b.get(value, -1) if not side else -1
+        return -2 - other if other >= 0 else labels[value]
+
+    table: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for value in values:
+        takes = tuple(map(known, graph.takes[value]))
+        below = tuple(sorted((known(user) if user != OUT else OUT, place) for user, place in graph.users[value]))
+        module = modules[value] if modules[value] in shared else ""
+        table[labels[value], takes, below, module].append(value)
+    return table
 
 
 def by_echo(found: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> None:
@@ -245,15 +279,20 @@ def agree(found: Matching, left: int, right: int, surely: bool) -> bool:
 
 
 def unsupported(found: Matching) -> None:
-    """Take back matches of steps that have neighbours, none of which is matched with one of the other's."""
+    """Take back matches of steps that have matched neighbours, none of which is matched with one of the other's."""
     alone = []
     for a, b in found.to_b.items():
         if a >= found.a.first:
-            takes, of_takes, users, of_users = agreement(found, a, b, surely=True)
-            if of_takes + of_users and not takes + users:
+            takes, _, users, _ = agreement(found, a, b, surely=True)
+            if not takes + users and (any_done(found.a, a, found.to_b) or any_done(found.b, b, found.to_a)):
                 alone.append((a, b))
     for a, b in alone:
         del found.to_b[a], found.to_a[b]
+
+
+def any_done(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
+    """Whether a neighbour of a step is matched."""
+    return any(each in done for each in graph.takes[value]) or any(user in done for user, _ in graph.users[value])
 
 
 def replaced(found: Matching) -> None:

@@ -27,7 +27,7 @@ class Wired:
     places: Mapping[str, int]
     takes: Sequence[tuple[int, ...]]
     users: Sequence[Sequence[tuple[int, int]]]
-    """Of each value what takes it, a value or OUT, and where among that one's arguments, or the role of the port."""
+    """Of each value what takes it, a value or OUT, and where among that one's arguments, or what port it is."""
     strict: Sequence[int]
     """What a value is: operator, constants and type of a step, role and type of an input."""
     loose: Sequence[int]
@@ -67,7 +67,7 @@ def wired(graph: Graph, hashes: Mapping[str, str], numbers: Numbers) -> Wired:
             users[value].append((place, count))
     for port, result in zip(graph.outputs, graph.results, strict=True):
         for name in refs(result):
-            users[places[name]].append((OUT, number_of(("port", port.role), numbers)))
+            users[places[name]].append((OUT, number_of(("port", port.role, port.name * (port.role != "saved")), numbers)))
     said = Said(graph, hashes)
     strict = [number_of((port.role, said.spec(port.spec)), numbers) for port in graph.inputs]
     strict += [number_of(said.step_without_names(step, place), numbers) for place, step in enumerate(graph.steps)]
