@@ -19,18 +19,20 @@ Compared: TypeAlias = "Capture | str | os.PathLike[str]"
 def diff(before: Compared, after: Compared, allow: Sequence[str] = ()) -> Diff:
     """Return what changed between two Captures or samples: `print(bp.diff(a, b))`.
 
-    Steps are matched by what they compute, not by their names: steps that call the same operator with the same constants
-    on the same values are the same. `.same` is True exactly if every graph of both has the same hash and the pairs are
-    joined in the same way. `allow` names custom operators that samples may call.
+    Steps are matched by what they compute, not by their names: steps that call the same operator with the same
+    constants on the same values are the same. `.same` is True exactly if every graph of both has the same hash and the
+    pairs are joined in the same way. `allow` names custom operators that samples may call.
     """
     from backprint.differing.compare import compare_captures
     from backprint.graph.folding.stored import collector_paused
 
     with collector_paused():
-        return compare_captures(*(compared(side, name, allow) for side, name in ((before, "first"), (after, "second"))))
+        return compare_captures(
+            *(capture_of_side(side, name, allow) for side, name in ((before, "first"), (after, "second")))
+        )
 
 
-def compared(side: Compared, name: str, allow: Sequence[str]) -> Capture:
+def capture_of_side(side: Compared, name: str, allow: Sequence[str]) -> Capture:
     """Return a Capture, read if it is a sample."""
     from backprint.api import load
 

@@ -20,8 +20,8 @@ def paired_blocks(a: Wired, b: Wired) -> dict[str, str]:
     lefts, rights = steps_of_blocks(a, numbers), steps_of_blocks(b, numbers)
     found = {name: name for name, steps in lefts.items() if rights.get(name) == steps}
     one, two = open_names(lefts, rights, found)
-    for left, right in list(common_places([lefts[name] for name in one], [rights[name] for name in two])):
-        found[one[left]] = two[right]
+    places = common_places([lefts[name] for name in one], [rights[name] for name in two])
+    found |= {one[left]: two[right] for left, right in places}
     one, two = open_names(lefts, rights, found)
     found |= {name: name for name in one if name in two}
     one, two = open_names(lefts, rights, found)

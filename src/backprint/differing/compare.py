@@ -28,9 +28,7 @@ DIRECTIONS = ("forward", "backward")
 
 def compare_captures(before: Capture, after: Capture) -> Diff:
     """Return what changed between two Captures."""
-    pairs = tuple(
-        compare_pairs(left, right, before, after) for left, right in paired_pairs(before.pairs, after.pairs)
-    )
+    pairs = tuple(compare_pairs(left, right, before, after) for left, right in paired_pairs(before.pairs, after.pairs))
     links = linked_places(before) == linked_places(after)
     return Diff(before, after, pairs, links, tuple(capture_facts(before, after)))
 
@@ -100,7 +98,7 @@ def compare_graphs(
     direction: str, before: Graph, after: Graph, forward: Forward, numbers: Numbers
 ) -> tuple[GraphDiff, Forward]:
     """Compare two graphs, and return what that says of the backward."""
-    found = Matching(*(wired(graph, hashes_of_subgraphs(graph), numbers) for graph in (before, after)), numbers)
+    found = Matching(wired(before, numbers), wired(after, numbers), numbers)
     (left, one), (right, two) = numbered_walk(before), numbered_walk(after)
     same, only_sizes = left == right, False
     if not same:
@@ -120,15 +118,10 @@ def compare_graphs(
     diff = GraphDiff(
         direction, (left, right), only_sizes, steps, changes, ports, orders, renamed_modules(found, steps),
         len(steps) - longest_rise([b for _, b in steps]),
-        sum(line_of(before.steps[a]) != line_of(after.steps[b]) for a, b in steps),
+        sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
         Costs(flops(at_hints(before)), flops(at_hints(after))),
     )  # fmt: skip
     return diff, Forward(found)
-
-
-def hashes_of_subgraphs(graph: Graph) -> Mapping[str, str]:
-    """Return the hash of each subgraph."""
-    return {name: sub.hash() for name, sub in graph.subgraphs}
 
 
 def match_by_number(found: Matching, one: Mapping[str, str], two: Mapping[str, str]) -> None:
@@ -205,10 +198,10 @@ def other_orders(found: Matching, outputs: Mapping[int, int], differs: bool) -> 
     a, b = found.a, found.b
     ran = [found.to_b.get(a.first + place) for place in effects(a.graph)]
     runs = [b.first + place for place in effects(b.graph)]
-    both = set(runs).intersection(each for each in ran if each is not None)
+    order_in_b = {each: place for place, each in enumerate(runs)}
     inputs, given = free_order(a.graph.inputs, found.to_b, differs), free_order(a.graph.outputs, outputs, differs)
     for said, order in (
-        ("the steps with effects run in another order", [runs.index(each) for each in ran if each in both]),
+        ("the steps with effects run in another order", [order_in_b[each] for each in ran if each in order_in_b]),
         ("the inputs stand in another order", inputs),
         ("the outputs stand in another order", given),
     ):
@@ -236,7 +229,7 @@ def steps_of_both(found: Matching) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((a - first, b - start) for a, b in found.to_b.items() if a >= first))
 
 
-def line_of(step: Step) -> tuple[str, int, str]:
+def program_line(step: Step) -> tuple[str, int, str]:
     """Return the line of the program that a step comes from."""
     source = step.source
     return (source.file, source.line, source.code) if source is not None else ("", 0, "")

@@ -10,15 +10,16 @@ from backprint.graph.nouns import Capture
 
 def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
     """Yield the facts that differ."""
-    left, right = facts_of(before), facts_of(after)
+    left, right = capture_texts(before), capture_texts(after)
     for name in dict.fromkeys((*left, *right)):
         one, two = left.get(name, ()), right.get(name, ())
         if one != two:
-            only = tuple(each for each in one if each not in two), tuple(each for each in two if each not in one)
+            left_only, right_only = set(one).difference(two), set(two).difference(one)
+            only = tuple(filter(left_only.__contains__, one)), tuple(filter(right_only.__contains__, two))
             yield Fact(name, *(only if any(only) else (one, two)))
 
 
-def facts_of(capture: Capture) -> dict[str, tuple[str, ...]]:
+def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
     """Return the facts of a Capture, as texts."""
     symbols = {
         f"{symbol.name} was {symbol.hint} in [{symbol.low}, {symbol.high}]": None

@@ -10,10 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from backprint.differing.nouns import GraphDiff, PortChange, StepChange
 from backprint.graph.folding.series import divided_text
-from backprint.graph.nouns import Graph, Port, Ref, Step, refs
+from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, refs
 from backprint.graph.steps import mapped, used
 from backprint.graph.text import show, show_call, show_spec
 
@@ -31,6 +32,9 @@ class ChangeLine:
     """In each of the modules."""
 
 
+Lines: TypeAlias = tuple[ChangeLine, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
     """What changed alike in several modules, or in one."""
@@ -44,7 +48,7 @@ class ChangeGroup:
         return names_together(self.modules)
 
 
-def change_groups(diff: GraphDiff, before: Graph | None, after: Graph | None) -> tuple[ChangeGroup, ...]:
+def change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[ChangeGroup, ...]:
     """Return the changes of a graph's steps, apart from those that only follow from others."""
     shown = Shown(diff, before, after)
     modules: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -55,7 +59,7 @@ def change_groups(diff: GraphDiff, before: Graph | None, after: Graph | None) ->
             whole = wholes[change.before is None].get(name) if change.kind != "changed" else None
             modules[whole or name][change.kind, shown.text(change) if whole is None else ""] += 1
     rows = [(name, tuple(lines_of(lines))) for name, lines in modules.items()]
-    return tuple(ChangeGroup(names, lines) for names, lines in grouped(rows))
+    return tuple(ChangeGroup(names, lines) for names, lines in alike_rows(rows))
 
 
 def lines_of(counts: Counter[tuple[str, str]]) -> Iterator[ChangeLine]:
@@ -67,7 +71,7 @@ def lines_of(counts: Counter[tuple[str, str]]) -> Iterator[ChangeLine]:
             yield ChangeLine(kind, f"the whole module, {count} step{'s' * (count > 1)}", 1)
 
 
-def new_modules(graph: Graph | None, other: Graph | None) -> dict[str, str]:
+def new_modules(graph: Graph, other: Graph) -> dict[str, str]:
     """Return, for each module that the other graph does not have, the outermost module around it that it does not have
     either."""
     known = {prefix for name in modules_of(other) for prefix in prefixes(name)}
@@ -79,9 +83,9 @@ def new_modules(graph: Graph | None, other: Graph | None) -> dict[str, str]:
     return found
 
 
-def modules_of(graph: Graph | None) -> set[str]:
+def modules_of(graph: Graph) -> set[str]:
     """Return the modules that a graph's steps were called in."""
-    return {step.source.module for step in graph.steps if step.source is not None} if graph is not None else set()
+    return {step.source.module for step in graph.steps if step.source is not None}
 
 
 def prefixes(name: str) -> list[str]:
@@ -90,7 +94,7 @@ def prefixes(name: str) -> list[str]:
     return [".".join(parts[: count + 1]) for count in range(len(parts))] if name else []
 
 
-def port_groups(diff: GraphDiff, before: Graph | None, after: Graph | None) -> tuple[ChangeGroup, ...]:
+def port_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[ChangeGroup, ...]:
     """Return the changes of a graph's ports. Values that are saved for the backward stand at the forward, each by the
     operator and the module that makes it."""
     shown = Shown(diff, before, after)
@@ -99,12 +103,12 @@ def port_groups(diff: GraphDiff, before: Graph | None, after: Graph | None) -> t
         if (made := shown.port(change)) is not None:
             name, text = made
             rows.append((name, (ChangeLine(change.kind, text, 1),)))
-    return tuple(ChangeGroup(names, lines) for names, lines in grouped(rows))
+    return tuple(ChangeGroup(names, lines) for names, lines in alike_rows(rows))
 
 
-def grouped(rows: Iterable[tuple[str, tuple[ChangeLine, ...]]]) -> Iterator[tuple[tuple[str, ...], tuple[ChangeLine, ...]]]:
+def alike_rows(rows: Iterable[tuple[str, Lines]]) -> Iterator[tuple[tuple[str, ...], Lines]]:
     """Yield equal lines with all of their names, which differ in nothing but numbers."""
-    found: dict[tuple[tuple[str, ...], tuple[ChangeLine, ...]], list[str]] = defaultdict(list)
+    found: dict[tuple[tuple[str, ...], Lines], list[str]] = defaultdict(list)
     for name, lines in rows:
         found[divided_text(name)[0], lines].append(name)
     for (_, lines), names in found.items():
@@ -114,33 +118,32 @@ def grouped(rows: Iterable[tuple[str, tuple[ChangeLine, ...]]]) -> Iterator[tupl
 class Shown:
     """Writes steps and ports of both sides of a GraphDiff."""
 
-    def __init__(self, diff: GraphDiff, before: Graph | None, after: Graph | None) -> None:
+    def __init__(self, diff: GraphDiff, before: Graph, after: Graph) -> None:
         self.graphs = before, after
-        self.makers = [makers_of(graph) if graph is not None else {} for graph in self.graphs]
+        self.makers = makers_of(before), makers_of(after)
+        self.modules = module_of_values(before), module_of_values(after)
         self.ends = dict(diff.steps)
 
     def in_order(self, changes: Sequence[StepChange]) -> list[StepChange]:
         """Return changes in the order of the first graph; an added step stands after the one before it that both
         have."""
         back = {b: a for a, b in self.ends.items()}
-        after, place, at = self.graphs[1], -1, {}
-        for b in range(len(after.steps) if after is not None else 0):
+        place, places = -1, []
+        for b in range(len(self.graphs[1].steps)):
             place = back.get(b, place)
-            at[b] = place
+            places.append(place)
 
         def key(change: StepChange) -> tuple[int, int, int]:
             if change.before is not None:
                 return change.before, 0, 0
-            return at[change.after or 0], 1, change.after or 0
+            return places[change.after or 0], 1, change.after or 0
 
         return sorted(changes, key=key)
 
     def sides(self, change: StepChange) -> tuple[Step | None, Step | None]:
         """Return the step of a change on both sides."""
-        one, two = (
-            graph.steps[place] if graph is not None and place is not None else None
-            for graph, place in zip(self.graphs, (change.before, change.after), strict=True)
-        )
+        one = self.graphs[0].steps[change.before] if change.before is not None else None
+        two = self.graphs[1].steps[change.after] if change.after is not None else None
         return one, two
 
     def module(self, change: StepChange) -> str:
@@ -151,24 +154,26 @@ class Shown:
 
     def text(self, change: StepChange) -> str:
         """Return a change in a line."""
-        one, two = self.sides(change)
-        if one is None or two is None:
-            side = 0 if two is None else 1
-            return self.call(one or two, side)
-        parts = set(change.parts)
-        if parts == {"operator"} or parts == {"operator", "type"}:
+        match self.sides(change):
+            case (Step() as step, None):
+                return self.call(step, 0)
+            case (None, Step() as step):
+                return self.call(step, 1)
+            case (Step() as one, Step() as two):
+                return self.changed(one, two, set(change.parts))
+        raise AssertionError("a change has a step on one side")
+
+    def changed(self, one: Step, two: Step, parts: set[str]) -> str:
+        """Return what differs between two steps."""
+        if parts <= {"operator", "type"} and "operator" in parts:
             said = f"{short_target(one)} -> {short_target(two)}"
         elif parts & {"operator", "arguments"}:
-            said = f"{self.call(one, 0, False)} -> {self.call(two, 1, False)}"
+            said = f"{self.call(one, 0, typed=False)} -> {self.call(two, 1, typed=False)}"
         elif "inputs" in parts:
             said = f"{short_target(two)} takes {self.taken(one, two)}"
         else:
             said = short_target(two)
-        return f"{said}{self.types(one, two)}" if "type" in parts else said
-
-    def types(self, one: Step, two: Step) -> str:
-        """Return both types of a step."""
-        return f": {show_spec(one.spec)} -> {show_spec(two.spec)}"
+        return f"{said}: {types_text(one.spec, two.spec)}" if "type" in parts else said
 
     def taken(self, one: Step, two: Step) -> str:
         """Return which values a step takes, and which it took."""
@@ -181,24 +186,22 @@ class Shown:
             found.append(f"{len(used(two))} values, not {len(used(one))}")
         return "; ".join(dict.fromkeys(found)) or "another value of the same kind"
 
-    def call(self, step: Step | None, side: int, typed: bool = True) -> str:
+    def call(self, step: Step, side: int, typed: bool = True) -> str:
         """Return a call whose arguments are named by the operators that make them."""
-        assert step is not None  # one side has it
         made = mapped(step, lambda name: Ref(self.makers[side].get(name, name)))
         kind = f": {show_spec(step.spec)}" if typed and step.spec is not None else ""
         return f"{short_target(step)}({show_call(made.args, made.kwargs)}){kind}"
 
     def port(self, change: PortChange) -> tuple[str, str] | None:
         """Return the name of a changed port and what changed; None of a value that a backward takes as it is saved."""
-        ports = [
-            (graph.inputs if change.is_input else graph.outputs)[place] if graph is not None and place is not None else None
-            for graph, place in zip(self.graphs, (change.before, change.after), strict=True)
-        ]
-        one, two = ports
+        before, after = ((graph.inputs if change.is_input else graph.outputs) for graph in self.graphs)
+        one = before[change.before] if change.before is not None else None
+        two = after[change.after] if change.after is not None else None
         port = two or one
-        assert port is not None  # one side has it
+        if port is None or (change.is_input and port.role == "saved"):
+            return None
         if port.role == "saved":
-            return None if change.is_input else self.saved(change, port)
+            return self.saved(change, one, two)
         if one is None or two is None:
             return port.name, f"{port.role} {show_spec(port.spec)}"
         if change.kind == "renamed":
@@ -206,27 +209,34 @@ class Shown:
         said = {
             "name": f"before: {one.name}",
             "role": f"{one.role} -> {two.role}",
-            "type": f"{show_spec(one.spec)} -> {show_spec(two.spec)}",
-            "value": f"comes from {self.maker(change, 1)}, not {self.maker(change, 0)}",
+            "type": types_text(one.spec, two.spec),
         }
+        if "value" in change.parts:
+            said["value"] = f"comes from {self.maker(1, change.after)}, not {self.maker(0, change.before)}"
         return port.name, f"{port.role}, {'; '.join(said[part] for part in change.parts)}"
 
-    def saved(self, change: PortChange, port: Port) -> tuple[str, str]:
-        """Return the module and the operator of a saved value."""
-        side = 1 if change.after is not None else 0
-        graph, place = self.graphs[side], change.after if change.after is not None else change.before
-        assert graph is not None and place is not None  # the side that has it
-        name = next(refs(graph.results[place]), "")
-        step = next((step for step in graph.steps if step.name == name), None) if name else None
-        module = step.source.module if step is not None and step.source is not None else ""
-        return module, f"saves {self.makers[side].get(name, name)} {show_spec(port.spec)}"
+    def saved(self, change: PortChange, one: Port | None, two: Port | None) -> tuple[str, str]:
+        """Return the module and the operator of a saved value, and its type."""
+        side, place = (1, change.after) if two is not None else (0, change.before)
+        result = self.graphs[side].results[place or 0]
+        name = next(refs(result), "")
+        kind = types_text(*(port.spec for port in (one, two) if port is not None))
+        return self.modules[side].get(name, ""), f"saves {self.maker(side, place)} {kind}"
 
-    def maker(self, change: PortChange, side: int) -> str:
+    def maker(self, side: int, place: int | None) -> str:
         """Return what makes an output."""
-        graph, place = self.graphs[side], (change.before, change.after)[side]
-        assert graph is not None and place is not None  # both sides have a changed port
-        result = graph.results[place]
+        result = self.graphs[side].results[place or 0]
         return ", ".join(self.makers[side].get(name, name) for name in refs(result)) or show(result)
+
+
+def types_text(*specs: Spec) -> str:
+    """Return a type, or both if there are two that differ."""
+    return " -> ".join(dict.fromkeys(map(show_spec, specs)))
+
+
+def module_of_values(graph: Graph) -> dict[str, str]:
+    """Return the module that each value was made in, if there is one."""
+    return {step.name: step.source.module for step in graph.steps if step.source is not None}
 
 
 def makers_of(graph: Graph) -> dict[str, str]:

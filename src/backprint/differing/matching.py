@@ -1,15 +1,15 @@
 """Match the values of two graphs: which step of one is which step of the other.
 
-Names of values do not count. Values are matched from the inputs on if they are the same call of the same values; then,
-layer by layer, in the order of their steps, those first whose neighbours are alike too; each match is spread to what its
-step takes and to what takes it. Modules are kept apart, as long as both graphs have them; only then steps are matched
-across modules. At last, a step in the place of another is that step, changed.
+Names of values do not count. A step is matched if it is the only one of its kind with its neighbours, or the same call
+of matched values; then, layer by layer, in the order of steps, those first whose neighbours are alike. Each match is
+spread to what its step takes and to what takes it. Modules are kept apart, as long as both graphs have them; only then
+steps are matched across modules. At last, a step in the place of another is that step, changed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from backprint.differing.blocks import paired_blocks
@@ -21,6 +21,16 @@ Labels: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
 Echoes: TypeAlias = Mapping[str, int]
 """Names of the forward's steps, with a number that both sides' matched steps share."""
+
+
+FEW = 8
+"""How many equal calls of the same values are compared by their surroundings."""
+
+ROUNDS = 8
+"""How often values are told apart by what was matched before."""
+
+MOST_USERS = 256
+"""A value that more steps take says little about any of them."""
 
 
 class Matching:
@@ -49,12 +59,17 @@ class Matching:
         block, module = self.a.block(a), self.a.module(a)
         return self.blocks.get(block, block) + module[len(block) :]
 
+    def group(self, side: int, value: int) -> str:
+        """Return the module of a value if both graphs have it, else an empty text: steps of two groups are kept
+        apart."""
+        module = self.modules[side][value]
+        return module if self.shared is not None and module in self.shared else ""
+
     def akin(self, a: int, b: int) -> bool:
         """Whether two values may be matched, as far as their modules go."""
         if self.shared is None or a < self.a.first or b < self.b.first:
             return True
-        one, two = self.modules[0][a], self.modules[1][b]
-        return one == two or not (one in self.shared or two in self.shared)
+        return self.group(0, a) == self.group(1, b)
 
     def join(self, a: int, b: int) -> None:
         """Match two values."""
@@ -82,33 +97,34 @@ def match_steps(found: Matching, echoes: tuple[Echoes, Echoes]) -> None:
     strict: Labels = found.a.strict, found.b.strict
     loose: Labels = found.a.loose, found.b.loose
     found.keep_modules()
-    count = -1
-    while count < len(found.to_b):  # each match may tell more values apart
+    for _ in range(ROUNDS):  # each match may tell more values apart
         count = len(found.to_b)
         by_neighbours(found, strict)
-        spread(found, strict, list(found.to_b))
+        spread_matches(found, strict, list(found.to_b))
+        if len(found.to_b) == count:
+            break
     downward(found, strict)
     by_echo(found, strict, echoes)
-    spread(found, strict, list(found.to_b))
+    spread_matches(found, strict, list(found.to_b))
     for labels in (strict, loose):
         wide = [labels]
         for _ in range(2):
-            wide.append(widened(found, wide[-1]))
+            wide.append(wider(found, wide[-1]))
         for each in reversed(wide):
             in_blocks(found, each)
             downward(found, labels)
-            spread(found, labels, list(found.to_b))
+            spread_matches(found, labels, list(found.to_b))
     unsupported(found)
     replaced(found)
     found.shared = None
     downward(found, strict)
-    in_row(found, widened(found, widened(found, strict)), *found.left())
-    spread(found, strict, list(found.to_b))
+    in_row(found, wider(found, wider(found, strict)), *found.left())
+    spread_matches(found, strict, list(found.to_b))
     unsupported(found)
     replaced(found)
 
 
-def widened(found: Matching, labels: Labels) -> Labels:
+def wider(found: Matching, labels: Labels) -> Labels:
     """Return what each value is together with its neighbours."""
     return widened_labels(found.a, labels[0], found.numbers), widened_labels(found.b, labels[1], found.numbers)
 
@@ -119,16 +135,17 @@ def widened(found: Matching, labels: Labels) -> Labels:
 def downward(found: Matching, labels: Labels) -> None:
     """Match steps that make the same call of matched values. Of several, those in one module that have the same users,
     in their order."""
-    index: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
+    index: dict[tuple[int, tuple[int, ...], str], list[int]] = defaultdict(list)
     lefts, rights = found.left()
-    for b in rights:
-        index[labels[1][b], found.b.takes[b]].append(b)
+    for b in reversed(rights):
+        index[labels[1][b], found.b.takes[b], found.group(1, b)].append(b)
     for a in lefts:
         taken = found.taken_by(a)
-        several = index.get((labels[0][a], taken), ()) if taken is not None else ()
-        several = [b for b in several if found.open_both(a, b)]
+        several = index.get((labels[0][a], taken, found.group(0, a)), []) if taken is not None else []
         if several:
-            found.join(a, several[0] if len(several) == 1 else min(several, key=lambda b: unlikeness(found, a, b)))
+            b = min(several[-FEW:], key=lambda b: unlikeness(found, a, b))
+            several.remove(b)
+            found.join(a, b)
 
 
 def unlikeness(found: Matching, a: int, b: int) -> tuple[bool, int, int]:
@@ -151,8 +168,7 @@ def neighbour_keys(
     found: Matching, side: int, labels: Sequence[int], values: Sequence[int]
 ) -> dict[tuple[object, ...], list[int]]:
     """Return steps by what they are and by their neighbours."""
-    graph, modules = (found.a, found.b)[side], found.modules[side]
-    shared = found.shared or frozenset()
+    graph = (found.a, found.b)[side]
 
     def known(value: int) -> int:
         other = value if side and value in found.to_a else found.to_b.get(value, -1) if not side else -1
@@ -162,8 +178,7 @@ def neighbour_keys(
     for value in values:
         takes = tuple(map(known, graph.takes[value]))
         below = tuple(sorted((known(user) if user != OUT else OUT, place) for user, place in graph.users[value]))
-        module = modules[value] if modules[value] in shared else ""
-        table[labels[value], takes, below, module].append(value)
+        table[labels[value], takes, below, found.group(side, value)].append(value)
     return table
 
 
@@ -221,7 +236,7 @@ def in_row(found: Matching, labels: Labels, lefts: Sequence[int], rights: Sequen
 # ------------------------------------------------------------------ neighbours of what is matched
 
 
-def spread(found: Matching, labels: Labels, waiting: list[int]) -> None:
+def spread_matches(found: Matching, labels: Labels, waiting: list[int]) -> None:
     """Match what matched steps take, and what takes them, as far as it is alike."""
     while waiting:
         a = waiting.pop()
@@ -269,7 +284,7 @@ def agreement(found: Matching, a: int, b: int, surely: bool = False) -> tuple[in
     two = [(user if user == OUT or user in found.to_a else -2, place) for user, place in found.b.users[b]]
     if surely:
         one, two = [each for each in one if each[0] != -2], [each for each in two if each[0] != -2]
-    users = sum(min(one.count(each), two.count(each)) for each in set(one)) if len(one) + len(two) < 256 else 0
+    users = sum(min(one.count(each), two.count(each)) for each in set(one)) if len(one) + len(two) <= MOST_USERS else 0
     return takes, max(len(lefts), len(rights)), users, max(len(found.a.users[a]), len(found.b.users[b]))
 
 
@@ -296,34 +311,43 @@ def any_done(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
 
 
 def replaced(found: Matching) -> None:
-    """Match what is left where a step stands in the place of another: it takes the same, and the same takes it. What
-    comes after it may then be in the place of another, too."""
-    while pairs := sorted(replacements(found), reverse=True):
-        for *_, a, b in pairs:
-            if found.open_both(a, b):
+    """Match what is left where a step stands in the place of another: it takes exactly the same, and the same takes it;
+    or it calls the same operator beside a step that both have."""
+    strict: Labels = found.a.strict, found.b.strict
+    for _ in range(ROUNDS):
+        count = len(found.to_b)
+        lefts, rights = found.left()
+        offered = set(rights)
+        for a in lefts:  # in their order, so that what takes a replaced step is seen after it
+            pairs = [rated for b in candidates(found, a, offered) if (rated := rating(found, a, b)) is not None]
+            if pairs:
+                b = max(pairs)[-1]
                 found.join(a, b)
-        spread(found, (found.a.strict, found.b.strict), [a for *_, a, _ in pairs if a in found.to_b])
+                offered.discard(b)
+                spread_matches(found, strict, [a])
+        if len(found.to_b) == count:
+            break
 
 
-def replacements(found: Matching) -> Iterator[tuple[bool, int, int, int, int, int]]:
-    """Yield steps in the place of others, with how sure that is. One that calls another operator takes exactly the
-    same."""
-    lefts, rights = found.left()
-    offered = set(rights)
-    for a in lefts:
-        for b in candidates(found, a, offered):
-            takes, of_takes, users, of_users = agreement(found, a, b)
-            sure = agreement(found, a, b, surely=True)
-            alike = found.a.loose[a] == found.b.loose[b]
-            exact = sure[0] == of_takes and users == of_users
-            if found.open_both(a, b) and (exact or (alike and sure[0] + sure[2])):
-                yield alike, sure[0] + sure[2], takes + users, -abs(a - b), a, b
+def rating(found: Matching, a: int, b: int) -> tuple[bool, int, int, int, int] | None:
+    """Return how sure it is that a step stands in the place of another; None if it does not."""
+    if not found.open_both(a, b):
+        return None
+    takes, of_takes, users, of_users = agreement(found, a, b)
+    sure = agreement(found, a, b, surely=True)
+    alike = found.a.loose[a] == found.b.loose[b]
+    if (sure[0] == of_takes and users == of_users) or (alike and sure[0] + sure[2]):
+        return alike, sure[0] + sure[2], takes + users, -abs(a - b), b
+    return None
 
 
 def candidates(found: Matching, a: int, offered: set[int]) -> set[int]:
     """Return open steps of the second graph that take what a step takes, or are taken where it is."""
-    near = {user for each in found.a.takes[a] if each in found.to_b for user, _ in found.b.users[found.to_b[each]]}
-    for user, place in found.a.users[a]:
+    near: set[int] = set()
+    for each in found.a.takes[a]:
+        users = found.b.users[found.to_b[each]] if each in found.to_b else ()
+        near.update(user for user, _ in (users if len(users) <= MOST_USERS else ()) if user in offered)
+    for user, place in found.a.users[a][:MOST_USERS]:
         if user in found.to_b and place < len(found.b.takes[found.to_b[user]]):
             near.add(found.b.takes[found.to_b[user]][place])
     return near & offered

@@ -33,7 +33,7 @@ class StepChange:
     @property
     def kind(self) -> str:
         """`added`, `removed` or `changed`."""
-        return kind_of(self.before, self.after)
+        return change_kind(self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class PortChange:
     @property
     def kind(self) -> str:
         """`added`, `removed`, `changed`, or `renamed` if nothing but the name differs."""
-        return "renamed" if self.parts == ("name",) else kind_of(self.before, self.after)
+        return "renamed" if self.parts == ("name",) else change_kind(self.before, self.after)
 
 
-def kind_of(before: int | None, after: int | None) -> str:
+def change_kind(before: int | None, after: int | None) -> str:
     """Return whether something is added, removed or changed."""
     return "added" if before is None else "removed" if after is None else "changed"
 

@@ -9,7 +9,21 @@ from typing import Any
 
 from backprint.graph.canonical import versions
 from backprint.graph.folding.fold import block_of
-from backprint.graph.nouns import Dict, Graph, List, Ref, ScalarSpec, Size, Slice, Spec, Step, Sub, TensorSpec, Value, refs
+from backprint.graph.nouns import (
+    Dict,
+    Graph,
+    List,
+    Ref,
+    ScalarSpec,
+    Size,
+    Slice,
+    Spec,
+    Step,
+    Sub,
+    TensorSpec,
+    Value,
+    refs,
+)
 from backprint.graph.steps import used
 
 OUT = -1
@@ -53,8 +67,8 @@ class Wired:
         return block_of(self.step_of(value))
 
 
-def wired(graph: Graph, hashes: Mapping[str, str], numbers: Numbers) -> Wired:
-    """Return a graph as numbers; `hashes` are those of its subgraphs."""
+def wired(graph: Graph, numbers: Numbers) -> Wired:
+    """Return a graph as numbers."""
     first = len(graph.inputs)
     places = {port.local: place for place, port in enumerate(graph.inputs)}
     places |= {step.name: first + place for place, step in enumerate(graph.steps) if not step.is_guard}
@@ -66,9 +80,10 @@ def wired(graph: Graph, hashes: Mapping[str, str], numbers: Numbers) -> Wired:
         for count, value in enumerate(taken):
             users[value].append((place, count))
     for port, result in zip(graph.outputs, graph.results, strict=True):
+        end = number_of((port.role, port.name if port.role != "saved" else ""), numbers)
         for name in refs(result):
-            users[places[name]].append((OUT, number_of(("port", port.role, port.name * (port.role != "saved")), numbers)))
-    said = Said(graph, hashes)
+            users[places[name]].append((OUT, end))
+    said = Said(graph)
     strict = [number_of((port.role, said.spec(port.spec)), numbers) for port in graph.inputs]
     strict += [number_of(said.step_without_names(step, place), numbers) for place, step in enumerate(graph.steps)]
     loose = [number_of((port.role,), numbers) for port in graph.inputs]
@@ -97,8 +112,8 @@ class Said:
     """What steps and types are without the names of one graph: symbols are numbered as its inputs and steps use
     them."""
 
-    def __init__(self, graph: Graph, hashes: Mapping[str, str]) -> None:
-        self.hashes = hashes
+    def __init__(self, graph: Graph) -> None:
+        self.hashes = {name: sub.hash() for name, sub in graph.subgraphs}
         self.versions = versions(graph)
         self.symbols = dict.fromkeys((symbol.name for symbol in graph.symbols), "")
         self.used = 0

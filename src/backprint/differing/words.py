@@ -80,9 +80,9 @@ def changed_count(graph: GraphDiff) -> int:
 
 def graph_lines(diff: Diff, pair: PairDiff, graph: GraphDiff, everything: bool) -> Iterator[str]:
     """Yield the lines of a direction that both sides have."""
-    if not all(graph.hashes):
-        return
     before, after = graphs_of(diff, pair, graph.direction)
+    if before is None or after is None:
+        return
     yield from group_lines(change_groups(graph, before, after), everything)
     told = graph is not pair.graphs[0] and all(pair.graphs[0].hashes)  # by the forward: what is renamed
     ports = port_groups(graph, before, after)
@@ -98,7 +98,7 @@ def graph_lines(diff: Diff, pair: PairDiff, graph: GraphDiff, everything: bool) 
 
 
 def graphs_of(diff: Diff, pair: PairDiff, direction: str) -> tuple[Graph | None, Graph | None]:
-    """Return a direction of a Pair on both sides."""
+    """Return a direction of a Pair on both sides; None if a side does not have it."""
 
     def side(capture: Capture, number: int | None) -> Graph | None:
         if number is None:
@@ -113,13 +113,13 @@ def group_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str
     """Yield the lines of changed steps, below their modules."""
     most = len(groups) if everything else MOST_GROUPS
     for group in groups[:most]:
-        where = f"in {group.name}{times(len(group.modules))}" if group.name else "outside of modules"
+        where = f"in {group.name}{often(len(group.modules))}" if group.name else "outside of modules"
         yield f"  {where}:"
         shown = group.lines if everything else group.lines[:MOST_LINES]
         for line in shown:
-            yield f"    {MARKS[line.kind]} {shortened(line.text)}{times(line.count)}"
+            yield f"    {MARKS[line.kind]} {shortened(line.text)}{often(line.count)}"
         if len(shown) < len(group.lines):
-            yield f"    … and {sum(line.count for line in group.lines[len(shown):])} steps more"
+            yield f"    … and {sum(line.count for line in group.lines[len(shown) :])} steps more"
     if len(groups) > most:
         yield f"  … and {sum(len(group.modules) for group in groups[most:])} modules more"
 
@@ -130,12 +130,12 @@ def port_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str]
     for group in groups[:most]:
         line = group.lines[0]
         name = f" {group.name}" if group.name else ""
-        yield f"  {MARKS[line.kind]}{name}{times(len(group.modules))}: {shortened(line.text)}"
+        yield f"  {MARKS[line.kind]}{name}{often(len(group.modules))}: {shortened(line.text)}"
     if len(groups) > most:
         yield f"  … and {sum(len(group.modules) for group in groups[most:])} ports more"
 
 
-def times(count: int) -> str:
+def often(count: int) -> str:
     """Return how often something is there, if it is more than once."""
     return f" (× {count})" if count > 1 else ""
 
@@ -204,8 +204,11 @@ def pair_json(diff: Diff, pair: PairDiff) -> dict[str, Any]:
 
 def graph_json(diff: Diff, pair: PairDiff, graph: GraphDiff) -> dict[str, Any]:
     """Return a direction as plain data: groups for people, steps and ports by number for programs."""
-    sides = graphs_of(diff, pair, graph.direction)
-    both = all(graph.hashes)
+    sides = before, after = graphs_of(diff, pair, graph.direction)
+    steps: tuple[ChangeGroup, ...] = ()
+    ports: tuple[ChangeGroup, ...] = ()
+    if before is not None and after is not None:
+        steps, ports = change_groups(graph, before, after), port_groups(graph, before, after)
     return {
         "same": graph.same,
         "only_sizes": graph.only_sizes,
@@ -214,8 +217,8 @@ def graph_json(diff: Diff, pair: PairDiff, graph: GraphDiff) -> dict[str, Any]:
         "matched": graph.steps,
         "changes": [asdict(change) | {"kind": change.kind} for change in graph.changes],
         "ports": [asdict(change) | {"kind": change.kind} for change in graph.ports],
-        "groups": [group_json(group) for group in change_groups(graph, *sides)] if both else [],
-        "port_groups": [group_json(group) for group in port_groups(graph, *sides)] if both else [],
+        "groups": list(map(group_json, steps)),
+        "port_groups": list(map(group_json, ports)),
         "orders": graph.orders,
         "renamed_modules": graph.modules,
         "moved": graph.moved,
