@@ -110,7 +110,7 @@ def compare_graphs(
         match_inputs(found, forward, strictly=True)
         match_steps(found, forward.echoes)
         match_inputs(found, forward, strictly=False)
-    outputs = matched_outputs(found, forward)
+    outputs = {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(found, forward)
     changes = () if same else tuple(step_changes(found))
     ports = (*input_changes(found), *output_changes(found, outputs))
     orders = () if same else tuple(other_orders(found, outputs, bool(changes or ports)))

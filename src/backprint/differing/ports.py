@@ -9,6 +9,7 @@ from typing import Any
 from backprint.differing.matching import Echoes, Matching
 from backprint.differing.nouns import PortChange
 from backprint.differing.wired import Wired
+from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, refs
 
 Renamed = Mapping[str, str]
@@ -80,7 +81,10 @@ def port_parts(before: Port, after: Port, alike: bool, value: bool = True) -> tu
 def matched_outputs(found: Matching, forward: Forward) -> dict[int, int]:
     """Return the outputs that both graphs have, by number: of one role and name, else of one role and value."""
     before, after = found.a.graph, found.b.graph
-    places = {port.key: place for place, port in enumerate(after.outputs) if port.role != "saved"}
+    places: dict[PortKey, int] = {}
+    for b, port in enumerate(after.outputs):
+        if port.role != "saved":
+            places.setdefault(port.key, b)
     made: dict[int, int] = {}
     for a, port in enumerate(before.outputs):
         for name in (forward.renamed.get(port.name, port.name), port.name):

@@ -64,7 +64,7 @@ class Wired:
 
     def block(self, value: int) -> str:
         """Return its module up to the last number: the layer."""
-        return block_of(self.step_of(value))
+        return block_of(self.step_of(value)) if value >= self.first else ""
 
 
 def wired(graph: Graph, numbers: Numbers) -> Wired:
