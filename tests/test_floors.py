@@ -34,6 +34,7 @@ GROUND = (
     "closeness",
     "web_page",
     "tensor_stats",
+    "amounts",
 )
 ROOMS = (*GROUND, "graph", "fx", "tracing", "sample", "graphnet", "replaying")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -51,6 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "growth": (),
     "room": (),
     "closeness": (),
+    "amounts": (),
     "results": ("room", "tree"),
     "examples": (),
     "web_page": ("errors",),
@@ -64,9 +66,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "graphnet": (*GROUND, "graph", "fx", "sample"),
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "graph", "drawing", "tracing.frames", "replaying.compare"),
+    "differing": ("amounts", "plain", "graph"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
     "extracting": (*ROOMS, "target", "corpora", "corpus", "report", "benching", "__init__"),
     "kernel_sets": ("errors", "graph", "api", "extracting"),
+    "differences": ("errors", "graph", "api", "differing"),
     "calls": ("errors", "choices", "graph"),
     "api": (
         *ROOMS,
@@ -102,6 +106,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "api",
         "drawings",
         "corpora",
+        "differences",
+        "differing",
         "benches",
         "benching.cells",
         "benching.runs",
@@ -119,6 +125,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "saving",
         "target",
         "corpora",
+        "differences",
+        "differing",
         "benches",
         "corpus",
         "report",

@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Iterator
 
+from backprint.amounts import amount
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.picture import PairPicture
 from backprint.drawing.shapes import (
@@ -13,7 +14,6 @@ from backprint.drawing.shapes import (
     PILL,
     DrawnBox,
     DrawnLine,
-    amount,
     folded_texts,
     frame_title,
     is_thin,
