@@ -22,6 +22,7 @@ from backprint.api import (
 from backprint.benches import bench, minify
 from backprint.benching.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.corpora import CorpusRun, dedup, run_corpus
+from backprint.differences import diff
 from backprint.drawings import draw, view
 from backprint.errors import (
     BackprintError,
@@ -41,10 +42,12 @@ from backprint.graph.power import Power, Trial
 from backprint.graph.verdicts import PortVerdict, Verdict
 from backprint.kernel_sets import kernels
 from backprint.version import __version__
+from backprint.web_page import WebPage
 
 if TYPE_CHECKING:
     from backprint.benching.minify_sample import MinifiedSample
     from backprint.benching.runs import BenchRun
+    from backprint.differing.nouns import Diff
     from backprint.extracting.capture_kernels import CaptureKernels
     from backprint.extracting.nouns import Kernel
     from backprint.graph.folding.nouns import FoldedGraph
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 _LATER = {
     "BenchRun": "backprint.benching.runs",
     "CaptureKernels": "backprint.extracting.capture_kernels",
+    "Diff": "backprint.differing.nouns",
     "FoldedGraph": "backprint.graph.folding.nouns",
     "Kernel": "backprint.extracting.nouns",
     "KernelGraph": "backprint.tracing.kernel_values",
@@ -86,6 +90,7 @@ __all__ = [
     "CaptureKernels",
     "CorpusRun",
     "DataDependentError",
+    "Diff",
     "FoldedGraph",
     "Graph",
     "GraphError",
@@ -114,12 +119,14 @@ __all__ = [
     "Trial",
     "UsageError",
     "Verdict",
+    "WebPage",
     "__version__",
     "bench",
     "capture",
     "compare_regions",
     "dedup",
     "draw",
+    "diff",
     "export",
     "fake",
     "forward_backward_graphs",

@@ -22,6 +22,7 @@ VERBS = (
     "show",
     "draw",
     "view",
+    "diff",
     "export",
     "bench",
     "minify",

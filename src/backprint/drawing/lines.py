@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from backprint.amounts import amount
 from backprint.drawing.drawn import DrawnPair
 from backprint.drawing.flows import OUTSIDE
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.rows import BridgeLine, FlowLine
-from backprint.drawing.shapes import BOTTOM, GUTTER, HEAD, LANE, SLOT, DrawnBox, DrawnLine, Point, amount
+from backprint.drawing.shapes import BOTTOM, GUTTER, HEAD, LANE, SLOT, DrawnBox, DrawnLine, Point
 
 NEAR, STEP, BUS = 5.0, 2.0, 12.0
 """How far from a row a flow turns into the channel, how much more for each slot, and how far from it a bridge runs that

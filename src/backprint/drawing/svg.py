@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import math
 import re
 from collections.abc import Iterator
 
+from backprint.amounts import amount
 from backprint.drawing.curves import path_of
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.labels import LineLabel, labels_of
@@ -19,7 +21,6 @@ from backprint.drawing.shapes import (
     SMALL,
     DrawnBox,
     DrawnLine,
-    amount,
     folded_texts,
     frame_title,
     is_thin,
@@ -41,6 +42,12 @@ MINIMUM = 12
 def svg_of(picture: PairPicture, title: str = "") -> str:
     """Return a picture as the text of an SVG file."""
     return "".join(svg_parts(picture, title or picture.drawn.scene.name))
+
+
+def as_image(svg: str, title: str) -> str:
+    """Return a picture as an image for a notebook: on its own, its style would change that of the whole notebook."""
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img alt="{in_xml(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}"/>'
 
 
 def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
