@@ -117,6 +117,30 @@ def test_a_flow_of_the_main_lane_is_straight() -> None:
     assert len(lanes) == 1
 
 
+class Branches(torch.nn.Module):
+    """Three layers of other widths side by side, on a value that is needed again below them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        ends = (torch.nn.Tanh(),), (torch.nn.LayerNorm(4), torch.nn.GELU()), (torch.nn.Sigmoid(), torch.nn.Tanh())
+        self.ways = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(4, 4), *end) for end in ends)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).exp()
+        return torch.stack([way(x) for way in self.ways]).sum(0) * x.sin()
+
+
+def test_no_line_passes_behind_a_step_where_frames_stand_side_by_side() -> None:
+    picture = whole(bp.capture(Branches(), torch.randn(2, 4)))
+    assert max(len(row.frames) for layout in picture.drawn.layouts for row in layout.rows) > 1
+    steps = [box for box in picture.boxes if box.unit >= 0]
+    for line in picture.lines:
+        points = [point_on(curve, share / 20) for curve in curves_of(line) for share in range(21)]
+        assert not [box for box in steps for x, y in points
+                    if box.x + 1 < x < box.x + box.width - 1 and box.y + 1 < y < box.bottom - 1]  # fmt: skip
+
+
 class Residual(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from backprint.drawing.drawn import DrawnPair
 from backprint.drawing.flows import OUTSIDE
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.rows import BridgeLine, FlowLine
-from backprint.drawing.shapes import BOTTOM, GUTTER, HEAD, LANE, SLOT, DrawnBox, DrawnLine, Point
+from backprint.drawing.shapes import BOTTOM, GAP, GUTTER, HEAD, LANE, SLOT, DrawnBox, DrawnLine, Point
 
 NEAR, STEP, BUS = 5.0, 2.0, 12.0
 """How far from a row a flow turns into the channel, how much more for each slot, and how far from it a bridge runs that
@@ -57,13 +57,24 @@ class Lines:
         inner, ends = OUTSIDE not in (line.source, line.target), self.ends(line.target)
         mark = self.drawn.marks.get((frame_unit(self.box.unit), int(not down), line.source, line.target))
         if line.slot < 0:
-            straight = without_repeats((start.at, (start.at[0], start.edge), (end.at[0], end.edge), end.at))
+            straight = without_repeats((start.at, *self.bend(side, start, end), end.at))
             text = (mark.short if mark else line.spec) if inner else ""
             return DrawnLine(side, straight, text, line.count, ends=ends, mark=mark)
         out, back = start.turn(line.slot), end.turn(line.slot)
         x = self.channel(side, min(out, back), max(out, back), line.slot)
         points = (start.at, (start.at[0], out), (x, out), (x, back), (end.at[0], back), end.at)
         return DrawnLine(side, points, "", line.count, ends=ends, mark=mark)
+
+    def bend(self, side: str, start: LineEnd, end: LineEnd) -> tuple[Point, Point]:
+        """Return the ends of the part of a flow that may run aslant: next to the row that is not in the main lane. Rows
+        that it passes may have steps of the other side."""
+        (x, first), (to, last) = (start.at[0], start.edge), (end.at[0], end.edge)
+        down = GAP if last > first else -GAP
+        if abs(last - first) <= GAP or x == to:
+            return (x, first), (to, last)
+        if to == port_x(self.box, side):
+            return (x, first), (to, first + down)
+        return (x, last - down), (to, last)
 
     def ends(self, place: int) -> bool:
         """Whether a flow ends at a unit."""

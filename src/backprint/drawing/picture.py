@@ -69,6 +69,22 @@ class Extent:
     right: float
     height: float
 
+    @property
+    def width(self) -> float:
+        return self.left + self.right
+
+
+def around_gutter(frames: Sequence[Extent]) -> tuple[float, float]:
+    """Return how far frames side by side reach to both sides of the gutter. It runs between two of them, or through the
+    gutter of one: what is saved passes them there. Of these places it is the one nearest to the middle."""
+    total = sum(each.width + ACROSS for each in frames) - ACROSS
+    places, at = [], 0.0
+    for each in frames:
+        places += [at + each.left, at + each.width + ACROSS / 2]
+        at += each.width + ACROSS
+    left = min(places[:-1], key=lambda place: abs(place - total / 2))
+    return left, total - left
+
 
 @dataclass(slots=True)
 class Desk:
@@ -129,11 +145,7 @@ class Desk:
     def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> Extent:
         """Return the extent of a row."""
         frames = [self.extent_of(units[place]) for place in row.frames]
-        if len(frames) == 1:
-            left, right = frames[0].left, frames[0].right
-        else:
-            total = sum(each.left + each.right + ACROSS for each in frames) - ACROSS if frames else 0.0
-            left = right = max(total / 2, GUTTER / 2)
+        left, right = around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
         nodes = [[self.extent_of(units[place]) for place in side] for side in (row.left, row.right)]
         left += sum(each.left - GUTTER / 2 + ACROSS for each in nodes[0]) - (0 if frames or not nodes[0] else ACROSS)
         right += sum(each.right - GUTTER / 2 + ACROSS for each in nodes[1]) - (0 if frames or not nodes[1] else ACROSS)
@@ -198,19 +210,11 @@ class Desk:
         """Put down the units of a row, from the gutter outwards."""
         placed: dict[int, DrawnBox] = {}
         frames = [self.extent_of(units[place]) for place in row.frames]
-        left = right = gutter
-        if len(frames) == 1:
-            placed[row.frames[0]] = self.place(units[row.frames[0]], gutter, top, depth)
-            left, right = gutter - frames[0].left - ACROSS, gutter + frames[0].right + ACROSS
-        elif frames:
-            total = sum(each.left + each.right + ACROSS for each in frames) - ACROSS
-            left = at = gutter - total / 2
-            for place, extent in zip(row.frames, frames, strict=True):
-                placed[place] = self.place(units[place], at + extent.left, top, depth)
-                at += extent.left + extent.right + ACROSS
-            left, right = left - ACROSS, at
-        else:
-            left, right = gutter - GUTTER / 2, gutter + GUTTER / 2
+        left, right = gutter - GUTTER / 2, gutter + GUTTER / 2
+        at = gutter - around_gutter(frames)[0] if frames else gutter
+        for place, extent in zip(row.frames, frames, strict=True):
+            placed[place] = self.place(units[place], at + extent.left, top, depth)
+            at += extent.width + ACROSS
         for place in row.left:
             placed[place] = self.place(units[place], left + GUTTER / 2, top)
             left -= self.extent_of(units[place]).left - GUTTER / 2 + ACROSS
