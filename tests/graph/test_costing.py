@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
+from hypothesis import given, settings
 from subjects.costed import MODELS
 from subjects.programs import PROGRAMS
+from subjects.random_graphs import anything
 from torch import Tensor, nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,10 +24,11 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 
 import backprint as bp
 from backprint.graph.costing import storages
-from backprint.graph.costing.flops import specs_of
+from backprint.graph.costing.live import memory_line
+from backprint.graph.costing.products import specs_of
 from backprint.graph.costing.steps import FREE, StepCost, step_costs, total_cost
 from backprint.graph.costing.storages import is_view, storage_bytes, storages_of, uses_first
-from backprint.graph.nouns import DTYPES, Graph, List, Ref, Step, TensorSpec, Value
+from backprint.graph.nouns import DTYPES, Graph, List, Pair, Ref, Step, TensorSpec, Value
 from backprint.graph.summary import summarise
 from backprint.graph.table import operators
 from backprint.graph.text import HEADER, parse
@@ -356,6 +359,16 @@ def test_costs_need_no_torch_and_little_time() -> None:
     start = time.perf_counter()
     assert len(step_costs(graph)) == 28_002
     assert time.perf_counter() - start < 3  # 0.3 s; other work may run beside
+
+
+@settings(max_examples=200, deadline=None)
+@given(anything())
+def test_any_graph_that_a_stranger_writes_has_numbers(graph: Graph) -> None:
+    pair = Pair("pair_0", graph)
+    assert all(cost.flops >= -(2**63) for cost in step_costs(graph))
+    line = memory_line(pair)
+    assert len(line.during) == len(graph.steps)
+    assert repr(summarise(pair))
 
 
 def test_the_golden_samples_have_numbers() -> None:
