@@ -34,10 +34,13 @@ def compare_captures(before: Capture, after: Capture) -> Diff:
 
 
 def paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
-    """Yield which Pair is which: those with equal hashes, and between them those in the same order."""
-    numbers: Numbers = {}
-    rows = [[number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after)]
-    places = sorted(common_places(*rows)) if len(before) != len(after) else []
+    """Yield which Pair is which: the same number of them by number, else those with equal hashes, and between them those
+    in the same order."""
+    places: list[tuple[int, int]] = []
+    if len(before) != len(after):
+        numbers: Numbers = {}
+        one, two = ([number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after))
+        places = sorted(common_places(one, two))
     low, start = 0, 0
     for high, stop in (*places, (len(before), len(after))):
         yield from zip_longest(range(low, high), range(start, stop))

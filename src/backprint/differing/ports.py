@@ -88,9 +88,9 @@ def matched_outputs(found: Matching, forward: Forward) -> dict[int, int]:
     made: dict[int, int] = {}
     for a, port in enumerate(before.outputs):
         for name in (forward.renamed.get(port.name, port.name), port.name):
-            b = places.pop(port.key._replace(name=name), None) if port.role != "saved" and a not in made else None
-            if b is not None:
-                made[a] = b
+            key = port.key._replace(name=name)
+            if key in places and a not in made:
+                made[a] = places.pop(key)
     taken = set(made.values())
     values: dict[Any, list[int]] = defaultdict(list)
     for b, port in enumerate(after.outputs):
