@@ -34,8 +34,8 @@ def compare_captures(before: Capture, after: Capture) -> Diff:
 
 
 def paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
-    """Yield which Pair is which: the same number of them by number, else those with equal hashes, and between them those
-    in the same order."""
+    """Yield which Pair is which, by number. If one side has more, those with equal hashes are the same, and between
+    them those in the same order."""
     places: list[tuple[int, int]] = []
     if len(before) != len(after):
         numbers: Numbers = {}
