@@ -23,6 +23,7 @@ from backprint.benches import bench, minify
 from backprint.benching.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.corpora import CorpusRun, dedup, run_corpus
 from backprint.differences import diff
+from backprint.drawings import draw, view
 from backprint.errors import (
     BackprintError,
     CaptureError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from backprint.graph.folding.nouns import FoldedGraph
     from backprint.regions.region import Region
     from backprint.replaying.whole import Replayed
+    from backprint.tracing.kernel_values import KernelGraph, KernelPair, KernelRun
 
 _LATER = {
     "BenchRun": "backprint.benching.runs",
@@ -58,6 +60,9 @@ _LATER = {
     "Diff": "backprint.differing.nouns",
     "FoldedGraph": "backprint.graph.folding.nouns",
     "Kernel": "backprint.extracting.nouns",
+    "KernelGraph": "backprint.tracing.kernel_values",
+    "KernelPair": "backprint.tracing.kernel_values",
+    "KernelRun": "backprint.tracing.kernel_values",
     "MinifiedSample": "backprint.benching.minify_sample",
     "Region": "backprint.regions.region",
     "Replayed": "backprint.replaying.whole",
@@ -91,6 +96,9 @@ __all__ = [
     "Guard",
     "GuardError",
     "Kernel",
+    "KernelGraph",
+    "KernelPair",
+    "KernelRun",
     "Link",
     "MinifiedSample",
     "Pair",
@@ -116,6 +124,7 @@ __all__ = [
     "compare_regions",
     "dedup",
     "diff",
+    "draw",
     "export",
     "fake",
     "forward_backward_graphs",
@@ -132,4 +141,5 @@ __all__ = [
     "save",
     "split",
     "verify",
+    "view",
 ]

@@ -1,11 +1,13 @@
 """Text of strangers: as it may be printed, as a cell of a table, as JSON.
 
 Characters that move a cursor, hide or reorder letters are escaped. Texts that a spreadsheet would compute are quoted,
-and JSON that its readers understand in different ways is refused.
+and JSON that its readers understand in different ways is refused. A page allows its own script by its digest.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from typing import Any
@@ -54,3 +56,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"an object has the key {twice!r:.80} twice")
     return found
+
+
+def policy_digest(text: str) -> str:
+    """Return a text's digest in the form of a content security policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -13,19 +13,17 @@ simplifies or sees a value twice, may take less. Needs no torch.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from backprint.benching.flops import Arithmetic, graph_arithmetic, specs_of, sum_of
-from backprint.benching.formulas import int_of, numel_of, operator_name, tensors_in
 from backprint.errors import UsageError
-from backprint.graph.nouns import Graph, List, Ref, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.costing.flops import Arithmetic, graph_arithmetic, sum_of
+from backprint.graph.costing.products import MOST_FLOPS, argument, specs_of
+from backprint.graph.costing.storages import is_view
+from backprint.graph.costing.traffic import measurable, memory_of, places, read_at
+from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
 from backprint.graph.sizes import at_hints
-from backprint.graph.specs import ITEMSIZE
 from backprint.graph.steps import free, live, mapped, with_names
-from backprint.graph.summary import MOST_FLOPS, argument
-from backprint.graph.table import operators
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +133,6 @@ def leaf_name(value: Value) -> str:
     return next(refs(value))
 
 
-CONVERTING = frozenset("to as_tensor cpu cuda _autocast_to_full_precision _autocast_to_reduced_precision".split())
-"""Views where the dtype stays, copies where it changes."""
-
-
-def is_view(made: Step, specs: Mapping[str, Spec]) -> bool:
-    """Whether a step's result uses the memory of its first argument."""
-    name = operator_name(made.target)
-    if name == "_unsafe_view":
-        return True
-    if "v" not in operators().get(made.target, ""):
-        return False
-    given = specs.get(next(refs(argument(made, 0)), ""))
-    same = isinstance(made.spec, TensorSpec) and isinstance(given, TensorSpec) and made.spec.dtype == given.dtype
-    return same or name not in CONVERTING
-
-
 # ------------------------------------------------------------------ bytes
 
 
@@ -161,24 +143,6 @@ def work_of(arithmetic: Arithmetic, values: GraphFlow) -> Work:
     odd = (name for name in (*values.inputs, *values.results) if not measurable(values.specs.get(name)))
     unknown = (*arithmetic.unknown, *dict.fromkeys(f"memory of {name}" for name in odd))
     return Work(flops, moved, unknown, arithmetic.by_dtype)
-
-
-def measurable(spec: Spec) -> bool:
-    """Whether the memory of a value follows from its spec; what is no tensor has none."""
-    return not isinstance(spec, TensorSpec) or spec.layout == "strided"
-
-
-def memory_of(spec: Spec) -> int:
-    """Return the bytes of the elements that lie at different places of memory; 0 for what is no strided tensor."""
-    if not isinstance(spec, TensorSpec) or not measurable(spec):
-        return 0
-    strides = spec.stride
-    if strides is None or not spec.numel or not all(isinstance(each, int) for each in (*spec.shape, *strides)):
-        return spec.nbytes
-    dims = [(int(size), int(stride)) for size, stride in zip(spec.shape, strides, strict=True) if stride]
-    apart = math.prod(size for size, _ in dims)
-    reach = 1 + sum((size - 1) * stride for size, stride in dims)
-    return min(apart, reach) * ITEMSIZE[spec.dtype]
 
 
 def read_bytes(values: GraphFlow) -> int:
@@ -208,69 +172,6 @@ def written_bytes(values: GraphFlow) -> int:
             spec = values.specs[name]
             writes.setdefault(base, {})[spec] = memory_of(spec)
     return sum(min(memory_of(values.specs[base]), sum(parts.values())) for base, parts in writes.items())
-
-
-def places(made: Step) -> Iterator[tuple[int | str, str]]:
-    """Yield the values that a step takes, each with its position or keyword."""
-    for place, value in enumerate(made.args):
-        yield from ((place, name) for name in refs(value))
-    for key, value in made.kwargs:
-        yield from ((key, name) for name in refs(value))
-
-
-def read_at(made: Step, place: int | str, name: str, specs: Mapping[str, Spec]) -> int:
-    """Return the bytes that a step reads of an argument."""
-    operator, spec = operator_name(made.target), specs.get(name)
-    most = memory_of(spec)
-    if place in UNREAD.get(operator, ()) or (operator == "convolution_backward" and not masked_in(made, place)):
-        return 0
-    if place != 0 or operator not in PICKED or not isinstance(spec, TensorSpec):
-        return most
-    by = PICKED[operator]
-    count = numel_of(argument(made, by), specs) if by is not None else sum(each.numel for each in tensors_in(made.spec))
-    if operator in BAGS:
-        count *= int_of(spec.shape[-1])
-    return min(most, count * ITEMSIZE[spec.dtype])
-
-
-def masked_in(made: Step, place: int | str) -> bool:
-    """Whether `convolution_backward` reads an argument: the input for the weight's gradient, the weight for the
-    input's."""
-    mask = made.args[-1] if made.args else None
-    if not isinstance(mask, List) or len(mask.items) < 2:
-        return True
-    wanted = {1: mask.items[1], 2: mask.items[0]}
-    return bool(wanted[place]) if place in wanted and isinstance(place, int) else True
-
-
-UNREAD: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(
-        "zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full "
-        "new_empty new_empty_strided fill zero copy bernoulli uniform normal exponential random geometric cauchy "
-        "log_normal sym_size sym_stride sym_numel sym_storage_offset".split(),
-        (0,),
-    ),
-    **dict.fromkeys(
-        "nll_loss_backward nll_loss2d_backward max_pool2d_with_indices_backward max_pool3d_with_indices_backward "
-        "adaptive_max_pool2d_backward adaptive_max_pool3d_backward avg_pool2d_backward avg_pool3d_backward "
-        "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward expand_as view_as reshape_as type_as".split(),
-        (1,),
-    ),
-}
-"""Arguments whose shape alone counts, or that are overwritten, by position."""
-
-BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
-
-PICKED: Mapping[str, int | None] = {
-    **dict.fromkeys(
-        "embedding index _unsafe_index index_select gather take take_along_dim select_copy slice_copy narrow_copy "
-        "diagonal_copy as_strided_copy".split()
-    ),
-    **dict.fromkeys(BAGS, 1),
-    **dict.fromkeys("nll_loss_forward nll_loss2d_forward nll_loss nll_loss2d".split(), 1),
-}
-"""Operators that read elements of their first argument: as many as their result has, or as the argument at this
-position has."""
 
 
 # ------------------------------------------------------------------ what a machine reaches

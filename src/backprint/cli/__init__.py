@@ -21,6 +21,8 @@ VERBS = (
     "corpus",
     "show",
     "diff",
+    "draw",
+    "view",
     "export",
     "bench",
     "minify",

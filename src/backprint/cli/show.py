@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,8 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
         "steps",
         f"{len(pair.forward.steps)} forward" + (f", {len(backward.steps)} backward" if backward else ", no backward"),
     )
-    facts.add_row("FLOPs", f"{short(summary.forward_flops)} forward, {short(summary.backward_flops)} backward")
+    for name, value in cost_rows(summary):
+        facts.add_row(name, value)
     facts.add_row(
         "saved",
         f"{amount(summary.saved_bytes)} of intermediates, {amount(summary.kept_bytes)} of parameters and inputs kept",
@@ -180,6 +182,14 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
     for edge in capture.opaque if index == 0 else ():
         facts.add_row("opaque", table_text(edge.text))
     console().print(facts)
+
+
+def cost_rows(summary: Any) -> Iterator[tuple[str, str]]:
+    """Yield a Pair's arithmetic, traffic and memory as text."""
+    for name, cost in (("forward", summary.forward), ("backward", summary.backward)):
+        moved = f"{amount(cost.read)} read, {amount(cost.written)} written"
+        yield name, f"{short(cost.product_flops)} FLOPs of products, {short(cost.other_flops)} others, {moved}"
+    yield "peak", f"{amount(summary.peak_bytes)}, beside {amount(summary.held_bytes)} of parameters, buffers, inputs"
 
 
 def print_saved(summary: Any) -> None:
@@ -197,10 +207,23 @@ def print_saved(summary: Any) -> None:
 
 
 def print_operators(summary: Any) -> None:
-    """Return the operators of each direction, with how often each is called."""
-    from rich.markup import escape
+    """Print what the operators of each direction cost, and how often each is called."""
+    from rich.table import Table
 
-    for title, ops in (("forward", summary.forward_ops), ("backward", summary.backward_ops)):
-        listed = ", ".join(f"{name.removeprefix('aten.')} × {count}" for name, count in ops[:12])
-        kinds = escape(printable(listed))
-        console().print(f"[bold]{title} ops[/bold] {kinds}{' …' if len(ops) > 12 else ''}" if ops else "")
+    out = console()
+    for title, kinds in (("forward", summary.forward_kinds), ("backward", summary.backward_kinds)):
+        if not kinds:
+            continue
+        out.print(f"\n[bold]{title}, by operator[/bold]")
+        rows = Table(box=None, pad_edge=False)
+        rows.add_column("")
+        for head in ("calls", "product FLOPs", "other FLOPs", "read", "written"):
+            rows.add_column(head, justify="right")
+        for kind in kinds[:12]:
+            cost = kind.cost
+            flops = (short(cost.product_flops), short(cost.other_flops))
+            moved = (amount(cost.read), amount(cost.written))
+            rows.add_row(table_text(kind.operator.removeprefix("aten.")), f"{kind.calls:,}", *flops, *moved)
+        out.print(rows)
+        if len(kinds) > 12:
+            out.print(f"… and {len(kinds) - 12} operators more")

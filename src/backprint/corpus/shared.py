@@ -20,10 +20,10 @@ from backprint.corpus.dedup import load_to_compare, write_whole
 from backprint.corpus.ledger import NAME, Ledger, place_of
 from backprint.corpus.task import Task, one_line
 from backprint.corpus.verbs import Options, Row, verdict_columns, versions
+from backprint.graph.costing.products import flops_of_steps
 from backprint.graph.folding.stretches import StretchGraphs, module_of_loop, module_of_stretch, stretches_of
 from backprint.graph.nouns import Graph
 from backprint.graph.sizes import at_hints
-from backprint.graph.summary import flops_of_steps
 
 NOTES = "stretches.json"
 """The parts of one sample, in its folder in OUT."""

@@ -19,9 +19,10 @@ from backprint.differing.nouns import Costs, Diff, GraphDiff, PairDiff, PortChan
 from backprint.differing.ports import Forward, input_changes, match_inputs, matched_outputs, output_changes
 from backprint.differing.wired import Numbers, Wired, number_of, wired
 from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
+from backprint.graph.costing.steps import step_costs, total_cost
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
 from backprint.graph.sizes import at_hints
-from backprint.graph.summary import Summary, flops, summarise
+from backprint.graph.summary import Summary, summarise
 
 DIRECTIONS = ("forward", "backward")
 
@@ -85,7 +86,7 @@ def one_side(direction: str, before: Graph | None, after: Graph | None) -> Graph
     assert graph is not None  # as the caller checked
     ends = [(True, len(graph.inputs)), (False, len(graph.outputs))]
     hashes = graph.hash() if before else "", graph.hash() if after else ""
-    cost = flops(at_hints(graph))
+    cost = flops(graph)
 
     def sided(place: int) -> tuple[int | None, int | None]:
         return (place, None) if before else (None, place)
@@ -122,7 +123,7 @@ def compare_graphs(
         direction, (left, right), only_sizes, steps, changes, ports, orders, renamed_modules(found, steps),
         len(steps) - longest_rise([b for _, b in steps]),
         sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
-        Costs(flops(at_hints(before)), flops(at_hints(after))),
+        Costs(flops(before), flops(after)),
     )  # fmt: skip
     return diff, Forward(found)
 
@@ -142,6 +143,11 @@ def match_by_number(found: Matching, one: Mapping[str, str], two: Mapping[str, s
 def guards_of(graph: Wired) -> list[int]:
     """Return the guards of a graph, as values."""
     return [graph.first + place for place, step in enumerate(graph.graph.steps) if step.is_guard]
+
+
+def flops(graph: Graph) -> int:
+    """Return the FLOPs of the products in a graph, at the sizes of the capture."""
+    return total_cost(step_costs(at_hints(graph))).product_flops
 
 
 # ------------------------------------------------------------------ what differs

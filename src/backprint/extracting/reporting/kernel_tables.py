@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from backprint.extracting.programs.dedup import KernelGroup, KernelGroups
 from backprint.extracting.programs.index import KernelIndex
-from backprint.graph.summary import VIEWS
+from backprint.graph.costing.storages import view_operators
 from backprint.report.nouns import Cell, Table
 from backprint.report.tables import columns
 
@@ -22,7 +22,7 @@ MOST = 20
 LETTERS = 12
 """Of a hash in a table."""
 
-NO_WORK = {*VIEWS, "reshape", "_reshape_alias", "getitem", "empty", "empty_like"}
+NO_WORK = view_operators() | {"getitem", "empty", "empty_like"}
 """Operators of which a kernel computes nothing: views, and what makes memory."""
 
 

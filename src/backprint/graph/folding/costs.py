@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from backprint.graph.costing.products import flops_of_steps
 from backprint.graph.folding.stretches import StretchGraphs, module_of_loop, stretches_of
 from backprint.graph.nouns import Graph, Pair, Port, Value, refs
 from backprint.graph.sizes import at_hints
-from backprint.graph.summary import flops_of_steps, saved_by_line
+from backprint.graph.summary import saved_by_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,15 +63,23 @@ class Steps:
     """Of each step, the places of the steps whose results it takes, in order; -1 for what comes from elsewhere."""
     borders: Sequence[bool] = field(default=())
     """Whether a module of the program begins at a step."""
+    weights: Sequence[int] = field(default=())
+    """How many steps each stands for, where that is not one."""
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def weight(self, places: Sequence[int]) -> int:
+        """Return how many steps some of these stand for."""
+        return sum(self.weights[place] for place in places) if self.weights else len(places)
 
     def part(self, places: Sequence[int]) -> Steps:
         """Return some of the steps as a list of their own."""
         order = {place: count for count, place in enumerate(places)}
         uses = [[order.get(used, -1) for used in self.uses[place]] for place in places]
-        return Steps([self.tokens[place] for place in places], uses, [self.borders[place] for place in places])
+        weights = [self.weights[place] for place in places] if self.weights else ()
+        borders = [self.borders[place] for place in places]
+        return Steps([self.tokens[place] for place in places], uses, borders, weights)
 
     def dataflow(self, places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Return which of some steps take the results of which: how they hang together, without names."""
@@ -126,14 +134,14 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
 
     `ends`: whether iterations with odd steps may join.
     """
-    if high - low < 2 + LEAST_SAVED:
+    if high - low < 2 or steps.weight(range(low, high)) < 2 + LEAST_SAVED:
         return None
     runs = sorted(
         (run for period in periods(steps, low, high) for run in runs_of(steps, low, high, period)), reverse=True
     )
     for saved, period, start, length in runs[:PERIODS]:
         repeat = repeat_of(steps, (low, high) if ends else None, -period, -start, length)
-        if repeat is not None and (len(repeat.rows) - 1) * len(repeat.rows[0]) >= LEAST_SAVED:
+        if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
             return repeat
         if saved < LEAST_SAVED:
             break
@@ -166,7 +174,8 @@ def runs_of(steps: Steps, low: int, high: int, period: int) -> list[tuple[int, i
             equal += 1
             continue
         if equal >= period:
-            found.append((equal // period * period, -period, -(place - equal), equal))
+            start = place - equal
+            found.append((steps.weight(range(start, start + equal // period * period)), -period, -start, equal))
         equal = 0
     return sorted(found, reverse=True)[:2]
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from backprint.graph.costing.products import specs_of
 from backprint.graph.folding.find import Repeat, loops_of
 from backprint.graph.folding.fold import block_of, steps_of
 from backprint.graph.folding.series import Index, series_of
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, refs
-from backprint.graph.summary import types_of_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class StretchGraphs:
     def __init__(self, graph: Graph, kept: Iterable[str] = ()) -> None:
         """Names in `kept` are values that stretches give even where no other step takes them."""
         self.graph = graph
-        self.specs: Mapping[str, Spec] = types_of_values(graph)
+        self.specs: Mapping[str, Spec] = specs_of(graph)
         self.last = {name: place for place, step in enumerate(graph.steps) for name in names_taken(step)}
         self.last |= {name: len(graph.steps) for result in graph.results for name in refs(result)}
         self.last |= dict.fromkeys(kept, len(graph.steps))

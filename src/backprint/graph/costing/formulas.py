@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from backprint.graph.costing.products import FLOPS, Shape, argument, shape
 from backprint.graph.nouns import List, Ref, Spec, Step, TensorSpec, Value, leaves, refs
-from backprint.graph.summary import FLOPS, Shape, argument, shape
 
 Specs = Mapping[str, Spec]
 Formula = Callable[[Step, Specs], float]
@@ -144,6 +144,15 @@ def einsum(step: Step, specs: Specs) -> int:
     for term, each in zip(terms, given, strict=False):
         sizes |= dict(zip(term, each, strict=False))
     return math.prod(sizes.values()) * (2 if len(given) > 1 else 1)
+
+
+def convolution_gradients(step: Step, specs: Specs) -> int:
+    """Count the forward's FLOPs for each of the two gradients that is computed; torch's counter has more for groups."""
+    gradient, weight = shape(argument(step, 0), specs), shape(argument(step, 2), specs)
+    mask = step.args[-1] if step.args else None
+    wanted = sum(map(bool, mask.items[:2])) if isinstance(mask, List) else 0
+    base = shape(step.args[1], specs) if argument(step, 7) is True else gradient
+    return 2 * math.prod(base) * math.prod(weight[1:]) * wanted
 
 
 def convolved(step: Step, specs: Specs) -> int:

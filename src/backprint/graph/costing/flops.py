@@ -11,11 +11,19 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from backprint.benching.formulas import Formula, Specs, arguments_of, dtype_of, each_result, operator_name, shapes_taken
-from backprint.benching.operations import ELEMENTWISE, MOVES, OTHERS, PRODUCTS, complex_factor
-from backprint.graph.nouns import Graph, Spec, Step, Sub, leaves
+from backprint.graph.costing.formulas import (
+    Formula,
+    Specs,
+    arguments_of,
+    dtype_of,
+    each_result,
+    operator_name,
+    shapes_taken,
+)
+from backprint.graph.costing.operations import ELEMENTWISE, MOVES, OTHERS, PRODUCTS, complex_factor
+from backprint.graph.costing.products import ATTENTIONS, FLOPS, specs_of
+from backprint.graph.nouns import Graph, Step, Sub, leaves
 from backprint.graph.sizes import at_hints
-from backprint.graph.summary import ATTENTIONS, FLOPS
 from backprint.graph.table import operators
 
 FORMULAS: Mapping[str, Formula] = {**dict.fromkeys(ELEMENTWISE, each_result), **OTHERS, **PRODUCTS}
@@ -66,11 +74,6 @@ def graph_arithmetic(graph: Graph) -> Arithmetic:
     specs = specs_of(fixed)
     subgraphs = dict(fixed.subgraphs)
     return sum_of(step_arithmetic(step, specs, subgraphs) for step in fixed.steps if not step.is_guard)
-
-
-def specs_of(graph: Graph) -> dict[str, Spec]:
-    """Return the spec of each value."""
-    return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 
 
 def of_subgraphs(step: Step, specs: Specs, graphs: list[Graph]) -> Arithmetic:

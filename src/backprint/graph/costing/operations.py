@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from backprint.benching.formulas import (
+from backprint.graph.costing.formulas import (
     Formula,
     causal,
     contracted,
+    convolution_gradients,
     convolved,
     distances,
     einsum,
@@ -25,7 +26,7 @@ from backprint.benching.formulas import (
     times_result,
     transformed,
 )
-from backprint.graph.summary import FLOPS, convolution, product
+from backprint.graph.costing.products import FLOPS, product
 
 CAUSAL = {
     "_scaled_dot_product_flash_attention": 4,
@@ -48,7 +49,8 @@ def for_all(names: str, formula: Formula) -> dict[str, Formula]:
 PRODUCTS: Mapping[str, Formula] = {
     **FLOPS,
     **{name: causal(name, place) for name, place in CAUSAL.items()},
-    **for_all("_scaled_mm _int_mm", product(0, 1)),
+    "convolution_backward": convolution_gradients,
+    "_int_mm": product(0, 1),
     **for_all("addbmm _addmm_activation", product(1, 2)),
     **for_all("addmv", elements_of(1, 2)),
     **for_all("mv dot vdot linalg_vecdot", elements_of(0, 2)),
@@ -56,7 +58,6 @@ PRODUCTS: Mapping[str, Formula] = {
     **for_all("matmul inner", contracted),
     "einsum": einsum,
     "_trilinear": of_products,
-    **for_all("_convolution cudnn_convolution convolution_overrideable", convolution),
     **for_all(
         "conv1d conv2d conv3d mkldnn_convolution _slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward "
         "slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d",

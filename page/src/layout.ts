@@ -1,0 +1,337 @@
+/** Coordinates of the visible units: nested grids around one gutter. The structure (rows, slots) is Python's. */
+
+import { type Bridge, type Edge, type Layout } from "./data";
+import { type Model, type Unit, frameUnit } from "./model";
+import { fit } from "./words";
+
+export const GUTTER = 28, NODE = 156, SIDE = 10, ENTRY = GUTTER + SIDE + NODE / 2;
+const TALL = 28, VIEW_TALL = 20, FOLDED = 50, HEAD = 24, FOOT = 8, GAP = 28, PAD = 14, LANE = 10, PILL = 15;
+
+/** What is open, by structure, and the turn that each loop shows. */
+export interface Opened {
+  open: ReadonlySet<number>;
+  turn: ReadonlyMap<number, number>;
+}
+
+/** A step, or a frame with two halves around `mid`. */
+export interface Box {
+  unit: Unit;
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+  /** The middle of a frame's gutter. */
+  mid: number;
+  kind: "node" | "folded" | "open";
+  /** The depth of an open frame among those that are drawn. */
+  level: number;
+}
+
+/** An edge within the frame `within`; ends are units, or null for the frame's own entry and exit. */
+export interface Line {
+  within: number;
+  side: "left" | "right" | "bridge";
+  from: Unit | null;
+  to: Unit | null;
+  d: string;
+  width: number;
+  /** A spec, or what is saved, and where it stands. */
+  label: string;
+  at: [number, number];
+  box: [x: number, y: number, w: number, h: number];
+}
+
+export interface Scene {
+  boxes: Box[];
+  lines: Line[];
+  byUnit: Map<Unit, Box>;
+  lineOf: Map<string, Line>;
+  left: number;
+  right: number;
+  height: number;
+}
+
+interface Block {
+  left: number;
+  right: number;
+  height: number;
+  /** Places of an open frame's units, from its gutter's middle and its top. */
+  inside?: { unit: Unit; x: number; y: number; block: Block; row: number }[];
+  tops?: number[];
+  bottoms?: number[];
+  /** The channels' inner edges. */
+  walls?: [number, number];
+}
+
+export function isOpen(model: Model, opened: Opened, frame: number): boolean {
+  return opened.open.has(model.alike[frame]);
+}
+
+/** The frame whose units an open frame shows: of a loop, its turn. */
+export function shownOf(model: Model, opened: Opened, frame: number): number {
+  const { kind, units } = model.frame(frame);
+  if (kind !== "loop") return frame;
+  return shownOf(model, opened, -units[Math.min(turnOf(model, opened, frame), units.length - 1)] - 1);
+}
+
+export function turnOf(model: Model, opened: Opened, loop: number): number {
+  return Math.min(opened.turn.get(model.alike[loop]) ?? 0, model.frame(loop).units.length - 1);
+}
+
+export function pillWidth(text: string): number {
+  return Math.min(text.length, 16) * 5.6 + 12;
+}
+
+/** The pills left or right of a step. */
+export function pillsOf(model: Model, node: number): { left: PillRow[]; right: PillRow[] } {
+  const found = model.pills.get(node), none: PillRow[] = [];
+  if (!found) return { left: none, right: none };
+  const row = (pill: { text: string; title: string; role: string }) => ({ ...pill, text: fit(pill.text, 16) });
+  const all = [...found.outer, ...found.made].map(row);
+  const shown = all.length > 4 ? [...all.slice(0, 3), { text: `+${all.length - 3}`, title: all.slice(3).map(one => one.title).join("\n"), role: "more" }] : all;
+  return model.isForward(node) ? { left: shown, right: none } : { left: none, right: shown };
+}
+
+export interface PillRow {
+  text: string;
+  title: string;
+  role: string;
+}
+
+function nodeBlock(model: Model, node: number): Block {
+  const { left, right } = pillsOf(model, node), room = (pills: PillRow[]) => pills.length ? Math.max(...pills.map(one => pillWidth(one.text))) + 5 : 0;
+  const high = Math.max(model.isView(node) ? VIEW_TALL : TALL, Math.max(left.length, right.length) * PILL);
+  return { left: NODE / 2 + room(left), right: NODE / 2 + room(right), height: high };
+}
+
+const CLOSED: Block = { left: GUTTER + SIDE + NODE, right: GUTTER + SIDE + NODE, height: FOLDED };
+
+function measure(model: Model, opened: Opened, frame: number): Block {
+  if (!isOpen(model, opened, frame)) return CLOSED;
+  const shown = model.frame(shownOf(model, opened, frame)), layout = model.data.layouts[shown.layout];
+  const inside: NonNullable<Block["inside"]> = [], tops: number[] = [], bottoms: number[] = [];
+  let [top, left, right] = [HEAD + GAP, CLOSED.left, CLOSED.right];
+  layout.rows.forEach((row, at) => {
+    const sized = row.map(part => part.map(place => {
+      const unit = shown.units[place];
+      return { unit, block: unit < 0 ? measure(model, opened, -unit - 1) : nodeBlock(model, unit) };
+    }));
+    const high = Math.max(VIEW_TALL, ...sized.flat().map(one => one.block.height));
+    const put = (unit: Unit, x: number, block: Block) => {
+      inside.push({ unit, x, y: top + (high - block.height) / 2, block, row: at });
+      [left, right] = [Math.max(left, block.left - x), Math.max(right, block.right + x)];
+    };
+    const [west, east] = putFrames(sized[1], put);
+    let edge = -Math.max(west, GUTTER) - SIDE;
+    for (const { unit, block } of sized[0].reverse()) [edge] = [edge - block.right - block.left - 12, put(unit, edge - block.right, block)];
+    edge = Math.max(east, GUTTER) + SIDE;
+    for (const { unit, block } of sized[2]) [edge] = [edge + block.right + block.left + 12, put(unit, edge + block.left, block)];
+    tops.push(top);
+    bottoms.push(top + high);
+    top += high + GAP;
+  });
+  const [lanes, height] = [layout.slots.map(count => count ? count * LANE + 6 : 0), Math.max(top, HEAD + GAP) + FOOT];
+  return { left: left + lanes[0] + PAD, right: right + lanes[1] + PAD, height, inside, tops, bottoms, walls: [-left - 4, right + 4] };
+}
+
+/** Put the frames of a row as a group around the gutter; one alone has its own gutter there. */
+function putFrames(frames: { unit: Unit; block: Block }[], put: (unit: Unit, x: number, block: Block) => void): [number, number] {
+  if (!frames.length) return [0, 0];
+  const wide = frames.reduce((sum, { block }) => sum + block.left + block.right, 0) + (frames.length - 1) * 18;
+  let edge = frames.length === 1 ? -frames[0].block.left : -wide / 2;
+  const west = -edge;
+  for (const { unit, block } of frames) {
+    put(unit, edge + block.left, block);
+    edge += block.left + block.right + 18;
+  }
+  return [west, edge - 18];
+}
+
+export function place(model: Model, opened: Opened): Scene {
+  const root = measure(model, opened, 0), boxes: Box[] = [], lines: Line[] = [];
+  const width = bandWidth(model);
+  const visit = (unit: Unit, block: Block, x: number, y: number, level: number) => {
+    const frame = -unit - 1, node = unit >= 0, box: Box = {
+      unit, x: x - (node ? NODE / 2 : block.left), y, w: node ? NODE : block.left + block.right, h: block.height,
+      mid: x, kind: node ? "node" : block.inside ? "open" : "folded", level,
+    };
+    boxes.push(box);
+    if (!block.inside) return;
+    for (const child of block.inside) visit(child.unit, child.block, x + child.x, y + child.y, level + 1);
+    const shown = shownOf(model, opened, frame);
+    lines.push(...edgesOf(model, shown, frame, block, x, y, width));
+  };
+  visit(frameUnit(0), root, 0, 0, 0);
+  const byUnit = new Map(boxes.map(box => [box.unit, box])), lineOf = new Map(lines.map(line => [lineKey(line.within, line.side, line.from, line.to), line]));
+  return { boxes, lines, byUnit, lineOf, left: -root.left, right: root.right, height: root.height };
+}
+
+export function lineKey(within: number, side: string, from: Unit | null, to: Unit | null): string {
+  return `${within}/${side}/${from ?? "in"}/${to ?? "out"}`;
+}
+
+/** The width of a band: the cube root of its share of all that is saved, so that small ones stay visible. */
+export function bandWidth(model: Model): (bytes: number) => number {
+  const all = Math.max(1, model.frame(0).counts[2], ...model.data.saved.map(one => one[2]));
+  return bytes => Math.min(20, Math.max(1.6, 20 * Math.cbrt(bytes / all)));
+}
+
+interface End {
+  x: number;
+  y: number;
+  /** Where the row of the end begins or ends. */
+  clear: number;
+}
+
+function edgesOf(model: Model, shown: number, frame: number, block: Block, x: number, y: number, width: (bytes: number) => number): Line[] {
+  const layout = model.data.layouts[model.frame(shown).layout], { units } = model.frame(shown);
+  const placed = new Map(block.inside!.map(one => [one.unit, one]));
+  const found: Line[] = [];
+  for (const side of ["left", "right"] as const) {
+    const spread = fanOf(layout, side, units, placed), said = new Set<number>();
+    layout[side].forEach((edge, at) => {
+      const ends = endsOf(edge, side, units, placed, block, spread[at]);
+      const path = edge[2] < 0 ? curve(ends[0], ends[1]) : channel(ends, edge, side, block);
+      found.push(lineAt(path, x, y, {
+        within: frame, side, from: edge[0] < 0 ? null : units[edge[0]], to: edge[1] < 0 ? null : units[edge[1]],
+        width: 1.3 + Math.log2(Math.max(1, edge[4])) * 0.35, label: said.has(edge[0]) ? "" : model.text(edge[3]).replace(/\].*$/, "]"),
+      }));
+      said.add(edge[0]);
+    });
+  }
+  layout.bridges.forEach((bridge, at) => {
+    const path = bridgePath(bridge, units, placed, block, at);
+    found.push(lineAt(path, x, y, {
+      within: frame, side: "bridge", from: bridge[0] < 0 ? null : units[bridge[0]], to: bridge[1] < 0 ? null : units[bridge[1]],
+      width: width(bridge[2]), label: `${bridge[2]}`,
+    }));
+  });
+  return found;
+}
+
+type Point = [number, number];
+type Placed = Map<Unit, NonNullable<Block["inside"]>[number]>;
+interface Path {
+  /** SVG commands with coordinates from the frame's gutter and top. */
+  parts: [string, ...Point[]][];
+  /** Where its label stands. */
+  at: Point;
+}
+
+function lineAt(path: Path, x: number, y: number, rest: Omit<Line, "d" | "at" | "box">): Line {
+  const points = path.parts.flatMap(([, ...all]) => all), [xs, ys] = [points.map(one => one[0] + x), points.map(one => one[1] + y)];
+  const [west, north] = [Math.min(...xs), Math.min(...ys)];
+  const d = path.parts.map(([command, ...all]) => command + all.map(one => `${round(one[0] + x)},${round(one[1] + y)}`).join(" ")).join("");
+  return { ...rest, d, at: [path.at[0] + x, path.at[1] + y], box: [west, north, Math.max(...xs) - west, Math.max(...ys) - north] };
+}
+
+const round = (value: number) => Math.round(value * 10) / 10;
+
+/** Offsets that keep the edges into one unit apart, in the order of where they come from. */
+function fanOf(layout: Layout, side: "left" | "right", units: Unit[], placed: Placed): number[] {
+  const into = new Map<number, number[]>(), found = layout[side].map(() => 0);
+  layout[side].forEach((edge, at) => into.set(edge[1], [...(into.get(edge[1]) ?? []), at]));
+  const from = (at: number) => {
+    const [source, , slot] = layout[side][at], outwards = side === "left" ? -1 : 1;
+    return slot >= 0 ? outwards * (10000 + slot) : source < 0 ? outwards * ENTRY : placed.get(units[source])!.x;
+  };
+  for (const [target, edges] of into) {
+    if (edges.length < 2 || target < 0) continue;
+    edges.sort((a, b) => from(a) - from(b));
+    const room = Math.min(NODE * 0.6, edges.length * 16);
+    edges.forEach((at, order) => (found[at] = ((order + 0.5) / edges.length - 0.5) * room));
+  }
+  return found;
+}
+
+/** Both ends of an edge: forward edges go down, backward edges up. */
+function endsOf([from, to]: Edge, side: "left" | "right", units: Unit[], placed: Placed, block: Block, offset: number): [End, End] {
+  const down = side === "left", sign = down ? -1 : 1, [head, foot] = [HEAD, block.height - FOOT];
+  const own = (first: boolean): End => {
+    const at = first === down ? head : foot;
+    return { x: sign * ENTRY, y: at, clear: at };
+  };
+  const end = (position: number, first: boolean): End => {
+    if (position < 0) return own(first);
+    const one = placed.get(units[position])!, low = first === down;
+    const x = one.x + (one.unit < 0 ? sign * ENTRY : 0) + (first ? 0 : offset);
+    return { x, y: low ? one.y + one.block.height : one.y, clear: low ? block.bottoms![one.row] : block.tops![one.row] };
+  };
+  return [end(from, true), end(to, false)];
+}
+
+/** Straight out of the row of its source, over to the row of its target, and in. */
+function curve(from: End, to: End): Path {
+  const way = Math.sign(to.clear - from.clear) || Math.sign(to.y - from.y) || 1, at = labelPoint(from, way);
+  if (Math.abs(from.x - to.x) < 0.5) return { parts: [["M", [from.x, from.y]], ["L", [to.x, to.y]]], at };
+  const bend = Math.max(10, Math.abs(to.clear - from.clear) / 2) * way;
+  const over: [string, ...Point[]] = ["C", [from.x, from.clear + bend], [to.x, to.clear - bend], [to.x, to.clear]];
+  return { parts: [["M", [from.x, from.y]], ["L", [from.x, from.clear]], over, ["L", [to.x, to.y]]], at };
+}
+
+const labelPoint = (from: End, way: number): Point => [from.x + 5, from.y + (way > 0 ? 12 : -6)];
+
+/** Through the channel beside the rows: right angles with round corners. */
+function channel([from, to]: [End, End], edge: Edge, side: "left" | "right", block: Block): Path {
+  const slot = edge[2], outwards = side === "left" ? -1 : 1, lane = block.walls![side === "left" ? 0 : 1] + outwards * (slot + 1) * LANE;
+  const way = side === "left" ? 1 : -1, apart = 5 + (slot % 4) * 2.5;
+  const [leave, arrive] = [from.clear + way * apart, to.clear - way * apart];
+  const corners: Point[] = [[from.x, from.y], [from.x, leave], [lane, leave], [lane, arrive], [to.x, arrive], [to.x, to.y]];
+  return { parts: rounded(corners), at: labelPoint(from, way) };
+}
+
+function rounded(points: Point[]): Path["parts"] {
+  const parts: Path["parts"] = [["M", points[0]]];
+  for (let at = 1; at < points.length - 1; at++) {
+    const [before, here, after] = [points[at - 1], points[at], points[at + 1]];
+    const size = Math.min(6, distance(before, here) / 2, distance(here, after) / 2);
+    parts.push(["L", towards(here, before, size)], ["Q", here, towards(here, after, size)]);
+  }
+  parts.push(["L", points[points.length - 1]]);
+  return parts;
+}
+
+const distance = (a: Point, b: Point) => Math.hypot(a[0] - b[0], a[1] - b[1]);
+
+function towards(from: Point, to: Point, size: number): Point {
+  const all = distance(from, to) || 1;
+  return [from[0] + ((to[0] - from[0]) * size) / all, from[1] + ((to[1] - from[1]) * size) / all];
+}
+
+/**
+ * From the right side of a step across, or along, the gutter to the left side of one of the backward. Bands that leave
+ * or enter a frame do so in the middle of its gutter, so that those inside and outside meet there.
+ */
+function bridgePath([from, to]: Bridge, units: Unit[], placed: Placed, block: Block, order: number): Path {
+  const [source, target] = [from, to].map(position => (position < 0 ? undefined : placed.get(units[position])!));
+  const middle = (one: typeof source, none: number) => (one ? one.y + one.block.height / 2 : none);
+  const [high, low] = [middle(source, HEAD), middle(target, block.height - FOOT)];
+  const end = (one: typeof source, own: number, other: number, sign: number): BandEnd => {
+    if (!one) return { x: 0, y: own, sideways: false };
+    if (one.unit >= 0) return { x: one.x + (sign * NODE) / 2, y: own, sideways: true };
+    return { x: one.x, y: other > own ? one.y + one.block.height : one.y, sideways: false };
+  };
+  const [a, b] = [end(source, high, low, 1), end(target, low, high, -1)];
+  const lane = a.sideways && b.sideways ? (((order * 4) % 9) - 4) * 4 : 0;
+  return band(a, b, lane);
+}
+
+interface BandEnd {
+  x: number;
+  y: number;
+  sideways: boolean;
+}
+
+function band(a: BandEnd, b: BandEnd, lane: number): Path {
+  const at: Point = [(a.x + b.x) / 2, (a.y + b.y) / 2], far = Math.abs(b.y - a.y), way = Math.sign(b.y - a.y);
+  if (far < 3 || (a.x === b.x && !a.sideways && !b.sideways)) return { parts: [["M", [a.x, a.y]], ["L", [b.x, b.y]]], at };
+  const start: Point = [a.x, a.y], end: Point = [b.x, b.y];
+  if (far < 60) {
+    const first: Point = a.sideways ? [(a.x + b.x) / 2, a.y] : [a.x, (a.y + b.y) / 2], last: Point = b.sideways ? [(a.x + b.x) / 2, b.y] : [b.x, (a.y + b.y) / 2];
+    return { parts: [["M", start], ["C", first, last, end]], at };
+  }
+  const turn = way * 24, [low, high]: Point[] = [[lane, a.y + turn], [lane, b.y - turn]];
+  const leave: Point = a.sideways ? [lane, a.y] : [a.x, a.y + turn * 0.6], arrive: Point = b.sideways ? [lane, b.y] : [b.x, b.y - turn * 0.6];
+  const round = (one: BandEnd, corner: Point): Point => (one.sideways ? corner : [lane, corner[1]]);
+  return { parts: [["M", start], ["C", leave, round(a, leave), low], ["L", high], ["C", round(b, arrive), arrive, end]], at: [lane, at[1]] };
+}

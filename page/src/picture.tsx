@@ -1,0 +1,221 @@
+/** The picture: pan, zoom and what lies within the window. Only what can be seen is in the document. */
+
+import { Component, createRef, type VNode } from "preact";
+import { select } from "d3-selection";
+import { type D3ZoomEvent, type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
+import type { Model, Unit } from "./model";
+import type { Box, Line, Opened, Scene } from "./layout";
+import type { Lit } from "./links";
+import { BoxShape, Drawn, LineShape, type Marks, Tips, detailAt } from "./shapes";
+
+export interface PictureProps {
+  model: Model;
+  opened: Opened;
+  scene: Scene;
+  lit: Lit | null;
+  marks: Marks;
+  pinned: boolean;
+  mounted: (picture: Picture) => void;
+  onClick: (unit: Unit | null) => void;
+  onFold: (frame: number) => void;
+  onOpenAll: (frame: number) => void;
+  onTurn: (loop: number, turn: number) => void;
+  onHover: (unit: Unit | null) => void;
+}
+
+interface Window {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+  /** The scale, in steps of a fifth, at which things are drawn. */
+  grade: number;
+}
+
+const grade = (scale: number) => Math.round(Math.log(scale) / Math.log(1.25));
+
+export class Picture extends Component<PictureProps, { window: Window | null }> {
+  override state = { window: null };
+  private readonly svg = createRef<SVGSVGElement>();
+  private readonly world = createRef<SVGGElement>();
+  private zooming!: ZoomBehavior<SVGSVGElement, unknown>;
+  private transform: ZoomTransform = zoomIdentity;
+  private drawn: { key: unknown[]; node: VNode } | null = null;
+  private lastFold: { frame: number; when: number } | null = null;
+  private readonly watcher = new ResizeObserver(() => this.lookAround());
+
+  override componentDidMount(): void {
+    this.props.mounted(this);
+    const svg = this.svg.current!;
+    this.zooming = zoom<SVGSVGElement, unknown>()
+      .scaleExtent([0.015, 4])
+      .filter(event => (event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.button))
+      .on("zoom", (event: D3ZoomEvent<SVGSVGElement, unknown>) => {
+        this.transform = event.transform;
+        this.world.current!.setAttribute("transform", event.transform.toString());
+        this.lookAround();
+      });
+    select(svg).call(this.zooming).on("dblclick.zoom", null);
+    svg.addEventListener("wheel", event => {
+      if (event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      const unit = event.deltaMode ? 16 : 1, [dx, dy] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+      this.moveBy((-dx * unit) / this.transform.k, (-dy * unit) / this.transform.k);
+    }, { passive: false });
+    this.watcher.observe(svg);
+    this.fit();
+  }
+
+  override componentWillUnmount(): void {
+    this.watcher.disconnect();
+  }
+
+  override componentDidUpdate(before: PictureProps): void {
+    if (before.model !== this.props.model) this.fit();
+    else if (before.scene !== this.props.scene) {
+      const anchor = this.lastFold && [before.scene, this.props.scene].map(scene => scene.byUnit.get(-this.lastFold!.frame - 1));
+      if (anchor?.[0] && anchor[1]) this.moveBy(anchor[0].mid - anchor[1].mid, anchor[0].y - anchor[1].y);
+      this.lookAround();
+    }
+  }
+
+  private size(): [number, number] {
+    const { clientWidth, clientHeight } = this.svg.current!;
+    return [Math.max(1, clientWidth), Math.max(1, clientHeight)];
+  }
+
+  private moveBy(x: number, y: number): void {
+    if (x || y) this.zooming.translateBy(select(this.svg.current!), x, y);
+  }
+
+  scaleBy(factor: number): void {
+    this.zooming.scaleBy(select(this.svg.current!), factor);
+  }
+
+  /** The whole picture where it stays legible, else its top. */
+  fit(): void {
+    const { left, right, height } = this.props.scene, [wide, high] = this.size(), room = 34;
+    const across = (wide - 2 * room) / (right - left), down = (high - 2 * room) / height;
+    const scale = Math.max(Math.min(across, down, 1.15), Math.min(across, 0.85), 0.02);
+    const x = wide / 2 - ((left + right) / 2) * scale, y = height * scale < high - 2 * room ? (high - height * scale) / 2 : room;
+    this.zooming.transform(select(this.svg.current!), zoomIdentity.translate(x, y).scale(scale));
+  }
+
+  /** The whole picture, however small. */
+  fitAll(): void {
+    const { left, right, height } = this.props.scene, [wide, high] = this.size();
+    const scale = Math.min((wide - 40) / (right - left), (high - 40) / height, 1.15);
+    const [x, y] = [wide / 2 - ((left + right) / 2) * scale, high / 2 - (height / 2) * scale];
+    this.zooming.transform(select(this.svg.current!), zoomIdentity.translate(x, y).scale(scale));
+  }
+
+  /** Move a unit into the middle unless it is well in the window and legible. */
+  show(unit: Unit): void {
+    const box = this.props.scene.byUnit.get(unit);
+    if (!box) return;
+    const [wide, high] = this.size(), { k } = this.transform, [x, y] = this.transform.apply([box.mid, box.y]);
+    const seen = x > 60 && x < wide - 60 && y > 30 && y + Math.min(box.h * k, high / 2) < high - 20;
+    if (seen && k >= 0.45) return;
+    const scale = Math.max(k, 0.8), middle = box.y + Math.min(box.h, high / scale) / 2;
+    this.zooming.transform(select(this.svg.current!), zoomIdentity.translate(wide / 2 - box.mid * scale, high / 2 - middle * scale).scale(scale));
+  }
+
+  /** What the window shows; drawn anew where it leaves what was drawn. */
+  private lookAround(): void {
+    const [wide, high] = this.size(), { k } = this.transform, [x, y] = this.transform.invert([0, 0]), had = this.state.window as Window | null;
+    const [w, h] = [wide / k, high / k];
+    if (had && had.grade === grade(k) && x >= had.x && y >= had.y && x + w <= had.x + had.w && y + h <= had.y + had.h) return;
+    this.setState({ window: { x: x - w / 2, y: y - h / 2, w: 2 * w, h: 2 * h, grade: grade(k) } });
+  }
+
+  /** The boxes and lines in a window that are large enough to be seen. */
+  static within(scene: Scene, window: Window): { boxes: Box[]; lines: Map<number, Line[]> } {
+    const scale = 1.25 ** window.grade, small = 1.2 / scale, { x, y, w, h } = window;
+    const touches = (left: number, top: number, wide: number, high: number) => left < x + w && top < y + h && left + wide > x && top + high > y;
+    const boxes = scene.boxes.filter(box => box.h > small && touches(box.x - 120, box.y, box.w + 240, box.h));
+    const lines = new Map<number, Line[]>();
+    if (scale > 0.06) for (const line of scene.lines) {
+      const [left, top, wide, high] = line.box;
+      if (!touches(left - 20, top, wide + 40, high)) continue;
+      const own = lines.get(line.within);
+      if (own) own.push(line);
+      else lines.set(line.within, [line]);
+    }
+    return { boxes, lines };
+  }
+
+  /** What is in the picture now, for a file. */
+  visible(): { x: number; y: number; w: number; h: number; node: VNode } {
+    const [wide, high] = this.size(), { k } = this.transform, [x, y] = this.transform.invert([0, 0]);
+    const window = { x, y, w: wide / k, h: high / k, grade: grade(k) }, { model, opened, scene, marks } = this.props;
+    return { ...window, node: <Drawn {...{ model, opened, marks }} {...Picture.within(scene, window)} detail={detailAt(1.25 ** window.grade)} /> };
+  }
+
+  private base(window: Window): VNode {
+    const { model, opened, scene, marks } = this.props, key = [model, scene, marks.matches, window];
+    if (this.drawn?.key.every((part, at) => part === key[at])) return this.drawn.node;
+    const node = <Drawn {...{ model, opened, marks }} {...Picture.within(scene, window)} detail={detailAt(1.25 ** window.grade)} />;
+    this.drawn = { key, node };
+    return node;
+  }
+
+  private overlay(lit: Lit, window: Window): VNode {
+    const { model, opened, scene, marks } = this.props, detail = detailAt(1.25 ** window.grade);
+    const boxes = [...lit.units].map(([unit, role]): [Box | undefined, string] => [scene.byUnit.get(unit), role]);
+    const bridges = (line: Line) => Number(line.side !== "bridge");
+    return (
+      <g class="overlay">
+        {[...lit.lines].sort((a, b) => bridges(a) - bridges(b)).map(line => <LineShape key={line.d} line={line} detail={detail} bright />)}
+        {boxes.map(([box, role]) => box && (box.kind === "open"
+          ? <rect key={box.unit} class="ring" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
+          : <BoxShape key={box.unit} {...{ model, opened, box, detail, marks, role: `is-${role}` }} />))}
+      </g>
+    );
+  }
+
+  private at(event: Event): { unit: Unit | null; fold: number | null; turn: [number, number] | null } {
+    const target = event.target as Element, number = (name: string) => {
+      const found = target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);
+      return found === undefined || found === null ? null : Number(found);
+    };
+    const loop = number("loop");
+    return { unit: number("unit"), fold: number("fold"), turn: loop === null ? null : [loop, number("turn")!] };
+  }
+
+  private readonly clicked = (event: MouseEvent) => {
+    const { unit, fold, turn } = this.at(event), { scene } = this.props;
+    if (event.detail > 1) return;
+    this.lastFold = null;
+    if (turn) return this.props.onTurn(...turn);
+    const folded = unit !== null && scene.byUnit.get(unit)?.kind === "folded" ? -unit - 1 : fold;
+    if (folded === null) return this.props.onClick(unit);
+    this.lastFold = { frame: folded, when: event.timeStamp };
+    this.props.onFold(folded);
+  };
+
+  private readonly doubled = (event: MouseEvent) => {
+    if (this.lastFold && event.timeStamp - this.lastFold.when < 700) this.props.onOpenAll(this.lastFold.frame);
+  };
+
+  /** The next change of what is open is that of a frame, which then stays where it is. */
+  hold(frame: number): void {
+    this.lastFold = { frame, when: -Infinity };
+  }
+
+  render({ scene, lit, pinned, onHover }: PictureProps): VNode {
+    const window = this.state.window as Window | null;
+    return (
+      <svg
+        ref={this.svg} class={`picture${pinned ? " pinned" : ""}`} tabindex={0} role="application" aria-label="forward and backward"
+        data-boxes={scene.boxes.length} onClick={this.clicked} onDblClick={this.doubled}
+        onMouseOver={event => onHover(this.at(event).unit)} onMouseLeave={() => onHover(null)}
+      >
+        <Tips />
+        <g ref={this.world}>
+          <g class="base">{window && this.base(window)}</g>
+          {window && lit && this.overlay(lit, window)}
+        </g>
+      </svg>
+    );
+  }
+}

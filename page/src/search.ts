@@ -1,0 +1,180 @@
+/** Search by words and filters. Each text is compared once, however many steps have it. */
+
+import { type Model, type Unit, frameUnit } from "./model";
+
+export interface Found {
+  /** Steps and frames, the best first. */
+  units: Unit[];
+  steps: ReadonlySet<number>;
+  /** Matches in each frame, those inside it included. */
+  within: Map<number, number>;
+  /** `12 in names`, `3 in shapes`. */
+  counts: [place: string, count: number][];
+  forward: number;
+  /** What is wrong with the query, in words. */
+  problem: string;
+}
+
+type Test = (node: number) => boolean;
+
+const SIZES: Record<string, number> = { "": 1, b: 1, k: 1024, kib: 1024, kb: 1e3, m: 1024 ** 2, mib: 1024 ** 2, mb: 1e6, g: 1024 ** 3, gib: 1024 ** 3, gb: 1e9 };
+const PLACES = ["names", "operators", "shapes", "source lines", "modules", "parameters"];
+
+export const FILTERS: [word: string, meaning: string][] = [
+  ["op:mm", "steps whose operator is mm (op:mm* for those that begin with it)"],
+  ["kind:matmul", "matmul, convolution, attention, norm, softmax, reduction, pointwise, embedding, copy, creation, view, guard"],
+  ["is:saved", "steps whose value is saved for the backward; also is:view, is:guard"],
+  ["side:backward", "steps of the backward; also side:forward"],
+  [">1MiB", "steps that write more than 1 MiB; also <4KiB"],
+  ["module:layers.3", "steps of this module and of those inside it"],
+  ["line:model.py:12", "steps of a source line, or of a whole file"],
+  ["shape:3,4", "values with these sizes next to one another"],
+  ["has:nan", "steps whose values were measured and have NaN; also has:inf"],
+];
+
+export class Searcher {
+  private readonly lower: string[];
+  private readonly lines: string[];
+  private readonly codes: string[];
+  private readonly paths: string[];
+
+  constructor(private readonly model: Model) {
+    this.lower = model.strings.map(text => text.toLowerCase());
+    this.lines = model.data.sources.map(source => `${this.lower[source[0]]}:${source[1]}`);
+    this.paths = model.data.frames.map((_, id) => model.path(id).toLowerCase());
+    this.codes = model.data.sources.map(source => `${this.lower[source[2]]} ${this.lower[source[3]]}`);
+  }
+
+  find(query: string): Found | null {
+    const words = [...query.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g)].map(match => match[1] ?? match[2]).filter(Boolean);
+    if (!words.length) return null;
+    const tests: Test[] = [], places: Uint8Array[] = [], plain: string[] = [], problems: string[] = [];
+    for (const word of words) {
+      const filter = this.filterOf(word);
+      if (typeof filter === "string") problems.push(filter);
+      else if (filter) tests.push(filter);
+      else {
+        plain.push(word);
+        places.push(this.placesOf(word));
+      }
+    }
+    const { count } = this.model, ranked: number[][] = [[], [], [], []], hits = new Array<number>(PLACES.length).fill(0);
+    const all = places.length;
+    if (!problems.length) for (let node = 0; node < count; node++) {
+      let where = 0;
+      if (!tests.every(test => test(node))) continue;
+      if (all) {
+        if (!places.every(column => column[node])) continue;
+        where = places[0][node];
+        for (let place = 0; place < PLACES.length; place++) if (where & (1 << place)) hits[place]++;
+      }
+      ranked[all ? this.rank(node, plain[0], where) : 0].push(node);
+    }
+    const frames = problems.length || tests.length ? [[], []] : this.framesOf(plain);
+    return this.sum(frames, ranked.flat(), hits, problems.join(" "));
+  }
+
+  private sum([first, others]: Unit[][], steps: number[], hits: number[], problem: string): Found {
+    const { model } = this, within = new Map<number, number>();
+    let forward = 0;
+    for (const node of steps) {
+      if (model.isForward(node)) forward++;
+      const frame = model.data.nodes.frame[node];
+      within.set(frame, (within.get(frame) ?? 0) + 1);
+    }
+    for (const [frame, count] of [...within]) for (const above of model.above(frameUnit(frame))) within.set(above, (within.get(above) ?? 0) + count);
+    const counts = hits.map((count, place): [string, number] => [PLACES[place], count]).filter(one => one[1]);
+    return { units: [...first, ...steps, ...others], steps: new Set(steps), within, counts, forward, problem };
+  }
+
+  /** 0 for a name or an operator that is the word, 1 for one that begins with it, 2 for one that has it, 3 for others. */
+  private rank(node: number, word: string, where: number): number {
+    const { model } = this, names = [model.shorts[node].toLowerCase(), this.lower[model.data.nodes.name[node]]];
+    if (names.includes(word)) return 0;
+    if (names.some(name => name.startsWith(word))) return 1;
+    return where & 3 ? 2 : 3;
+  }
+
+  /** Frames that have the words, one of each structure: first those whose own name begins with the first word. */
+  private framesOf(words: string[]): [first: Unit[], others: Unit[]] {
+    const { model } = this, found: [Unit[], Unit[]] = [[], []], seen = new Set<number>();
+    model.data.frames.forEach((frame, id) => {
+      const own = this.lower[frame.name], text = `${this.paths[id]} ${this.lower[frame.label]}`;
+      if (id === 0 || seen.has(model.alike[id]) || !words.every(word => text.includes(word))) return;
+      if (!words.some(word => own.includes(word) || this.lower[frame.label].includes(word) || word.includes("."))) return;
+      seen.add(model.alike[id]);
+      found[own.startsWith(words[0]) || this.paths[id] === words[0] ? 0 : 1].push(frameUnit(id));
+    });
+    return found;
+  }
+
+  /** For each step the places, as bits, where a word is. */
+  private placesOf(word: string): Uint8Array {
+    const { model } = this, { nodes, sources } = model.data;
+    const texts = Uint8Array.from(this.lower, text => Number(text.includes(word)));
+    const lines = Uint8Array.from(sources, (source, at) => (this.lines[at].includes(word) || this.codes[at].includes(word) ? 8 : 0) | (texts[source[4]] ? 16 : 0));
+    const ports = Uint8Array.from(model.entering, port => (texts[port.name] ? 32 : 0));
+    const found = new Uint8Array(model.count);
+    for (let node = 0; node < model.count; node++) {
+      let where = texts[nodes.name[node]] | (texts[nodes.op[node]] << 1) | (texts[nodes.spec[node]] << 2);
+      if (nodes.source[node] >= 0) where |= lines[nodes.source[node]];
+      for (const value of nodes.inputs[node]) if (value >= model.count) where |= ports[value - model.count];
+      found[node] = where;
+    }
+    return found;
+  }
+
+  /** The test of a filter, a sentence where it is none, or nothing for a plain word. */
+  private filterOf(word: string): Test | string | null {
+    const size = /^([<>])=?([\d.]+)([a-z]*)$/.exec(word);
+    if (size) {
+      const unit = SIZES[size[3]];
+      if (unit === undefined) return `“${word}”: the unit is B, KiB, MiB or GiB.`;
+      const limit = Number(size[2]) * unit, { written } = this.model.data.nodes;
+      return size[1] === ">" ? node => written[node] > limit : node => written[node] < limit;
+    }
+    const [, key, value] = /^(op|kind|is|side|module|line|shape|has):(.*)$/.exec(word) ?? [];
+    if (!key) return null;
+    if (!value) return `“${word}” needs something behind the colon.`;
+    return this.keyed(key, value);
+  }
+
+  private keyed(key: string, value: string): Test | string {
+    const { model } = this, { nodes, sources } = model.data;
+    const wrong = (allowed: string[]) => `“${key}:${value}”: ${key} is one of ${allowed.join(", ")}.`;
+    const table: Record<string, () => Test | string> = {
+      op: () => {
+        const begins = value.endsWith("*") ? value.slice(0, -1) : null, ops = model.strings.map((_, at) => this.lower[at]);
+        return node => {
+          const [name, op] = [model.shorts[node].toLowerCase(), ops[nodes.op[node]]];
+          return begins === null ? name === value || op === value || op.endsWith(`.${value}`) || op.startsWith(`${value}.`) : name.startsWith(begins) || op.startsWith(begins);
+        };
+      },
+      kind: () => {
+        const kinds = [...new Set(model.kinds)].sort();
+        return kinds.includes(value) ? node => model.kinds[node] === value : wrong(kinds);
+      },
+      is: () => ({ saved: (node: number) => model.isSaved(node), view: (node: number) => model.isView(node), guard: (node: number) => model.kinds[node] === "guard" })[value] ?? wrong(["saved", "view", "guard"]),
+      side: () => value === "forward" || value === "backward" ? node => model.isForward(node) === (value === "forward") : wrong(["forward", "backward"]),
+      module: () => {
+        const begins = (text: string) => text === value || text.startsWith(`${value}.`) || text.includes(`.${value}.`) || text.endsWith(`.${value}`);
+        const inside = model.strings.map((_, at) => begins(this.lower[at])), frames = this.paths.map(begins);
+        return node => frames[nodes.frame[node]] || (nodes.source[node] >= 0 && inside[sources[nodes.source[node]][4]]);
+      },
+      line: () => {
+        const ends = this.lines.map(line => line === value || line.endsWith(`/${value}`) || line.startsWith(`${value}:`) || line.includes(`/${value}:`));
+        return node => nodes.source[node] >= 0 && ends[nodes.source[node]];
+      },
+      shape: () => {
+        const wanted = `,${value.replace(/[^\w,*]/g, "")},`;
+        const fits = model.strings.map(text => /\[/.test(text) && `,${text.slice(text.indexOf("[") + 1, text.lastIndexOf("]")).replace(/\s/g, "")},`.includes(wanted));
+        return node => fits[nodes.spec[node]];
+      },
+      has: () => {
+        if (!model.data.stats) return "This capture has no statistics of values, so has: finds nothing.";
+        return value === "nan" || value === "inf" ? node => (model.bad.get(node)?.[value] ?? 0) > 0 : wrong(["nan", "inf"]);
+      },
+    };
+    return table[key]();
+  }
+}

@@ -1,0 +1,81 @@
+/** How numbers and names are written, and what kind of operator a name is. */
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** Three digits and a unit: `12 MiB`. */
+export function bytes(count: number): string {
+  let power = 0;
+  while (count >= 999.5 && power < UNITS.length - 1) [count, power] = [count / 1024, power + 1];
+  return `${digits(count, power === 0)} ${UNITS[power]}`;
+}
+
+const THOUSANDS = ["", "k", "M", "G", "T", "P", "E"];
+
+/** Three digits and a power of a thousand: `1.35 G`. */
+export function flops(count: number): string {
+  let power = 0;
+  while (count >= 999.5 && power < THOUSANDS.length - 1) [count, power] = [count / 1000, power + 1];
+  return `${digits(count, power === 0)} ${THOUSANDS[power]}`.trim();
+}
+
+function digits(count: number, whole: boolean): string {
+  return whole ? String(Math.round(count)) : count >= 99.95 ? count.toFixed(0) : count >= 9.995 ? count.toFixed(1) : count.toFixed(2);
+}
+
+/** A whole number with its thousands apart. */
+export function whole(count: number): string {
+  return count.toLocaleString("en-US");
+}
+
+/** Four digits of a number of a tensor. */
+export function real(value: number | null): string {
+  if (value === null) return "–";
+  if (value === 0 || Number.isInteger(value) && Math.abs(value) < 1e6) return whole(value);
+  const size = Math.abs(value);
+  return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
+}
+
+export function plural(count: number, word: string): string {
+  return `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
+}
+
+/** `aten.mm.default` is `mm`. An overload that is not the default one stays only where it says something: `add.Tensor` is `add`. */
+export function short(op: string): string {
+  const parts = op.split(".");
+  return parts.length >= 3 ? parts[parts.length - 2] : parts[parts.length - 1];
+}
+
+/** A text in at most so many letters, its middle left out. */
+export function fit(text: string, letters: number): string {
+  if (text.length <= letters) return text;
+  const head = Math.ceil((letters - 1) * 0.55);
+  return `${text.slice(0, head)}…${text.slice(text.length - (letters - 1 - head))}`;
+}
+
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]/gu;
+
+/** Letters that hide or reorder others are written out, as Python's `printable` does. */
+export function clean(text: string): string {
+  return text.replace(HIDDEN, letter => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+const OPERATORS: [kind: string, pattern: RegExp][] = [
+  ["attention", /^_?(scaled_dot_product|flash_attention|efficient_attention|flex_attention)/],
+  ["convolution", /^(_?conv|convolution|cudnn_conv|mkldnn_conv|slow_conv|thnn_conv)/],
+  ["matmul", /^_?(mm|addmm|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|matmul|linear|scaled_mm|int_mm|grouped_mm|weight_int\w*)(_\w+)?$/],
+  ["norm", /(layer|batch|group|rms|instance)_norm|^_?(weight_norm|native_\w*norm)|cudnn_batch_norm/],
+  ["softmax", /softmax/],
+  ["embedding", /embedding|^gather|^scatter|index|^take/],
+  ["pool", /pool|upsample|interpolate|grid_sample/],
+  ["random", /dropout|^(rand|bernoulli|normal|uniform|multinomial|philox)/],
+  ["reduction", /^(sum|mean|var|std|amax|amin|max|min|argmax|argmin|any|all|prod|logsumexp|norm|linalg_vector_norm|cum\w+|nll_loss\w*|mse_loss\w*)(_|$)/],
+  ["creation", /^(full|zeros|ones|empty|arange|new_|scalar_tensor|eye|tril|triu|linspace)/],
+  ["copy", /^(clone|_to_copy|copy|contiguous|cat|stack|constant_pad|roll|flip|sort|topk)/],
+];
+
+/** The kind of an operator, for filters and tables. */
+export function kindOf(name: string, view: boolean, guard: boolean): string {
+  if (guard) return "guard";
+  if (view) return "view";
+  return OPERATORS.find(([, pattern]) => pattern.test(name))?.[0] ?? "pointwise";
+}

@@ -1,0 +1,37 @@
+"""`backprint draw SAMPLE -o picture.svg`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from backprint.cli.options import ALLOW
+from backprint.cli.say import echo
+
+
+@click.command("draw")
+@click.argument("sample", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path),
+              help="The picture to write: .svg, .dot (for Graphviz) or .png.")  # fmt: skip
+@click.option("--pair", type=click.IntRange(min=0), default=0, show_default=True, help="Which Pair, counted from 0.")
+@click.option("--nodes", type=click.IntRange(min=1), default=300, show_default=True,
+              help="How many steps and folded frames are seen at most; inner frames are folded.")  # fmt: skip
+@click.option("--scale", type=click.FloatRange(min=0.1, max=10), default=2.0, show_default=True,
+              help="The pixels of a .png for each point.")  # fmt: skip
+@ALLOW
+def command(sample: Path, output: Path, pair: int, nodes: int, scale: float, allow: tuple[str, ...]) -> None:
+    """Draw a sample as a picture: forward on the left, backward on the right, what is saved between them.
+
+    Modules are frames, and a loop such as the layers of a model is one frame that shows its first turn. Nothing of the
+    sample is run, and torch is not needed.
+    """
+    import backprint as bp
+    from backprint.corpus.find import absent
+    from backprint.errors import UsageError
+
+    if wrong := absent((sample,)):
+        raise UsageError(wrong)
+    capture = bp.load(sample, allow=allow)
+    place = capture.draw(output, pair=pair, nodes=nodes, scale=scale)
+    echo(f"{place}: {capture.name}, {capture.pairs[pair].name} of {len(capture.pairs)}")

@@ -1,0 +1,64 @@
+"""Pictures as files: SVG, DOT and PNG."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from backprint.drawing.dot import dot_of
+from backprint.drawing.drawn import DrawnPair, drawn_pair
+from backprint.drawing.opened import READABLE, opened_frames
+from backprint.drawing.picture import picture_of
+from backprint.drawing.svg import svg_of
+from backprint.errors import UsageError
+from backprint.graph.nouns import Capture
+from backprint.web_page import write_file
+
+EDGE = 16_384
+"""The most pixels of a side of a PNG."""
+
+
+def draw_capture(
+    capture: Capture, path: str | os.PathLike[str], pair: int = 0, nodes: int = READABLE, scale: float = 2.0
+) -> Path:
+    """Draw a Pair of a Capture to a file, whose ending says in which format."""
+    place = Path(path)
+    draw = FORMATS.get(place.suffix)
+    if draw is None:
+        ending = repr(place.suffix) if place.suffix else "nothing"
+        raise UsageError(f"{place}: the name of a picture ends with {', '.join(FORMATS)}, not with {ending}")
+    if not 0 <= pair < len(capture.pairs):
+        raise UsageError(f"{capture.name} has {len(capture.pairs)} pairs, numbered from 0: there is no pair {pair}")
+    title = capture.name if len(capture.pairs) == 1 else f"{capture.name}, {capture.pairs[pair].name}"
+    return write_file(place, [draw(drawn_pair(capture.pairs[pair]), title, nodes, scale)])
+
+
+def as_svg(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
+    """Return a picture as SVG."""
+    return svg_of(picture_of(drawn, opened_frames(drawn, nodes)), title).encode()
+
+
+def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
+    """Return a picture as DOT, for Graphviz."""
+    return dot_of(drawn, opened_frames(drawn, nodes), title).encode()
+
+
+def as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
+    """Return a picture as PNG: the SVG in light colours, drawn by resvg."""
+    try:
+        import resvg_py
+    except ImportError:
+        why = "a PNG is made with the package resvg-py: pip install 'backprint[png]'; .svg and .dot need no package"
+        raise UsageError(why) from None
+    picture = picture_of(drawn, opened_frames(drawn, nodes))
+    fits = min(scale, EDGE / max(picture.width, picture.height))
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg_of(picture, title), zoom=fits))
+
+
+FORMATS: Mapping[str, Callable[[DrawnPair, str, int, float], bytes]] = {
+    ".svg": as_svg,
+    ".dot": as_dot,
+    ".png": as_png,
+}
+"""Endings, and what draws each."""

@@ -1,0 +1,100 @@
+"""The face of pictures and pages, which binds `draw`, `view` and what notebooks show to Capture, Pair and Graph."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backprint.graph.nouns import Capture, Graph, Pair
+
+if TYPE_CHECKING:
+    from backprint.drawing.page_data import StatsRows
+    from backprint.web_page import WebPage
+
+IN_NOTEBOOK = 40
+"""How many steps and folded frames the picture in a notebook shows."""
+
+
+def draw(
+    capture: Capture, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0
+) -> Path:
+    """Draw a Pair as a picture: `.svg`, `.dot` for Graphviz, or `.png`. Return its path.
+
+    The forward runs down on the left, the backward up on the right, and what is saved crosses between them. Modules are
+    frames; where more than `nodes` steps and frames would be seen, inner frames are folded, and of a loop one turn is
+    shown. `scale` is the number of pixels of a PNG for each point.
+    """
+    from backprint.calls import check_capture
+    from backprint.drawing.write import draw_capture
+
+    check_capture(capture, "draw")
+    return draw_capture(capture, path, pair, nodes, scale)
+
+
+def view(capture: Capture, path: str | os.PathLike[str] | None = None, *, stats: bool = False) -> WebPage:
+    """Make the page of a Capture: one HTML file that needs no network. Return it as a WebPage.
+
+    With a path it is written there. Without one it is shown: a notebook shows the value that is returned, elsewhere a
+    browser opens it. `stats=True` runs the graphs once on the Capture's own inputs, and the page has statistics of
+    every value.
+    """
+    from backprint.calls import check_capture
+    from backprint.web_page import in_notebook
+
+    check_capture(capture, "view")
+    page = page_of(capture, observed_rows(capture) if stats else None)
+    if path is not None:
+        page.save(path)
+    elif not in_notebook():
+        page.open()
+    return page
+
+
+def page_of(capture: Capture, rows: StatsRows | None = None) -> WebPage:
+    """Return the page of a Capture, with statistics of its values if they are given."""
+    from backprint.drawing.page import page_html
+    from backprint.drawing.page_data import page_data, with_statistics
+    from backprint.web_page import WebPage
+
+    data = page_data(capture)
+    return WebPage(capture.name, "".join(page_html(data if rows is None else with_statistics(data, capture, rows))))
+
+
+def observed_rows(capture: Capture) -> StatsRows:
+    """Run a Capture on its own inputs, and return statistics of every value."""
+    from backprint.drawing.page_data import stats_row
+    from backprint.replaying.observed import observed_values
+
+    return {key: stats_row(stats) for key, stats in observed_values(capture).items()}
+
+
+def picture_of_pair(pair: Pair, title: str) -> str:
+    """Return the picture of a Pair that a notebook shows."""
+    from backprint.drawing.drawn import drawn_pair
+    from backprint.drawing.write import as_svg
+
+    return as_svg(drawn_pair(pair), title, IN_NOTEBOOK).decode()
+
+
+def html_of_capture(capture: Capture) -> str:
+    """Return what a notebook shows of a Capture: the picture of each Pair."""
+    alone = len(capture.pairs) == 1
+    return "\n".join(picture_of_pair(pair, capture.name if alone else pair.name) for pair in capture.pairs)
+
+
+def html_of_pair(pair: Pair) -> str:
+    """Return what a notebook shows of a Pair."""
+    return picture_of_pair(pair, pair.name)
+
+
+def html_of_graph(graph: Graph) -> str:
+    """Return what a notebook shows of a Graph: its picture, as that of a forward."""
+    return picture_of_pair(Pair(graph.title or "graph", graph), graph.title or "graph")
+
+
+Capture.draw = draw  # type: ignore[assignment,method-assign]  # the face binds verbs of higher floors to the nouns
+Capture.view = view  # type: ignore[assignment,method-assign]  # as above
+Capture._repr_html_ = html_of_capture  # type: ignore[attr-defined]  # as above
+Pair._repr_html_ = html_of_pair  # type: ignore[attr-defined]  # as above
+Graph._repr_html_ = html_of_graph  # type: ignore[attr-defined]  # as above

@@ -1,0 +1,64 @@
+"""A page of HTML that needs no network: saved as a file, opened in a browser, or shown in a notebook."""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from backprint.errors import PlaceError
+
+
+@dataclass(frozen=True, slots=True)
+class WebPage:
+    """One HTML file: `save(path)` writes it, `open()` shows it in a browser, and a notebook shows it by itself."""
+
+    title: str
+    html: str = field(repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page to a file, and return its path."""
+        return write_file(Path(path), [self.html.encode()])
+
+    def open(self) -> Path:
+        """Show the page in a browser, from a temporary file that stays; return its path."""
+        import webbrowser
+
+        place = self.save(Path(tempfile.mkdtemp(prefix="backprint_")) / "page.html")
+        webbrowser.open(place.as_uri())
+        return place
+
+    def _repr_html_(self) -> str:
+        inside = html.escape(self.html, quote=True)
+        look = "width:100%;height:760px;border:1px solid #8888;border-radius:6px"
+        return f'<iframe title="{html.escape(self.title, quote=True)}" style="{look}" srcdoc="{inside}"></iframe>'
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook's."""
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell is not None else None
+    return running is not None and type(running).__name__ == "ZMQInteractiveShell"
+
+
+def write_file(place: Path, pieces: Iterable[bytes]) -> Path:
+    """Write a file to its place by one rename, with its folders; return the place."""
+    part = None
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=f".{place.name[:80]}.", suffix=".part", dir=place.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+        os.chmod(part, 0o644)
+        os.replace(part, place)
+        part = None
+    except OSError as error:
+        raise PlaceError(f"{place} could not be written: {error.strerror or error}") from error
+    finally:
+        if part is not None:
+            os.unlink(part)
+    return place

@@ -1,0 +1,174 @@
+"""A picture: boxes do not overlap, the forward runs down, the backward up, and every format says the same."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import torch
+from subjects.drawn import drawn_loop, drawn_net
+from torch import Tensor
+
+import backprint as bp
+from backprint.drawing.drawn import drawn_pair
+from backprint.drawing.frames import frame_unit
+from backprint.drawing.opened import opened_frames
+from backprint.drawing.picture import PairPicture, picture_of
+from backprint.drawing.shapes import DrawnBox
+from backprint.drawing.write import FORMATS
+from backprint.errors import UsageError
+from backprint.graph.nouns import Graph, Pair, Port, Ref, Source, Step, TensorSpec
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def whole(capture: bp.Capture) -> PairPicture:
+    drawn = drawn_pair(capture.pairs[0])
+    return picture_of(drawn, range(len(drawn.frames)))
+
+
+def are_apart(one: DrawnBox, other: DrawnBox) -> bool:
+    across = one.x + one.width <= other.x or other.x + other.width <= one.x
+    return across or one.bottom <= other.y or other.bottom <= one.y
+
+
+def is_inside(inner: DrawnBox, outer: DrawnBox) -> bool:
+    across = outer.x <= inner.x and inner.x + inner.width <= outer.x + outer.width
+    return across and outer.y <= inner.y and inner.bottom <= outer.bottom
+
+
+@pytest.mark.parametrize("capture", [drawn_net, drawn_loop])
+def test_boxes_stand_in_their_frame_and_apart_from_one_another(capture: object) -> None:
+    picture = whole(capture())  # type: ignore[operator]
+    boxes = {box.unit: box for box in picture.boxes}
+    assert len(boxes) == len(picture.boxes)
+    for number, frame in enumerate(picture.drawn.frames):
+        inner = [boxes[unit] for unit in frame.units if unit in boxes]
+        assert all(is_inside(box, boxes[frame_unit(number)]) for box in inner)
+        assert all(are_apart(one, other) for one, other in combinations(inner, 2))
+
+
+def test_the_forward_runs_down_and_the_backward_up() -> None:
+    picture = whole(drawn_net(4))
+    boxes, nodes = {box.unit: box for box in picture.boxes}, picture.drawn.scene.nodes
+    down = [(boxes[value], boxes[place]) for place, node in enumerate(nodes) if place in boxes
+            for value in node.inputs if value in boxes and nodes[value].side == node.side]  # fmt: skip
+    assert all(taker.y >= made.bottom for made, taker in down if nodes[made.unit].side == 0)
+    assert all(taker.bottom <= made.y for made, taker in down if nodes[made.unit].side == 1)
+    assert len(down) > 40
+
+
+def test_a_step_and_its_gradient_are_beside_one_another() -> None:
+    picture = whole(drawn_net(4))
+    boxes, nodes = {box.unit: box for box in picture.boxes}, picture.drawn.scene.nodes
+    [gelu] = [box for box in picture.boxes if box.unit >= 0 and nodes[box.unit].target == "aten.gelu.default"]
+    [back] = [box for box in picture.boxes if box.unit >= 0 and nodes[box.unit].target == "aten.gelu_backward.default"]
+    assert gelu.y == back.y
+    assert gelu.x + gelu.width < back.x
+    assert boxes[gelu.unit].gutter == boxes[back.unit].gutter or gelu.x < back.x
+
+
+def test_what_is_seen_stays_within_what_is_asked() -> None:
+    drawn = drawn_pair(drawn_net(4).pairs[0])
+    sizes = []
+    for most in (10, 20, 60, 1000):
+        picture = picture_of(drawn, opened_frames(drawn, most))
+        sizes.append(sum(not box.is_open for box in picture.boxes))
+        assert sizes[-1] <= most
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > 40
+
+
+def test_an_svg_has_every_step_that_is_seen_and_its_type(tmp_path: Path) -> None:
+    place = drawn_net(4).draw(tmp_path / "net.svg", nodes=1000)
+    tree = ElementTree.parse(place)
+    titles = [title.text or "" for title in tree.iter(f"{SVG}title")]
+    [addmm] = [title for title in titles if title.startswith("addmm\n")]
+    assert "aten.addmm.default\nf32[6, 16]" in addmm
+    assert any(text.text == "layers.0…3 × 4" for text in tree.iter(f"{SVG}text"))
+    assert not list(tree.iter(f"{SVG}script"))
+    assert "var(" not in place.read_text()  # many programs that read SVG know no variables
+
+
+def test_a_bridge_is_as_wide_as_what_is_saved_is_large(tmp_path: Path) -> None:
+    def widths(size: int) -> float:
+        capture = bp.capture(lambda x: x.tanh(), torch.randn(size, requires_grad=True))
+        text = capture.draw(tmp_path / f"{size}.svg").read_text()
+        return float(re.findall(r'flow-saved" stroke-width="([\d.]+)"', text)[0])
+
+    assert 1 < widths(1024) < widths(64 * 1024) < widths(1 << 20)
+
+
+HOSTILE = '"><script>alert(1)</script>&\\" ]]>\u202eevil'
+
+
+def hostile_pair() -> Pair:
+    spec = TensorSpec("float32", (2,))
+    source = Source(HOSTILE, 3, HOSTILE, HOSTILE, f"a.{HOSTILE}")
+    step = Step("y", "aten.sin.default", (Ref("x"),), spec=spec, source=source)
+    return Pair(HOSTILE, Graph((Port(HOSTILE.replace("\u202e", ""), "input", spec, "x"),), (step,),
+                               (Port("out", "output", spec),), (Ref("y"),)))  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", [".svg", ".dot"])
+def test_names_of_strangers_stay_text(ending: str) -> None:
+    drawn = drawn_pair(hostile_pair())
+    text = FORMATS[ending](drawn, HOSTILE, 300, 1.0).decode()
+    assert "\u202e" not in text
+    if ending == ".svg":
+        tree = ElementTree.fromstring(text)
+        assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
+            "svg", "title", "style", "defs", "marker", "path", "rect", "text", "g"}  # fmt: skip
+    else:
+        bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
+        assert "script" not in bare
+        assert "alert" not in bare
+
+
+def test_dot_has_clusters_and_the_flows_between_what_is_seen(tmp_path: Path) -> None:
+    text = drawn_net(4).draw(tmp_path / "net.dot", nodes=30).read_text()
+    assert text.startswith('digraph "DrawnNet" {')
+    assert text.rstrip().endswith("}")
+    assert text.count("{") == text.count("}")
+    named = set(re.findall(r"^\s+([nf]\d+) \[", text, re.MULTILINE))
+    ends = {end for pair in re.findall(r"(\w+) -> (\w+)", text) for end in pair}
+    assert ends
+    assert ends <= named
+    assert 'label="layers.0…3 × 4' in text
+
+
+def test_a_png_is_as_large_as_the_picture_times_the_scale(tmp_path: Path) -> None:
+    pytest.importorskip("resvg_py", reason="resvg-py, the extra png, is not installed")
+    capture = drawn_net(4)
+    picture = ElementTree.parse(capture.draw(tmp_path / "net.svg")).getroot()
+    content = capture.draw(tmp_path / "net.png", scale=1.0).read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert abs(int.from_bytes(content[16:20], "big") - int(picture.attrib["width"])) <= 1
+
+
+def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"ends with \.svg, \.dot, \.png, not with '\.jpg'"):
+        drawn_net(4).draw(tmp_path / "net.jpg")
+    with pytest.raises(UsageError, match="there is no pair 1"):
+        drawn_net(4).draw(tmp_path / "net.svg", pair=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_direction_one_step_and_none(tmp_path: Path) -> None:
+    def one(x: Tensor) -> Tensor:
+        return x.sin()
+
+    alone = bp.capture(one, torch.arange(3), name="whole")
+    assert alone.pairs[0].backward is None
+    assert "no backward" in alone.draw(tmp_path / "one.svg").read_text()
+    nothing = bp.capture(lambda x: x, torch.randn(2), name="nothing")
+    assert ElementTree.parse(nothing.draw(tmp_path / "none.svg")).getroot().tag == f"{SVG}svg"
+
+
+def test_notebooks_show_pictures() -> None:
+    capture = drawn_net(4)
+    for value in (capture, capture.pairs[0], capture.pairs[0].forward, capture.pairs[0].backward):
+        ElementTree.fromstring(value._repr_html_())  # type: ignore[union-attr]
