@@ -246,7 +246,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     const { model, go } = this, { tab, opened, selected, moment } = this.state, { page } = this.props;
     const lit = tab === "code" ? this.lit() : null;
     return this.kept("panel", [model, tab, opened, selected, moment, lit], () => {
-      if (tab === "code") return <Code {...{ model, selected, go }} lit={lit ? new Set(lit.units.keys()) : null} />;
+      if (tab === "code") return <Code {...{ model, selected, go }} lit={lit?.steps ?? null} />;
       if (tab === "memory") return <Memory {...{ model, moment, go }} onMoment={this.moment} />;
       if (tab === "lines") return <Lines {...{ model, go }} search={this.ask} />;
       if (tab === "operators") return <Operators model={model} search={this.ask} />;
@@ -262,7 +262,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
       <header>
         <h1 title={page.title}><bdi>{page.title}</bdi></h1>
         {models.length > 1 && (
-          <select aria-label="pair" value={pair} onChange={event => this.choose(Number(event.currentTarget.value))}>
+          <select aria-label="pairs of graphs" value={pair} onChange={event => this.choose(Number(event.currentTarget.value))}>
             {models.map((one, index) => <option key={index} value={index}>{one.data.name || `pair ${index + 1}`}</option>)}
           </select>
         )}

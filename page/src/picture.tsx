@@ -199,7 +199,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
 
   /** The next change of what is open is that of a frame, which then stays where it is. */
   hold(frame: number): void {
-    this.lastFold = { frame, when: -Infinity };
+    if (this.lastFold?.frame !== frame) this.lastFold = { frame, when: -Infinity };
   }
 
   render({ scene, lit, pinned, onHover }: PictureProps): VNode {
