@@ -48,7 +48,9 @@ def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_page_with_code_is_run() -> None:
-    names = "README capturing commands compilers corpora engines folding graphnet kernels recording refusals regions"
+    names = (
+        "README capturing commands compilers corpora diff engines folding graphnet kernels recording refusals regions"
+    )
     assert {Path(page).stem for page in RUNNABLE} == {*names.split(), "samples", "verdicts"}
 
 

@@ -22,6 +22,7 @@ from backprint.api import (
 from backprint.benches import bench, minify
 from backprint.benching.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.corpora import CorpusRun, dedup, run_corpus
+from backprint.differences import diff
 from backprint.drawings import draw, view
 from backprint.errors import (
     BackprintError,
@@ -45,17 +46,23 @@ from backprint.version import __version__
 if TYPE_CHECKING:
     from backprint.benching.minify_sample import MinifiedSample
     from backprint.benching.runs import BenchRun
+    from backprint.differing.nouns import Diff
     from backprint.extracting.capture_kernels import CaptureKernels
     from backprint.extracting.nouns import Kernel
     from backprint.graph.folding.nouns import FoldedGraph
     from backprint.regions.region import Region
     from backprint.replaying.whole import Replayed
+    from backprint.tracing.kernel_values import KernelGraph, KernelPair, KernelRun
 
 _LATER = {
     "BenchRun": "backprint.benching.runs",
     "CaptureKernels": "backprint.extracting.capture_kernels",
+    "Diff": "backprint.differing.nouns",
     "FoldedGraph": "backprint.graph.folding.nouns",
     "Kernel": "backprint.extracting.nouns",
+    "KernelGraph": "backprint.tracing.kernel_values",
+    "KernelPair": "backprint.tracing.kernel_values",
+    "KernelRun": "backprint.tracing.kernel_values",
     "MinifiedSample": "backprint.benching.minify_sample",
     "Region": "backprint.regions.region",
     "Replayed": "backprint.replaying.whole",
@@ -82,12 +89,16 @@ __all__ = [
     "CaptureKernels",
     "CorpusRun",
     "DataDependentError",
+    "Diff",
     "FoldedGraph",
     "Graph",
     "GraphError",
     "Guard",
     "GuardError",
     "Kernel",
+    "KernelGraph",
+    "KernelPair",
+    "KernelRun",
     "Link",
     "MinifiedSample",
     "Pair",
@@ -113,6 +124,7 @@ __all__ = [
     "compare_regions",
     "dedup",
     "draw",
+    "diff",
     "export",
     "fake",
     "forward_backward_graphs",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backprint.regions.region import Region
     from backprint.replaying.whole import Replayed
     from backprint.sample.inputs import Inputs
+    from backprint.tracing.kernel_values import KernelGraph, KernelPair
 
     Operator: TypeAlias = "OpOverload | OpOverloadPacket"
     RequiresGrad: TypeAlias = bool | Iterable[str] | Sequence[bool] | Mapping[str, bool] | None
@@ -178,20 +179,20 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
-    """The forward of `fn(*inputs)` as a plain torch.fx.Graph of ATen operators, for kernel writers."""
+def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGraph:
+    """The forward of `fn(*inputs)` as a torch.fx.Graph that runs and prints as code, for kernel writers."""
     from backprint.tracing.kernel_graphs import inference_graph as make
 
     return make(fn, inputs)
 
 
 def forward_backward_graphs(
-    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None
-) -> tuple[fx.Graph, fx.Graph]:
-    """The forward and backward of `fn(*inputs)` as plain torch.fx.Graphs, tied by the names of the saved values."""
+    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None, *, partition: Any = None
+) -> KernelPair:
+    """The same of forward and backward, a tuple, tied by the names of the saved values; `partition` as in `capture`."""
     from backprint.tracing.kernel_graphs import forward_backward_graphs as make
 
-    return make(fn, inputs, requires_grad)
+    return make(fn, inputs, requires_grad, partition)
 
 
 def region(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backprint.graph.nouns import Capture, Graph, Pair
 
 if TYPE_CHECKING:
+    from backprint.drawing.page_data import StatsRows
     from backprint.web_page import WebPage
 
 IN_NOTEBOOK = 40
@@ -39,11 +40,10 @@ def view(capture: Capture, path: str | os.PathLike[str] | None = None, *, stats:
     every value.
     """
     from backprint.calls import check_capture
-    from backprint.drawing.page import page_html
-    from backprint.web_page import WebPage, in_notebook
+    from backprint.web_page import in_notebook
 
     check_capture(capture, "view")
-    page = WebPage(capture.name, "".join(page_html(data_of_page(capture, stats))))
+    page = page_of(capture, observed_rows(capture) if stats else None)
     if path is not None:
         page.save(path)
     elif not in_notebook():
@@ -51,16 +51,22 @@ def view(capture: Capture, path: str | os.PathLike[str] | None = None, *, stats:
     return page
 
 
-def data_of_page(capture: Capture, stats: bool) -> dict[str, Any]:
-    """Return the data of a Capture's page, with statistics of values if they are asked for."""
-    from backprint.drawing.data import page_data, with_statistics
+def page_of(capture: Capture, rows: StatsRows | None = None) -> WebPage:
+    """Return the page of a Capture, with statistics of its values if they are given."""
+    from backprint.drawing.page import page_html
+    from backprint.drawing.page_data import page_data, with_statistics
+    from backprint.web_page import WebPage
 
     data = page_data(capture)
-    if stats:
-        from backprint.replaying.observed import observed_values
+    return WebPage(capture.name, "".join(page_html(data if rows is None else with_statistics(data, capture, rows))))
 
-        return with_statistics(data, capture, observed_values(capture))
-    return data
+
+def observed_rows(capture: Capture) -> StatsRows:
+    """Run a Capture on its own inputs, and return statistics of every value."""
+    from backprint.drawing.page_data import stats_row
+    from backprint.replaying.observed import observed_values
+
+    return {key: stats_row(stats) for key, stats in observed_values(capture).items()}
 
 
 def picture_of_pair(pair: Pair, title: str) -> str:

@@ -22,12 +22,13 @@ from torch.utils.flop_counter import (
 
 import backprint as bp
 from backprint.benching.peaks import SIZES, measure_peaks
-from backprint.benching.roofline import PICKED, UNREAD, Peaks, Work, least_step_work, least_work, share_reached
+from backprint.benching.roofline import Peaks, Work, least_step_work, least_work, share_reached
 from backprint.benching.runs import peaks_of
 from backprint.errors import UsageError
 from backprint.graph.costing.flops import specs_of, step_arithmetic
 from backprint.graph.costing.formulas import operator_name
 from backprint.graph.costing.operations import ELEMENTWISE, MOVES, OTHERS, PRODUCTS
+from backprint.graph.costing.traffic import PICKED, UNREAD
 from backprint.graph.legal import PLAIN_TARGETS
 from backprint.graph.nouns import Graph, Ref, Step, Sub, TensorSpec
 from backprint.graph.table import operators

@@ -243,6 +243,7 @@ VERBS: dict[str, list[str]] = {
     "verify": ["verify", "{}"],
     "power": ["power", "{}"],
     "show": ["show", "{}"],
+    "diff": ["diff", "{}", "{}"],
     "export": ["export", "{}", "-o", "out.py"],
     "minify": ["minify", "{}", "--compiler", "eager", "-o", "out"],
     "record": ["record", "{}"],

@@ -56,7 +56,7 @@ def test_odd_rows_cost_themselves_and_reports_read_the_others(tmp_path: Path) ->
     assert {(row["verdict"], row["cause"]) for row in found.values()} == {("failed", "no row")}
     assert "vacuous 7" in found["forged"]["detail"]
     assert worked(source, tmp_path / "out", "odd_row") == rows(tmp_path / "out")
-    made = report(Reading(tmp_path / "out"), False)
+    made = report(Reading(tmp_path / "out"))
     assert len(list(render_csv(made))) == len(ODD) + 3
     for verb in ("status", "report"):
         done = CliRunner().invoke(main, ["corpus", verb, str(tmp_path / "out")])

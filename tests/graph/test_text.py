@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-from subjects.random_graphs import SOURCES, SPECS, anything
+from subjects.random_graphs import SOURCES, SPECS, anything, to_the_letter
 
 from backprint.errors import GraphError
 from backprint.graph.nouns import (
@@ -47,7 +47,7 @@ def assert_returns(graph: Graph) -> None:
     """`==` alone takes 1 for True and 0.0 for -0.0, so the graphs are compared as they print, too."""
     back = parse(graph.code)
     assert back == graph
-    assert repr(back) == repr(replace(graph, title=back.title))
+    assert to_the_letter(back) == to_the_letter(replace(graph, title=back.title))
     assert back.code == graph.code
 
 

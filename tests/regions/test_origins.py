@@ -339,7 +339,7 @@ def test_what_goes_wrong_while_looking_is_said_and_the_forward_goes_on(monkeypat
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_zeros_are_counted_with_their_signs(dtype: torch.dtype) -> None:
-    from backprint.regions.stats import stats_of
+    from backprint.tensor_stats import stats_of
 
     tensor = torch.tensor([0.0, -0.0, 1.0, -1.0, -0.0, 1e-40], dtype=dtype)
     assert stats_of(tensor).zeros == int((tensor == 0).sum())

@@ -7,7 +7,7 @@ compute: views, mutations through them, random draws, guards.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from hypothesis import strategies as st
 
@@ -54,6 +54,11 @@ LOCALS = st.sampled_from(NAMES.split())
 SIZES = st.one_of(st.integers(0, 2**15), st.sampled_from(["s0", "2*s0 + 1", "Max(1, s0)", "(s0 + 1)//2", "u0**2"]))
 DEVICES = st.sampled_from(["cpu", "cuda", "cuda:0", "cuda:11", "meta"])
 FLOATS = st.floats().map(lambda number: math.nan if number != number else number)  # one nan, so that == can see it
+
+
+def to_the_letter(graph: Graph) -> str:
+    """Return everything that a graph has: `==` alone takes 1 for True, and 0.0 for -0.0."""
+    return repr(astuple(graph))
 
 
 @st.composite

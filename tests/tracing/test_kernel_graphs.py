@@ -97,3 +97,103 @@ def test_random_state_and_tensors_are_untouched() -> None:
 def test_wrong_calls_raise_value_errors_with_the_reason(call: object, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         call()  # type: ignore[operator]  # a lambda of the table
+
+
+# ------------------------------------------------------------------ they run and show themselves
+
+
+class Norm(nn.Module):
+    """A module with parameters, buffers that it updates, and a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.bn = nn.Linear(3, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bn(self.fc(x)).tanh() * torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+def test_a_pair_runs_and_gives_autograds_gradients() -> None:
+    x, v, tangents = torch.randn(8), torch.randn(8), (torch.randn(8), torch.randn(8))
+    pair = bp.forward_backward_graphs(lif, (x, v), requires_grad=(True, True))
+    assert isinstance(pair, tuple)
+    assert pair == (pair.forward, pair.backward) == (pair[0], pair[1])
+    run = pair.run(x, v)
+    a, b = x.clone().requires_grad_(), v.clone().requires_grad_()
+    outputs = lif(a, b)
+    torch.autograd.backward(outputs, tangents, retain_graph=True)
+    assert all(map(torch.equal, pair(x, v), outputs))
+    assert all(map(torch.equal, run.outputs, outputs))
+    assert all(map(torch.equal, run.backward(*tangents), (a.grad, b.grad)))
+    assert all(map(torch.equal, run.backward(), torch.autograd.grad(outputs, (a, b), [torch.ones(8)] * 2)))
+    assert list(run.saved) == list(pair.saved)
+
+
+def test_parameters_may_be_left_out_and_are_those_of_now() -> None:
+    model, x = Norm(), torch.randn(5, 3)
+    pair = bp.forward_backward_graphs(model, (x,))
+    with torch.no_grad():
+        model.fc.weight.mul_(2)
+    run, before = pair.run(x), {name: value.clone() for name, value in model.state_dict().items()}
+    expected = model(x)
+    assert torch.equal(run.outputs[0], expected)
+    assert len(run.mutations) == 3
+    assert torch.equal(run.mutations[0], model.bn.running_mean)
+    gradients = torch.autograd.grad(expected.sum(), list(model.parameters()))
+    assert all(map(torch.equal, run.backward(), gradients))
+    every = pair.forward.arguments([x])
+    model.load_state_dict(before)
+    assert torch.equal(pair(*every)[0], expected)
+    inference = bp.inference_graph(model, ({"x": x}["x"],))
+    assert torch.equal(inference(x)[0], expected)
+
+
+def test_a_partition_decides_what_is_saved() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x.sin().cos().exp().sum()
+
+    least = bp.forward_backward_graphs(program, (torch.randn(100),))
+    every = bp.forward_backward_graphs(program, (torch.randn(100),), partition="default")
+    assert least.saved_bytes < every.saved_bytes == 400 * len([name for name in every.saved if name != "x"])
+    x = torch.randn(100, requires_grad=True)
+    assert torch.equal(least.run(x).backward()[0], every.run(x).backward()[0])
+    with pytest.raises(bp.CaptureError, match="partition='none' is not one of min-cut, default"):
+        bp.forward_backward_graphs(program, (x,), partition="none")
+
+
+def test_saved_bytes_are_those_of_storages_each_once() -> None:
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)), torch.randn(5, 3)
+    pair = bp.forward_backward_graphs(model, (x,), partition="default")
+    run = pair.run(x)
+    held = {tensor.untyped_storage().data_ptr() for tensor in (x, *model.parameters())}
+    saved = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in run.saved.values()}
+    assert pair.saved_bytes == sum(size for key, size in saved.items() if key not in held) > 0
+
+
+def test_they_show_themselves_in_one_line_and_as_code() -> None:
+    x = torch.randn(8)
+    pair, graph = bp.forward_backward_graphs(lif, (x, x.clone())), bp.inference_graph(lif, (x, x.clone()))
+    assert repr(pair) == f"KernelPair(forward of lif: {pair.forward.steps()} steps forward, {pair.backward.steps()} " \
+        f"backward, {len(pair.saved)} saved, {pair.saved_bytes} bytes)"  # fmt: skip
+    assert repr(graph) == f"KernelGraph(lif: {graph.steps()} steps, 2 inputs, 2 results)"
+    assert repr(pair.run(x, x)).startswith("KernelRun(forward of lif: 2 outputs, ")
+    for each in (*pair, graph):
+        assert all(name in str(each) for name in (*each.inputs, *each.results))
+    assert 'sigmoid: "f32[8]" = aten.sigmoid.default(' in str(graph)
+    assert "torch.sigmoid(4.0 * (h - 1.0))" in str(graph)
+    assert str(pair) == f"{pair.forward}\n\n{pair.backward}"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda pair, x: pair(x), "1 tensors for the inputs x, v"),
+        (lambda pair, x: pair(x, 3), "3 is no tensor: pass tensors for x, v"),
+        (lambda pair, x: pair.run(x, x).backward(x), "1 tangents for 2 differentiable outputs"),
+        (lambda pair, x: pair.forward(x, x, x), "3 tensors for the inputs x, v"),
+    ],
+)
+def test_a_call_with_other_arguments_says_what_it_wants(call: object, text: str) -> None:
+    x = torch.randn(8)
+    with pytest.raises(bp.UsageError, match=text):
+        call(bp.forward_backward_graphs(lif, (x, x.clone())), x)  # type: ignore[operator]  # a lambda of the table

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backprint.amounts import short
 from backprint.cli.corpus import carry_out
 from backprint.cli.options import choice
 from backprint.cli.say import console, echo, ending, table_text, working
-from backprint.cli.show import short
 
 if TYPE_CHECKING:
     from backprint.corpora import CorpusRun

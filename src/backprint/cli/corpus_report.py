@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from backprint.cli.reporting import report_options, write_or_print
+from backprint.cli.say import echo, working
+from backprint.errors import UsageError
 
 if TYPE_CHECKING:
     from backprint.report.nouns import Report
@@ -17,23 +20,58 @@ if TYPE_CHECKING:
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--against", type=click.Path(path_type=Path), metavar="OUT", help="An earlier run to compare with.")
 @click.option("--unique", is_flag=True, help="Count duplicates (the same graphs) once, by their worst verdict.")
+@click.option(
+    "--by",
+    type=click.Choice(["sample", "operator"]),
+    default="sample",
+    show_default=True,
+    help="What a row of CSV, Parquet and JSON is; an operator's row names all samples that call it.",
+)
+@click.option("--title", metavar="TEXT", help="The title of the report; else the name of OUT.")
+@click.option("--read-for", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="SECONDS",
+              help="How long samples are read whose operators an older ledger has not counted.")  # fmt: skip
 @report_options("sample")
 def command(
-    out: Path, format: str | None, output: Path | None, against: Path | None, unique: bool, as_json: bool
-) -> None:
-    """Report the results of a corpus run: verdicts by family and cause, times, sizes, power, duplicates, samples that
-    are not good.
+    out: Path, format: str | None, output: Path | None, against: Path | None, unique: bool, by: str,
+    title: str | None, read_for: float, as_json: bool,
+) -> None:  # fmt: skip
+    """Report the results of a corpus run: verdicts by family and cause, operators and dtypes, sizes, power, duplicates,
+    samples that are not good, times.
 
     OUT is the folder of the run, which may still be running. Nothing in it is changed.
     """
-    write_or_print(lambda: corpus_report(out, against, unique), format, output, as_json, f"report of {out}")
+    if against is not None and by == "operator":
+        raise UsageError("--against compares samples, and --by operator has a row for each operator: pass one of them")
+    base = output.parent if output is not None else Path()
+    asked = {
+        "unique": unique,
+        "title": title or "",
+        "base": base,
+        "by_operator": by == "operator",
+        "read_for": read_for,
+    }
+
+    def make() -> Report:
+        made = corpus_report(out, against, asked)
+        if missing := dict(made.facts).get("operators not counted"):
+            echo(f"operators: {missing}", err=True)
+        shown = output is None and not as_json and format in (None, "markdown")
+        return without_links(made) if shown else made
+
+    write_or_print(make, format, output, as_json, f"report of {out}")
 
 
-def corpus_report(out: Path, against: Path | None, unique: bool) -> Report:
-    """Return the report of a run, beside an earlier one if it is given."""
+def corpus_report(out: Path, against: Path | None, asked: dict[str, Any]) -> Report:
+    """Return the report of a run, beside an earlier one if it is given; the work is shown while it goes on."""
     from backprint.report.against import against as compared
     from backprint.report.rows import RunView
-    from backprint.report.tables import report
+    from backprint.report.tables import ReportPlan, report
 
-    made = report(RunView(out), unique)
-    return made if against is None else compared(made, RunView(against), RunView(out))
+    with working("reading the ledger") as told:
+        made = report(RunView(out), ReportPlan(**asked, told=told))
+        return made if against is None else compared(made, RunView(against), RunView(out))
+
+
+def without_links(made: Report) -> Report:
+    """Return a report for a terminal, in which addresses would only be in the way."""
+    return replace(made, links=lambda sample: ())

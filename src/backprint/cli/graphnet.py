@@ -82,7 +82,7 @@ def print_sample(row: dict[str, Any]) -> None:
     """Print the numbers."""
     from rich.table import Table
 
-    from backprint.cli.show import amount
+    from backprint.amounts import amount
 
     echo(f"{row['name']} · a GraphNet sample · {row['lines']} lines · inputs {amount(row['bytes'])}")
     for key, value in row["facts"].items():

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from backprint.cli.region_show import print_pass
 from backprint.cli.say import echo, echo_styled
 
 STYLES = {
@@ -33,41 +34,55 @@ RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginni
 @command.command("show")
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--run", default="latest", show_default=True, help=RUN_HELP)
-def print_passes(dump: Path, run: str) -> None:
-    """Print the passes of a dump: edges, the gradients on them, and the forward lines they come from."""
-    from backprint.regions.read import check_dump, read_passes
-    from backprint.regions.write import summary_text
+@click.option("--bad", is_flag=True, help="Only passes with NaN, Inf or an error, and of those what has NaN or Inf.")
+@click.option("--pass", "index", type=click.IntRange(min=0), metavar="N", help="Only the pass with this number.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a pass.")
+def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bool) -> None:
+    """Print the passes of a dump: edges, the gradients on them, modules, and the forward lines they come from."""
+    from backprint.regions.nouns import Unwatched
+    from backprint.regions.read import check_dump
+    from backprint.regions.shown import bad_part, pass_as_dict, shown_passes
 
     check_dump(dump)
     for line in chosen(dump, run):
-        echo(line + "\n", lines=True)
-    for each in read_passes(dump, run):
-        echo(summary_text(each), lines=True)
+        echo(line, err=as_json)
+    count = unwatched = shown = 0
+    for each in shown_passes(dump, run, index):
+        count, unwatched = count + 1, unwatched + (not each.watched)
+        if bad and not each.bad:
+            continue
+        shown += 1
+        if as_json:
+            echo(json.dumps(pass_as_dict(bad_part(each) if bad else each) | {"bad": each.bad}))
+            continue
+        if shown > 1:
+            echo("")
+        print_pass(each, bad)
+    if bad and not as_json:
+        echo(f"{shown} of {count} passes have NaN, Inf or an error")
+    if bad and unwatched:
+        echo(f"{unwatched} of {count} passes were not watched: {Unwatched().why}", err=True)
 
 
 @command.command("draw")
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--run", default="latest", show_default=True, help=RUN_HELP)
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
-              help="Seconds that one picture may take.")  # fmt: skip
-@click.option("--nodes", type=click.IntRange(min=1), default=500, show_default=True, help="What a picture may show.")
-def draw_passes(dump: Path, run: str, timeout: float, nodes: int) -> None:
-    """Draw the forward and the backward of each pass with Graphviz, as `.svg` files beside the `.dot` files.
+@click.option("--nodes", type=click.IntRange(min=1), default=300, show_default=True,
+              help="How many nodes and folded frames are seen at most; inner frames are folded.")  # fmt: skip
+def draw_passes(dump: Path, run: str, nodes: int) -> None:
+    """Draw each pass into its folder: a picture, graph.svg, and a page, page.html.
 
-    Exit 1 unless all are drawn.
+    The forward runs down on the left and the backward up on the right. Modules are frames, and gradients with NaN or
+    Inf are red. Shapes and statistics are in the tooltips.
     """
-    from backprint.regions.pictures import draw_dump as drawn
+    from backprint.regions.pictures import draw_dump
     from backprint.regions.read import check_dump
 
     check_dump(dump)
     for line in chosen(dump, run):
         echo(line)
-    missing = False
-    for each in drawn(dump, run, timeout, nodes):
-        missing |= bool(each.why)
-        echo(f"not drawn: {each.place}: {each.why}" if each.why else f"{each.place}")
-    if missing:
-        sys.exit(1)
+    for place in draw_dump(dump, run, nodes):
+        echo(str(place))
 
 
 def chosen(dump: Path, run: str) -> list[str]:

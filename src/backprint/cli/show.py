@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from backprint.amounts import amount, short
 from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, table_text
 from backprint.graph.folding.stored import collector_paused
@@ -226,23 +227,3 @@ def print_operators(summary: Any) -> None:
         out.print(rows)
         if len(kinds) > 12:
             out.print(f"… and {len(kinds) - 12} operators more")
-
-
-def amount(count: int) -> str:
-    """Return bytes as text."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return ""
-
-
-def short(count: int) -> str:
-    """Return a large number as text."""
-    size = float(count)
-    for unit in ("", "K", "M", "G", "T"):
-        if size < 1000 or unit == "T":
-            return f"{size:.3g}{unit}"
-        size /= 1000
-    return ""

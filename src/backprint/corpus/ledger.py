@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from backprint.corpus.find import Job, unescape
+from backprint.corpus.rows import ADDED, GIVEN, checked_row
 from backprint.corpus.rows import COLUMNS as COLUMNS
-from backprint.corpus.rows import GIVEN, checked_row
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import GOOD as GOOD
 from backprint.graph.verdicts import Proofs, proofs
@@ -51,6 +51,8 @@ class Ledger:
             connection.execute("begin immediate")  # a reader sees all of it or nothing
             connection.execute("create table if not exists run (key text primary key, value)")
             connection.execute(f"create table if not exists samples ({columns})")
+            for name in (name for name in ADDED if name not in columns_there(connection)):
+                connection.execute(f"alter table samples add column {name} text")
             connection.execute("create index if not exists states on samples (state)")
             connection.execute("commit")
         return cls(path, connection)
@@ -64,11 +66,16 @@ class Ledger:
         with naming_ledger(path):
             place = f"{path.resolve().as_uri()}?mode=ro"
             connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
-            columns = {row[1] for row in connection.execute("pragma table_info(samples)")}
-        if missing := set(COLUMNS) - columns:
+            columns = columns_there(connection)
+        if missing := set(COLUMNS) - columns - set(ADDED):
             connection.close()
             said = f"it has no column {min(missing)!r}" if columns else "nothing is in it yet"
             raise SampleError(f"{path}: is not a ledger of this version: {said}")
+        if empty := [name for name in ADDED if name not in columns]:  # a view of this connection alone
+            nulls = ", ".join(f"null as {name}" for name in empty)
+            with naming_ledger(path):
+                view = f"create temp view samples as select rowid as rowid, *, {nulls} from main.samples"
+                connection.execute(view)
         return cls(path, connection)
 
     def __enter__(self) -> Ledger:
@@ -186,6 +193,11 @@ class Ledger:
                 self.connection.execute("rollback")
                 raise
             self.connection.execute("commit")
+
+
+def columns_there(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the columns that a ledger's samples have."""
+    return {row[1] for row in connection.execute("pragma main.table_info(samples)")}
 
 
 def escape_path(job: Job) -> str:

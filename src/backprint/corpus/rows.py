@@ -55,9 +55,13 @@ COLUMNS: Mapping[str, str] = {
     "started": "real",
     "finished": "real",
     "versions": "json",
+    "operators": "json",
 }
-"""The columns of a row: `stages` (stage -> seconds) and `versions` are JSON objects, `vacuous`, `asks` and `notes`
-lists."""
+"""The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
+calls) are JSON objects, `vacuous`, `asks` and `notes` lists."""
+
+ADDED = ("operators",)
+"""Columns that ledgers of earlier versions of Backprint do not have; there they are empty."""
 
 GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
 """Columns that the ledger sets; a verb sets the others."""
@@ -165,6 +169,10 @@ def numbers_by_name(value: Any) -> dict[str, float]:
     return small({encodable_text(key): finite_number(item) for key, item in value.items()})
 
 
+def counts_by_name(value: Any) -> dict[str, int]:
+    return small({encodable_text(key): whole_number(item) for key, item in value.items()})
+
+
 def words(value: Any) -> dict[str, Any]:
     """Return texts, or numbers, by name."""
     return small(
@@ -204,4 +212,5 @@ KEEPERS: Mapping[str, Keeper] = {
     "asks": ("a list of pairs of texts", pairs),
     "stages": ("an object of numbers", numbers_by_name),
     "versions": ("an object of texts and numbers", words),
+    "operators": ("an object of whole numbers of 64 bits", counts_by_name),
 }

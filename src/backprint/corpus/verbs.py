@@ -403,6 +403,7 @@ def described(capture: Any) -> Row:
     """Return the columns of a Capture."""
     from backprint.graph.links import free_ports
     from backprint.graph.sizes import at_hints
+    from backprint.graph.usage import usage_of
 
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
@@ -424,6 +425,7 @@ def described(capture: Any) -> Row:
         gradients=len(gradients),
         input_bytes=sum(map(nbytes, inputs)),
         guards=len(capture.guards),
+        operators=usage_of({"forward": forwards, "backward": backwards}),
         notes=[
             *(f"not by {one_line(text)}" for text in capture.why),
             *(f"break: {one_line(text)}" for text in capture.breaks),

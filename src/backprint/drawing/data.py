@@ -1,24 +1,20 @@
-"""A Capture as the data of its page: one JSON object, with columns for what there is much of.
+"""A scene as the data of a page: one JSON object, with columns for what there is much of.
 
 `page/README.md` says what each field means; the page checks them when it opens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from backprint.drawing.drawn import DrawnPair, drawn_pair
+from backprint.drawing.drawn import DrawnPair
 from backprint.drawing.rows import FlowLine, Layout
-from backprint.drawing.scene import NO_VALUE, Scene, bytes_of
-from backprint.graph.costing.live import MemorySpan, memory_line
-from backprint.graph.costing.products import specs_of
-from backprint.graph.costing.storages import is_view, storage_sizes
-from backprint.graph.nouns import Capture, Graph, Pair, Source
-from backprint.graph.sizes import at_hints
-from backprint.graph.text import emit_class, show, show_spec
-from backprint.graph.verdicts import verdict_text
+from backprint.drawing.scene import Scene, bytes_of
+from backprint.graph.nouns import Source
+from backprint.graph.text import show_spec
+from backprint.plain import printable
 
 FORMAT = 1
 
@@ -37,43 +33,29 @@ class Strings:
         return self.numbers.setdefault(text, len(self.numbers))
 
     def texts(self) -> list[str]:
-        """Return all texts by number."""
-        return list(self.numbers)
+        """Return all texts by number, without characters that a terminal or a page obeys."""
+        return list(map(printable, self.numbers))
 
 
-def page_data(capture: Capture) -> dict[str, Any]:
-    """Return the data of a Capture's page."""
-    return {
-        "format": FORMAT,
-        "title": capture.name,
-        "facts": [[name, text] for name, text in page_facts(capture) if text],
-        "notes": [*capture.notes, *capture.breaks],
-        "pairs": [pair_data(pair) for pair in capture.pairs],
-    }
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of the steps of a scene beside the scene: which make a view, the memory that each takes, the memory
+    time line, and the text around them."""
+
+    views: Sequence[bool]
+    memory: Sequence[int]
+    line: Mapping[str, Any]
+    code: Mapping[str, Any]
 
 
-def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
-    """Yield what the page says about the whole Capture."""
-    yield "engine", capture.engine
-    yield "verdict", verdict_text(capture.verdict)
-    environment = dict(capture.environment)
-    yield "torch", environment.get("torch", "")
-    yield "inputs", "fake: shapes without values" if capture.fake else ""
-    for guard in capture.guards:
-        yield "guard", guard.text
-    for edge in capture.opaque:
-        yield "opaque edge", edge.text
-
-
-def pair_data(pair: Pair) -> dict[str, Any]:
-    """Return the data of a Pair."""
-    drawn, strings = drawn_pair(pair), Strings()
+def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[str, Any]:
+    """Return the data of a scene."""
     sources: dict[Source, int] = {}
-    nodes = node_columns(pair, drawn, strings, sources)
+    nodes = node_columns(drawn, measured, strings, sources)
     frames = [frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
     layouts = [layout_data(layout, strings) for layout in drawn.layouts]
     return {
-        "name": pair.name,
+        "name": drawn.scene.name,
         "forward": drawn.scene.forward,
         "nodes": nodes,
         "ports": list(ports_data(drawn.scene, strings)),
@@ -81,18 +63,20 @@ def pair_data(pair: Pair) -> dict[str, Any]:
         "saved": [[each.bridge.made, each.bridge.taken, each.bytes, each.own] for each in drawn.saved],
         "frames": frames,
         "layouts": layouts,
-        "memory": memory_data(pair, drawn.scene, strings),
-        "code": code_data(pair),
+        "memory": measured.line,
+        "code": measured.code,
         "strings": strings.texts(),
     }
 
 
-def node_columns(pair: Pair, drawn: DrawnPair, strings: Strings, sources: dict[Source, int]) -> dict[str, list[Any]]:
+def node_columns(
+    drawn: DrawnPair, measured: Measured, strings: Strings, sources: dict[Source, int]
+) -> dict[str, list[Any]]:
     """Return the steps, a column for each of their fields."""
     scene, costs, number = drawn.scene, drawn.costs, strings.number
     home = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
     made = {each.bridge.made for each in drawn.saved}
-    views, memory = views_of(pair), memory_of_steps(pair)
+    views = measured.views
     flags = [
         VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in made) for place, node in enumerate(scene.nodes)
     ]
@@ -109,37 +93,12 @@ def node_columns(pair: Pair, drawn: DrawnPair, strings: Strings, sources: dict[S
         "other": [cost.other_flops for cost in costs],
         "read": [cost.read for cost in costs],
         "written": [cost.written for cost in costs],
-        "memory": memory,
+        "memory": list(measured.memory),
         "flags": flags,
         "inputs": [node.inputs for node in scene.nodes],
         "echo": [number(node.echo) for node in scene.nodes],
         "partners": [[each for each in node.partners if each < scene.forward] for node in scene.nodes],
     }
-
-
-def graphs_of(pair: Pair) -> list[Graph]:
-    """Return the graphs of a Pair, at the sizes of the capture."""
-    return [at_hints(graph) for graph in (pair.forward, pair.backward) if graph is not None]
-
-
-def views_of(pair: Pair) -> list[bool]:
-    """Return for each step whether its result is a view, or an item of a tuple."""
-    found = []
-    for graph in graphs_of(pair):
-        specs = specs_of(graph)
-        found += [step.target == "operator.getitem" or is_view(step, specs) for step in graph.steps]
-    return found
-
-
-def memory_of_steps(pair: Pair) -> list[int]:
-    """Return for each step the bytes of memory that its result takes."""
-    found = []
-    for graph in graphs_of(pair):
-        specs = specs_of(graph)
-        for step in graph.steps:
-            free = step.is_guard or step.target == "operator.getitem" or is_view(step, specs)
-            found.append(0 if free else sum(size for _, size in storage_sizes(step.name, step.spec)))
-    return found
 
 
 def ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
@@ -192,45 +151,3 @@ def layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
         "slots": layout.slots,
         "bridges": [[each.source, each.target, each.bytes, each.count] for each in layout.bridges],
     }
-
-
-def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
-    """Return the memory time line."""
-    line = memory_line(pair)
-    values: list[dict[str, int]] = [{}, {}]
-    for place, node in enumerate(scene.nodes):
-        values[node.side][node.name] = place
-    for each in scene.ports:
-        if each.enters:
-            values[each.side][each.port.local] = each.value
-
-    def row(span: MemorySpan) -> list[int]:
-        value = values[span.direction == "backward"].get(span.value.partition("[")[0], NO_VALUE)
-        return [value, span.first, span.last, span.bytes, strings.number(span.role)]
-
-    return {
-        "before": line.held_bytes,
-        "live": line.during,
-        "spans": list(map(row, line.spans)),
-        "held": list(map(row, line.held)),
-        "peak": [line.peak, line.peak_bytes],
-    }
-
-
-def code_data(pair: Pair) -> Mapping[str, Any]:
-    """Return the lines of each graph's text before its steps, and after them."""
-    graphs = [pair.forward, pair.backward]
-    heads = [head_of(graph) if graph is not None else [] for graph in graphs]
-    ends = [end_of(graph) if graph is not None else [] for graph in graphs]
-    return {"forward": heads[0], "backward": heads[1], "ends": ends}
-
-
-def head_of(graph: Graph) -> list[str]:
-    """Return the lines of a graph's class before its steps."""
-    lines = list(takewhile(lambda line: not line.startswith("        # "), emit_class(graph, "GraphModule", "")))
-    return lines if graph.steps else lines[:-1]
-
-
-def end_of(graph: Graph) -> list[str]:
-    """Return the last line of a graph."""
-    return [f"        return ({', '.join(map(show, graph.results))}{',' if len(graph.results) == 1 else ''})"]

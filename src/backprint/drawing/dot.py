@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from backprint.amounts import amount
 from backprint.drawing.drawn import DrawnPair
 from backprint.drawing.flows import SAVED, Places, flows_kinds, places_in
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.opened import units_shown
 from backprint.drawing.scene import FORWARD
-from backprint.drawing.shapes import amount, frame_title, op_name, steps_text
+from backprint.drawing.shapes import frame_title, op_name, steps_text
 from backprint.graph.text import show_spec
 from backprint.plain import printable
 

@@ -130,7 +130,11 @@ def layouts_of(
 
 def saved_bytes(forward: Graph, scene: Scene) -> Iterator[SavedBytes]:
     """Yield what each saved tensor takes; memory that several share counts for the first."""
-    storages, sizes = storages_of(at_hints(forward))
+    graph = at_hints(forward)
+    storages, sizes = storages_of(graph)
+    for port in graph.inputs:
+        for key in each_storage(storages[port.local]):
+            sizes.pop(key, None)
     names = [step.name for step in forward.steps]
     for bridge in scene.bridges:
         if bridge.made >= len(scene.nodes):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from backprint.amounts import amount
 from backprint.drawing.drawn import DrawnPair
 from backprint.drawing.flows import OUTSIDE
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.rows import BridgeLine, FlowLine
-from backprint.drawing.shapes import GUTTER, HEAD, LANE, SLOT, DrawnBox, DrawnLine, Point, amount
+from backprint.drawing.shapes import GUTTER, HEAD, LANE, SLOT, DrawnBox, DrawnLine, Point
 
 NEAR = 5.0
 """How far from a row a line turns into the channel."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from backprint.plain import policy_digest, printable
 
+
 def page_html(data: Mapping[str, Any]) -> Iterator[str]:
     """Yield a page in pieces. `data` is what `page_data` returns."""
     script, style = (files(__package__).joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
@@ -29,5 +30,5 @@ def page_html(data: Mapping[str, Any]) -> Iterator[str]:
         '<div id="app"><noscript>This page draws with JavaScript, which this browser does not run.</noscript></div>\n'
         '<script type="application/json" id="data">'
     )
-    yield json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    yield json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     yield f"</script>\n<script>{script}</script>\n</body>\n</html>\n"

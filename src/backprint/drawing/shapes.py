@@ -166,13 +166,3 @@ def frame_title(drawn: DrawnPair, number: int) -> str:
     frame = drawn.frames[number]
     times = f" × {len(frame.units)}" if frame.kind == "loop" else ""
     return shortened(frame.name, 48) + times
-
-
-def amount(count: int) -> str:
-    """Return bytes as text."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TiB"

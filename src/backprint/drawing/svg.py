@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Iterator
 
+from backprint.amounts import amount
 from backprint.drawing.frames import frame_unit
 from backprint.drawing.picture import PairPicture
 from backprint.drawing.shapes import (
@@ -13,7 +14,6 @@ from backprint.drawing.shapes import (
     PILL,
     DrawnBox,
     DrawnLine,
-    amount,
     folded_texts,
     frame_title,
     is_thin,
@@ -56,8 +56,11 @@ def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
 def contents_of(picture: PairPicture) -> str:
     """Return what a picture shows, in numbers."""
     cost = picture.drawn.frame_costs[0]
-    back = f"{steps_text(cost.backward_steps)} backward, " if cost.backward_steps else "no backward, "
-    return f"{steps_text(cost.forward_steps)} forward, {back}{amount(cost.saved_bytes)} saved for the backward"
+    said = f"{steps_text(cost.forward_steps)} forward, "
+    if not cost.backward_steps:
+        return f"{said}no backward"
+    saved = f", {amount(cost.saved_bytes)} saved for the backward" if picture.drawn.scene.bridges else ""
+    return f"{said}{steps_text(cost.backward_steps)} backward{saved}"
 
 
 ARROWS = "".join(

@@ -75,6 +75,14 @@ def graph_hash(graph: Graph, sizes: bool = True) -> str:
     return canonical(graph, sizes).digest()
 
 
+def numbered_walk(graph: Graph, sizes: bool = True) -> tuple[str, dict[str, str]]:
+    """Return the hash of a graph, and the number of each value in its canonical form: graphs with one hash have the
+    same numbers. Values that nothing needs are numbered by their calls, so several may have one number."""
+    walk = _Walk(graph, sizes)
+    digest = Canonical(tuple(walk.lines())).digest()
+    return digest, walk.numbers
+
+
 def is_effect(step: Step) -> bool:
     """Whether a step does more than compute its result, so that its place among the other effects counts."""
     if step.target in HIGHER:

@@ -11,6 +11,8 @@ from backprint.graph.graphs import Graph, Port, Source
 from backprint.graph.keys import PortKey
 from backprint.graph.origin import GONE, Origin
 from backprint.graph.recipes import UNFITTED, InputRecipes
+from backprint.graph.shown import in_a_line, number_of
+from backprint.graph.verdicts import verdict_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +34,16 @@ class Deferred(Generic[T]):
         self._make: Callable[[], T] | None = make
         self._value: T | None = None
 
+    @property
+    def known(self) -> T | None:
+        """The value, if it was made; None before."""
+        return self._value
+
     def get(self) -> T:
         if self._make is not None:
             self._value = self._make()
             self._make = None
-        return self._value  # type: ignore[return-value]  # set by the line above, and T may itself be optional
+        return self.known  # type: ignore[return-value]  # set by the line above, and T may itself be optional
 
 
 class Pair:
@@ -89,7 +96,11 @@ class Pair:
         return hash((self.name, self.forward, self.backward))
 
     def __repr__(self) -> str:
-        return f"Pair({self.name!r})"
+        parts = [("forward", self._forward), ("backward", self._backward)]
+        known = [(side, part.known if isinstance(part, Deferred) else part) for side, part in parts]
+        sizes = [number_of(len(graph.steps), f"{side} step") for side, graph in known if isinstance(graph, Graph)]
+        none = ["no backward"] if known[1][1] is None and not isinstance(self._backward, Deferred) else []
+        return f"Pair({': '.join(filter(None, [in_a_line(self.name), ', '.join([*sizes, *none])]))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +204,11 @@ class Capture:
 
     def __str__(self) -> str:
         return "\n\n".join(str(graph) for pair in self.pairs for graph in (pair.forward, pair.backward) if graph)
+
+    def __repr__(self) -> str:
+        engine = f"{self.engine}{', fake' if self.fake else ''}"
+        proof = verdict_text(self.verdict) if self.verdict else "not verified"
+        return f"Capture({in_a_line(self.name)}: {number_of(len(self.pairs), 'pair')}, engine {engine}, {proof})"
 
     if TYPE_CHECKING:  # bound in backprint.api, which joins the rooms
 

@@ -25,6 +25,7 @@ from backprint.graph.legal import (
     check_target,
     is_custom,
 )
+from backprint.graph.shown import in_a_line, number_of
 from backprint.graph.specs import Spec
 from backprint.graph.values import Op, Ref, Sub, Value, leaves
 
@@ -133,6 +134,11 @@ class Step:
         if len(self.kwargs) > 1 and len({key for key, _ in self.kwargs}) != len(self.kwargs):
             raise GraphError(f"step {self.name}: a keyword stands twice")
 
+    def __repr__(self) -> str:
+        from backprint.graph.text import show_step
+
+        return f"Step({in_a_line(show_step(self), 160)})"
+
     @property
     def is_guard(self) -> bool:
         """Whether the step checks a value instead of making one."""
@@ -192,6 +198,9 @@ class Graph:
 
         return text_for_people(self)
 
+    def __repr__(self) -> str:
+        return f"Graph({graph_in_words(self, len(self.steps))})"
+
     def fold(self) -> FoldedGraph:
         """The graph with its repeated steps as loops; `.unfold()` returns an equal graph, `print` shows it."""
         from backprint.graph.folding.fold import folded
@@ -218,6 +227,14 @@ class Graph:
 
         def to_fx(self) -> GraphModule:
             """A torch.fx.GraphModule that computes the same."""
+
+
+def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
+    """Say in a few words what a graph is: `forward of gpt: 62 steps, 14 inputs, 20 outputs`."""
+    side = "backward" if any(port.role == "gradient" for port in graph.outputs) else "forward"
+    name = in_a_line(graph.title.split(f", {side}.")[0])
+    sizes = (number_of(steps, "step"), number_of(len(graph.inputs), "input"), number_of(len(graph.outputs), "output"))
+    return f"{side}{f' of {name}' if name else ''}: {', '.join(sizes)}"
 
 
 def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:

@@ -97,10 +97,13 @@ def saved_by_line(graph: Graph, saved: Sequence[tuple[Port, Value]]) -> tuple[Sa
     of another saved value is free, and a view of a part saves the whole."""
     steps = {step.name: step for step in graph.steps}
     storages, sizes = storages_of(graph)
+    counted = {key for port in graph.inputs for key in each_storage(storages[port.local])}
     lines: dict[str, list[tuple[str, int]]] = {}
     for _, value in saved:
         for name in refs(value):
-            cost = sum(sizes.pop(key, 0) for key in each_storage(storages[name]))
+            keys = set(each_storage(storages[name])) - counted
+            counted |= keys
+            cost = sum(sizes[key] for key in keys)
             step = steps.get(name)
             source = step.source if step else None
             line = f"{source.file}:{source.line}: {source.code}" if source else "(no line)"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprint.graph.keys import PortKey
+from backprint.graph.shown import in_a_line, number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,10 @@ class PortVerdict:
     def __str__(self) -> str:
         return f"{self.key}: {self.detail}"
 
+    def __repr__(self) -> str:
+        detail = f", {in_a_line(self.detail)}" if self.detail else ""
+        return f"PortVerdict({self.verdict}: {in_a_line(str(self.key))}{detail})"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -129,6 +134,10 @@ class Verdict:
     ports: tuple[PortVerdict, ...] = ()
     power: float | None = None
     vacuous: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        detail = f", {in_a_line(self.detail)}" if self.detail else ""
+        return f"Verdict({self.verdict}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
 
     @property
     def good(self) -> bool:

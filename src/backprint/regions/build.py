@@ -178,7 +178,7 @@ class PassBuild:
         stack = made.stack if self.core.stacks else ()
         return Node(
             self.titles[node], each.kind, True, names.operator_names(each.kind, made), stack, made.line, tensors, leaf,
-            names.why_opaque(each.kind),
+            names.why_opaque(each.kind), self.core.names.place_of_node(made),
         )  # fmt: skip
 
     def edges(self, node: Any, inside: set[Any]) -> list[Edge]:
@@ -328,5 +328,6 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward
             found.append(Node(title, each.kind, False, leaf=names.is_leaf(each.kind)))
             continue
         made = node_record(each)
-        found.append(Node(title, each.kind, True, names.operator_names(each.kind, made), made.stack, made.line))
+        ops, module = names.operator_names(each.kind, made), core.names.place_of_node(made)
+        found.append(Node(title, each.kind, True, ops, made.stack, made.line, module=module))
     return RegionForward(tuple(found), tuple(edges))

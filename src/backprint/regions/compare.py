@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from backprint.closeness import TOLERANCE
-from backprint.regions.nouns import Flowed, Pass, Stats
+from backprint.regions.nouns import Flowed, Pass
 from backprint.regions.read import LATEST, check_dump, read_passes
 from backprint.replaying.compare import compare
+from backprint.tensor_stats import Stats
 from backprint.tree import strided_parts
 
 GOOD = ("bitwise", "close", "same")

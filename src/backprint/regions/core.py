@@ -116,6 +116,8 @@ class RegionCore:
         self.fresh = self.reached = True
         if not self.count.is_due(number, self.bounds):
             return
+        if not self.closed:  # else this was done at the end of the block
+            self.names.settle()
         found = build.make_pass(number, error)
         if (self.bounds.only_bad and not found.bad) or not self.count.keep(self.bounds):
             return

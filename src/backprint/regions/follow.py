@@ -26,8 +26,8 @@ from torch import Tensor
 from backprint.regions import anomaly, watch
 from backprint.regions.names import dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
 from backprint.regions.nodes import NodeRecord
-from backprint.regions.nouns import LEVELS, Stats
-from backprint.regions.stats import stats_of
+from backprint.regions.nouns import LEVELS
+from backprint.tensor_stats import Stats, stats_of
 from backprint.tracing.frames import is_users
 
 

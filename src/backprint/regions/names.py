@@ -123,6 +123,7 @@ class UserNames:
         self.tensors: dict[str, weakref.ref[Tensor]] = {}
         self.modules: dict[str, weakref.ref[nn.Module]] = {}
         self.parameters: dict[int, tuple[weakref.ref[Tensor], str]] = {}
+        self.places: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
 
     def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """Take names from variables; returns the tensors among them that require grad."""
@@ -150,18 +151,25 @@ class UserNames:
         return held[1] if held is not None and held[0]() is tensor else ""
 
     def settle(self) -> None:
-        """Keep the paths of all parameters now: the modules may be gone when a pass comes."""
-        self.parameters.update(self.paths())
+        """Keep the paths of all parameters and modules now: the modules may be gone when a pass comes."""
+        for head, module in self.roots():
+            for path, parameter in module.named_parameters():
+                self.parameters[id(parameter)] = (weakref.ref(parameter), head + path)
+            for path, part in module.named_modules():
+                held = weakref.ref(part)  # Python has one such reference to an object, also when the object is gone
+                self.places[id(held)] = (held, (head + path).rstrip("."))
 
-    def paths(self) -> Iterator[tuple[int, tuple[weakref.ref[Tensor], str]]]:
-        """Every parameter with its path; the module's name comes first where there are several modules."""
+    def roots(self) -> Iterator[tuple[str, nn.Module]]:
+        """The outermost modules, and what the paths in them begin with: their names where there are several."""
         modules = [(name, module) for name, each in self.modules.items() if (module := each()) is not None]
         inner = {id(part) for _, module in modules for part in module.modules() if part is not module}
         modules = [(name, module) for name, module in modules if id(module) not in inner]
         for name, module in reversed(modules):
-            head = "" if len(modules) == 1 or name == "self" else f"{name}."
-            for path, parameter in module.named_parameters():
-                yield id(parameter), (weakref.ref(parameter), head + path)
+            yield "" if len(modules) == 1 or name == "self" else f"{name}.", module
+
+    def place_of_node(self, made: NodeRecord) -> str:
+        """The path of the innermost known module whose forward made a node, or ''."""
+        return next((self.places[id(each)][1] for each in made.modules if id(each) in self.places), "")
 
     def here(self) -> dict[tuple[int, int], str]:
         """The names of living tensors: by grad_fn and output number, or by the tensor itself."""

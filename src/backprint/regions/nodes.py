@@ -1,16 +1,18 @@
 """Plain records of what was made while a block was open: operators that ran, autograd nodes, Python stacks.
 
-Left out: the autograd nodes themselves. A record never keeps a node, a graph or a gradient alive.
+Left out: the autograd nodes themselves. A record never keeps a node, a graph, a gradient or a module alive. Private
+torch APIs, tried on torch 2.13: `Module._call_impl`.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from backprint.regions.nouns import StackLine
 from backprint.regions.origins import NonfiniteSource
@@ -71,9 +73,10 @@ class NodeRecord:
     """The record of an autograd node, without the node: its stack, and the operators run before, after and within it.
 
     `of` is the recorded node whose backward made it, if one did. `touched` says that a backward call could reach it.
+    `modules` are those whose forward was running, the innermost first.
     """
 
-    __slots__ = ("after", "apply", "before", "frames", "of", "outputs", "seq", "touched", "within")
+    __slots__ = ("after", "apply", "before", "frames", "modules", "of", "outputs", "seq", "touched", "within")
 
     def __init__(
         self, seq: int, frames: Frames, before: OperatorRun | None, of: tuple[str, NodeRecord] | None = None
@@ -84,6 +87,7 @@ class NodeRecord:
         self.within: list[OperatorRun] = []
         self.apply: FrameType | None = None
         self.outputs: dict[int, str] = {}
+        self.modules: tuple[weakref.ref[nn.Module], ...] = () if of is None else of[1].modules
 
     @property
     def stack(self) -> tuple[StackLine, ...]:
@@ -103,6 +107,24 @@ def stack_line(frame: tuple[CodeType, int]) -> StackLine:
     code, place = frame
     line = next((line for start, end, line in code.co_lines() if start <= place < end and line), code.co_firstlineno)
     return StackLine(code.co_filename, line, code.co_qualname)
+
+
+CALL = nn.Module._call_impl.__code__
+"""The frame in which torch runs a module's forward. Its variables are looked at, and never those of the user's frames:
+that would make a copy of them, which keeps tensors alive."""
+
+
+def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ...]:
+    """The modules whose forward is running, the innermost first."""
+    found = []
+    while frame is not None:
+        if frame.f_code is CALL:
+            variables = frame.f_locals
+            found.append(weakref.ref(variables["self"]))
+            if sys.version_info < (3, 13):  # the frame keeps this dictionary, and so what it holds
+                variables.clear()
+        frame = frame.f_back
+    return tuple(found)
 
 
 def stack_frames(frame: FrameType | None, whole: bool) -> Frames:

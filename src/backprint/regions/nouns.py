@@ -11,6 +11,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from backprint.tensor_stats import Stats
+
 LEVELS = ("none", "stats", "values")
 
 RUN = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
@@ -34,42 +36,14 @@ class StackLine(NamedTuple):
         return f"{os.path.basename(self.file)}:{self.line} in {self.function}" + (f": {code}" if code else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """Statistics of a gradient. `min`, `max`, `mean`, `std` are of its finite elements; None where none is finite."""
-
-    count: int
-    min: float | None
-    max: float | None
-    mean: float | None
-    std: float | None
-    norm: float
-    nan: int
-    inf: int
-    zeros: int
-
-    @property
-    def bad(self) -> bool:
-        """Whether the gradient has NaN or Inf."""
-        return bool(self.nan or self.inf)
-
-    def __str__(self) -> str:
-        rest = "".join(f", {n} {word}" for n, word in ((self.nan, "NaN"), (self.inf, "Inf")) if n)
-        if self.min is None:
-            return f"norm {self.norm:.4g}{rest}"
-        return (
-            f"norm {self.norm:.4g}, {self.min:.4g} to {self.max:.4g}, mean {self.mean:.4g}, std {self.std:.4g}, "
-            f"{self.zeros} of {self.count} zero{rest}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Node:
     """An autograd node that a pass ran. `kind` is autograd's name for it, `ops` the forward operators it stands for.
 
     Nodes that were made in the region are `inside`; the others are its boundary, and a `leaf` among them accumulates
     into a tensor. `tensors` are the forward tensors whose gradients the node takes, in order. `opaque` says why the
-    operators of a node are unknown.
+    operators of a node are unknown. `module` is the path of the innermost module whose forward made the node, if the
+    block's function can see the model; '' in the model itself, and outside of one.
     """
 
     name: str
@@ -81,9 +55,14 @@ class Node:
     tensors: tuple[str, ...] = ()
     leaf: bool = False
     opaque: str = ""
+    module: str = ""
+
+    def __repr__(self) -> str:
+        where = f" in {self.module}" if self.module else ""
+        return f"<node {self.name}: {', '.join(self.ops) or self.kind}{where}>"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Flowed:
     """A gradient that a pass saw: shape, dtype and device; statistics and values where the region keeps them."""
 
@@ -95,8 +74,13 @@ class Flowed:
     stats: Stats | None = None
     gradient: Any = None
 
+    def __repr__(self) -> str:
+        numbers = f": {self.stats}" if self.stats is not None else ""
+        kind = type(self).__name__.removeprefix("Backward").lower()
+        return f"<{kind} {self.name} {self.dtype}{list(self.shape)}{numbers}>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Edge(Flowed):
     """A gradient of `tensor` that one node returned to another, before gradients of several nodes are added.
 
@@ -112,7 +96,7 @@ class Edge(Flowed):
     flows: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Input(Flowed):
     """The gradient at one input of a node: the sum of its edges and of outside gradients, after the user's hooks."""
 
@@ -121,7 +105,7 @@ class Input(Flowed):
     tensor: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class BackwardRoot(Flowed):
     """A tensor that a backward call began at, the node that made it, and the gradient passed for it."""
 
@@ -261,7 +245,8 @@ class Pass:
 
     def __repr__(self) -> str:
         inside = sum(node.inside for node in self.nodes)
-        return f"<pass {self.index} of {self.region}: {inside} nodes inside, {len(self.edges)} edges>"
+        bad = ", bad" if self.bad else ""
+        return f"<pass {self.index} of {self.region}: {inside} nodes inside, {len(self.edges)} edges{bad}>"
 
 
 @dataclass(frozen=True, slots=True)

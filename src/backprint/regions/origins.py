@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from backprint.regions.stats import NARROW
+from backprint.tensor_stats import NARROW
 from backprint.tracing.frames import is_users
 from backprint.tree import plain_leaves
 

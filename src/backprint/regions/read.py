@@ -23,10 +23,10 @@ from backprint.regions.nouns import (
     Pass,
     RegionForward,
     StackLine,
-    Stats,
     Unwatched,
 )
 from backprint.regions.write import FORMAT
+from backprint.tensor_stats import Stats
 
 MOST = 1 << 29
 """The most bytes of a graph.json that is read."""
@@ -202,9 +202,13 @@ def pass_from_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | N
             "gradient": None if tensors is None else gradient_from_json(row, tensors),
         }
 
+    nodes = tuple(map(node_from_json, content["nodes"]))
+    known = {node.name for node in nodes}
     edges = []
     for row in content["edges"]:
         ends = (str(row["name"]), str(row["source"]), str(row["target"]), int(row["slot"]), int(row["place"]))
+        if not {*ends[1:3]} <= known:
+            raise ValueError(f"edge {ends[0]!r:.80} is from {ends[1]!r:.80} to {ends[2]!r:.80}, and not both are nodes")
         edges.append(Edge(*ends, str(row["tensor"]), bool(row["flows"]), **flowed(row)))
     inputs = tuple(
         Input(str(row["name"]), str(row["node"]), int(row["place"]), str(row["tensor"]), **flowed(row))
@@ -213,7 +217,7 @@ def pass_from_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | N
     roots = tuple(BackwardRoot(str(row["name"]), str(row["node"]), **flowed(row)) for row in content["roots"])
     return Pass(
         str(content["region"]), int(content["index"]), float(content["time"]), float(content["seconds"]), level, roots,
-        tuple(map(node_from_json, content["nodes"])), tuple(edges), inputs, str(content["error"]),
+        nodes, tuple(edges), inputs, str(content["error"]),
         tuple(map(str, content["notes"])), {str(k): str(v) for k, v in content["environment"].items()},
         origin_from_json(content, level), str(content.get("run", "")),
     )  # fmt: skip
@@ -224,7 +228,7 @@ def node_from_json(row: Mapping[str, Any]) -> Node:
         str(row["name"]), str(row["kind"]), bool(row["inside"]), tuple(map(str, row["ops"])),
         tuple(filter(None, map(line_from_json, row["stack"]))), line_from_json(row["line"]),
         tuple(map(str, row["tensors"])),
-        bool(row["leaf"]), str(row["opaque"]),
+        bool(row["leaf"]), str(row["opaque"]), str(row.get("module", "")),
     )  # fmt: skip
 
 

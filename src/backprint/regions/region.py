@@ -222,7 +222,8 @@ class Passes(Sequence[Pass]):
     __hash__ = None  # type: ignore[assignment]  # as a list has none
 
     def __repr__(self) -> str:
-        return repr([each if isinstance(each, Pass) else f"<pass in {each.place}>" for each in self._found])
+        written = sum(not isinstance(each, Pass) for each in self._found)
+        return f"<{len(self._found)} passes" + (f", {written} of them on disk>" if written else ">")
 
 
 def read_if_dumped(found: Pass | DumpedPass) -> Pass:

@@ -34,7 +34,7 @@ from backprint.regions.anomaly import (
     uninstall_anomaly_hooks,
     uninstall_engine_hooks,
 )
-from backprint.regions.nodes import BlockWatcher, NodeRecord, OperatorRun, stack_frames
+from backprint.regions.nodes import BlockWatcher, NodeRecord, OperatorRun, running_modules, stack_frames
 from backprint.tracing.frames import is_users
 
 KEYS = torch._C._TorchDispatchModeKey
@@ -156,6 +156,7 @@ def record_new_node() -> list[str]:
     apply = frame if frame is not None and frame.f_code in APPLY else None
     cores = tuple(here.open)
     made = NodeRecord(next(_count), stack_frames(frame, any(core.stacks for core in cores)), here.last)
+    made.modules = running_modules(frame)
     if here.used:
         here.group, here.used = [], False
     here.group.append(made)

@@ -31,10 +31,10 @@ from backprint.regions.nouns import (
     Pass,
     RegionForward,
     StackLine,
-    Stats,
     UnreachedOperator,
     Unwatched,
 )
+from backprint.tensor_stats import Stats
 
 FORMAT = 2
 
@@ -177,7 +177,7 @@ def node_json(node: Node) -> dict[str, Any]:
     return {
         "name": node.name, "kind": node.kind, "inside": node.inside, "leaf": node.leaf, "ops": list(node.ops),
         "tensors": list(node.tensors), "line": line_json(node.line), "stack": [list(line) for line in node.stack],
-        "opaque": node.opaque,
+        "opaque": node.opaque, "module": node.module,
     }  # fmt: skip
 
 
@@ -306,8 +306,8 @@ def summary_text(found: Pass) -> str:
         + (f" {e.stats} |" if found.level != "none" else "") for e in found.edges
     ])  # fmt: skip
     lines += ["## Nodes", ""]
-    lines += table_lines("| node | autograd | operators | forward line |", [
-        f"| `{table_cell(n.name)}` | {n.kind} | {table_cell(', '.join(n.ops) or n.opaque)} | "
+    lines += table_lines("| node | autograd | operators | module | forward line |", [
+        f"| `{table_cell(n.name)}` | {n.kind} | {table_cell(', '.join(n.ops) or n.opaque)} | {table_cell(n.module)} | "
         f"{table_cell(str(n.line)) if n.line else 'leaf' if n.leaf else 'outside'} |" for n in found.nodes
     ])  # fmt: skip
     return "\n".join(lines)

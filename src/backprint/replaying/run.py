@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -31,6 +32,12 @@ Given = Mapping[str, Any] | Mapping[PortKey, Any] | Sequence[Any]
 """Inputs by a port's name, local or key (a `PortKey`, or a text such as `tangent y`), or in port order."""
 
 
+Watcher = Callable[[Graph, str, Any], None]
+
+WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+"""What is called with each value of the graphs that run now, if anything is."""
+
+
 def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ...]:
     """Return the results of a Graph on these inputs. No input requires grad.
 
@@ -38,12 +45,17 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     compute what their backward needs only then (oneDNN's LSTM its workspace).
     """
     env = feed(graph, inputs, strict)
-    sheet = opened_sheet(graph, env)
+    sheet, watch = opened_sheet(graph, env), WATCHER.get()
     last = last_uses(graph)
+    if watch is not None:
+        for port in graph.inputs:
+            watch(graph, port.local, env[port.local])
 
     def settle(index: int, step: Step) -> None:
         if sheet is not None:
             sheet.check_step(step, env.get(step.name))
+        if watch is not None and not step.is_guard:
+            watch(graph, step.name, env[step.name])
         for name in last.get(index, ()):
             del env[name]
 

@@ -116,5 +116,5 @@ def each(found: Mapping[str, str], left: Mapping[str, Sample], right: Mapping[st
             ratio = new.seconds / old.seconds if old and new and old.seconds > 0 else None
             was, now = (side.standing if side else "" for side in (old, new))
             rows.append((key, found[key], was, now, ratio, shown.said if shown and not shown.proved else ""))
-    heads = "sample:name became before:verdict after:verdict time:times what_was_said"
+    heads = "sample:sample became before:verdict after:verdict time:times what_was_said"
     return Table("Samples that changed", "", columns(heads), tuple(rows))

@@ -76,6 +76,7 @@ def write_parquet(report: Report, file: BinaryIO) -> None:
         "texts": arrow.list_(arrow.string()),
         "pairs": arrow.list_(pair),
         "numbers": arrow.map_(arrow.string(), arrow.float64()),
+        "counts": arrow.map_(arrow.string(), arrow.int64()),
         "words": arrow.map_(arrow.string(), arrow.string()),
     }
     schema = arrow.schema([(name, kinds[kind]) for name, kind in report.fields])
@@ -96,6 +97,8 @@ def shaped(value: Any, kind: str) -> Any:
             return [{"name": name, "why": why} for name, why in value]
         case "numbers", _:
             return [(key, float(item)) for key, item in value.items()]
+        case "counts", _:
+            return list(value.items())
         case "words", _:
             return [(key, item if isinstance(item, str) else json.dumps(item)) for key, item in value.items()]
     return value

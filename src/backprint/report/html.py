@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from backprint.graph.verdicts import WORDS
 from backprint.plain import policy_digest, printable
-from backprint.report.nouns import Cell, Column, Figure, Listing, Report, Table, spell
+from backprint.report.links import href
+from backprint.report.nouns import NAMED, Cell, Column, Figure, Listing, Report, Table, more_than, spell
 from backprint.report.rows import one_line
 
 FILTERED = 12
@@ -47,7 +48,7 @@ tbody tr:last-child td { border-bottom: 0; } tbody tr:hover td { background: var
 .r { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .n { font-family: ui-monospace, monospace; font-size: 13px; min-width: 14rem; overflow-wrap: anywhere; }
 th.n { font: inherit; font-weight: 600; }
-.v { white-space: nowrap; font-weight: 600; }
+.v { white-space: nowrap; font-weight: 600; } .n a { color: inherit; } .n .to { color: var(--bar); font-size: 12px; }
 .bitwise { color: var(--good); } .close { color: var(--close); } .undifferentiable { color: var(--flat); }
 .unproven, .vacuous { color: var(--warn); } .wrong, .failed { color: var(--bad); }
 svg { vertical-align: middle; margin-left: .5rem; } svg .t { fill: var(--track); } svg .b { fill: var(--bar); }
@@ -116,7 +117,7 @@ def render(report: Report) -> Iterator[str]:
     if report.figures:
         yield f'<div class="pictures">\n{"".join(map(figure, range(len(report.figures)), report.figures))}</div>\n'
     for index, table in enumerate(tables):
-        yield from section(table, index)
+        yield from section(table, index, report)
     if report.listings:
         yield f'<section id="code">\n<h2>Code</h2>\n{"".join(map(listing_of_code, report.listings))}</section>\n'
     yield f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
@@ -128,7 +129,7 @@ def figure(index: int, picture: Figure) -> str:
     return f'<figure id="p{index}">{said}\n{picture.svg}\n</figure>\n'
 
 
-def section(table: Table, index: int) -> Iterator[str]:
+def section(table: Table, index: int, report: Report) -> Iterator[str]:
     """Yield one table under its title."""
     yield f'<section id="t{index}">\n<h2>{text(table.title)}</h2>\n'
     yield f"<p>{text(table.note)}</p>\n" if table.note else ""
@@ -137,7 +138,7 @@ def section(table: Table, index: int) -> Iterator[str]:
     heads = (f"<th{css(column)}>{text(column.name)}</th>" for column in table.columns)
     yield f'<div class="scroll"><table>\n<thead><tr>{"".join(heads)}</tr></thead>\n<tbody>\n'
     for row in table.rows:
-        yield f"<tr>{''.join(map(cell, row, table.columns))}</tr>\n"
+        yield f"<tr>{''.join(cell(*each, report) for each in zip(row, table.columns, strict=True))}</tr>\n"
     yield "</tbody>\n</table></div>\n</section>\n"
 
 
@@ -148,7 +149,7 @@ def listing_of_code(listing: Listing) -> str:
     return f"<details>{said}\n<pre>{code}</pre>\n</details>\n"
 
 
-CLASSES = {"name": "n", "verdict": "v"}
+CLASSES = {"name": "n", "sample": "n", "samples": "n", "verdict": "v"}
 
 
 def css(column: Column) -> str:
@@ -157,8 +158,13 @@ def css(column: Column) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-def cell(value: Cell, column: Column) -> str:
-    """Return one cell: numbers carry their value for sorting, shares a bar, verdicts their color."""
+def cell(value: Cell, column: Column, report: Report) -> str:
+    """Return one cell: numbers carry their value for sorting, shares a bar, verdicts their color, samples links."""
+    if isinstance(value, tuple):
+        names = ", ".join(linked_sample(name, report, 1) for name in value[:NAMED])
+        return f"<td{css(column)}>{names}{more_than(value)}</td>"
+    if column.kind == "sample" and isinstance(value, str):
+        return f"<td{css(column)}>{linked_sample(value, report)}</td>"
     said = text(spell(value, column))
     if column.kind == "verdict":
         return f'<td class="v {tone(str(value))}">{said}</td>'
@@ -167,6 +173,13 @@ def cell(value: Cell, column: Column) -> str:
     known = -1 if value is None or value != value else value
     drawn = bar(float(known)) if column.kind == "share" and value is not None else ""
     return f'<td class="r" data-v="{text(str(known)).replace("inf", "Infinity")}">{said}{drawn}</td>'
+
+
+def linked_sample(sample: str, report: Report, most: int | None = None) -> str:
+    """Return the name of a sample as a link to its code, and its other files beside it; `most` links in all."""
+    first, *others = [(text(each.word), text(href(each.path))) for each in report.links(sample)[:most]] or [("", "")]
+    name = f'<a href="{first[1]}">{text(sample)}</a>' if first[1] else text(sample)
+    return name + "".join(f' <a class="to" href="{path}">{word}</a>' for word, path in others)
 
 
 TONES = {

@@ -6,11 +6,15 @@ import re
 from collections.abc import Iterator
 
 from backprint.plain import printable
-from backprint.report.nouns import Column, Listing, Report, Table, spell
+from backprint.report.links import href
+from backprint.report.nouns import NAMED, Cell, Column, Listing, Report, Table, more_than, spell
 from backprint.report.rows import one_line
 
 SPECIAL = re.compile(r"[\\`*<>|~&]|(?<![^\W_])_+|_+(?![^\W_])|!(?=\[)|\](?=[(\[:])|(?<![\w/])[@#](?=\w)")
 """What would be more than itself in a cell: markup, entities, links, images, mentions, table borders."""
+
+IN_LINKS = re.compile(rf"{SPECIAL.pattern}|[\[\]]")
+"""The same in the text of a link, which a bracket could end."""
 
 BACKTICKS = re.compile(r"`+")
 
@@ -20,19 +24,19 @@ def render(report: Report) -> Iterator[str]:
     yield f"# {escaped(report.title)}\n\n"
     yield from (f"- **{escaped(name)}**: {escaped(value)}\n" for name, value in report.facts)
     for table in report.tables:
-        yield from section(table)
+        yield from section(table, report)
     for listing in report.listings:
         yield from fenced(listing)
 
 
-def section(table: Table) -> Iterator[str]:
+def section(table: Table, report: Report) -> Iterator[str]:
     """Yield one table under its title."""
     yield f"\n## {escaped(table.title)}\n"
     yield f"{escaped(table.note)}\n\n" if table.note else "\n"
     yield line(escaped(column.name) for column in table.columns)
     yield line("---:" if column.right else "---" for column in table.columns)
     for row in table.rows:
-        yield line(cell(value, column) for value, column in zip(row, table.columns, strict=True))
+        yield line(cell(*each, report) for each in zip(row, table.columns, strict=True))
 
 
 def fenced(listing: Listing) -> Iterator[str]:
@@ -47,10 +51,24 @@ def line(cells: Iterator[str]) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 
-def cell(value: str | int | float | None, column: Column) -> str:
+def cell(value: Cell, column: Column, report: Report) -> str:
+    """Return one cell; samples have links."""
+    if isinstance(value, tuple):
+        return ", ".join(linked_sample(name, report, 1) for name in value[:NAMED]) + more_than(value)
+    if column.kind == "sample" and isinstance(value, str):
+        return linked_sample(value, report)
     return escaped(spell(value, column))
 
 
-def escaped(text: str) -> str:
+def linked_sample(sample: str, report: Report, most: int | None = None) -> str:
+    """Return the name of a sample as a link to its code, and its other files beside it; `most` links in all."""
+    found = [(each.word, href(each.path)) for each in report.links(sample)[:most]]
+    if not found:
+        return escaped(sample)
+    name = f"[{escaped(sample, IN_LINKS)}]({found[0][1]})"
+    return f"{name} " + " ".join(f"[{word}]({path})" for word, path in found[1:]) if found[1:] else name
+
+
+def escaped(text: str, special: re.Pattern[str] = SPECIAL) -> str:
     """Return a text that Markdown shows as it is, in one line."""
-    return SPECIAL.sub(lambda found: "".join(f"\\{letter}" for letter in found[0]), one_line(text))
+    return special.sub(lambda found: "".join(f"\\{letter}" for letter in found[0]), one_line(text))

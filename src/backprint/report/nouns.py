@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-Cell = str | int | float | None
+Cell = str | int | float | tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLink:
+    """A word, and the path of a file of a sample, relative to the folder of the report."""
+
+    word: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,12 @@ class Column:
     def right(self) -> bool:
         """Whether its cells are numbers, which are aligned to the right."""
         return self.kind not in WORDS
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """Return `family verdict:count` as Columns; `_` stands for a blank."""
+    found = (word.partition(":") for word in text.split())
+    return tuple(Column(name.replace("_", " "), kind or "text") for name, _, kind in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +78,25 @@ class Report:
     rows: Callable[[], Iterator[dict[str, Any]]]
     figures: tuple[Figure, ...] = ()
     listings: tuple[Listing, ...] = ()
+    links: Callable[[str], tuple[SampleLink, ...]] = lambda sample: ()
+    """The files of a sample, by its id, for the cells that name it."""
 
 
-WORDS = ("text", "name", "verdict")
+WORDS = ("text", "name", "sample", "samples", "verdict")
+"""The kinds of cells that are texts. A `sample` is the id of one, and `samples` are the ids of several."""
+
+NAMED = 3
+"""How many of several samples a cell names."""
+
+
+def first_of(names: tuple[str, ...]) -> str:
+    """Return the first of several names, and how many more there are."""
+    return ", ".join(names[:NAMED]) + more_than(names)
+
+
+def more_than(names: tuple[str, ...]) -> str:
+    """Return how many names there are that a cell does not have."""
+    return f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
 
 
 def with_thousands(value: float) -> str:
@@ -115,6 +145,8 @@ def change(value: float) -> str:
 SPELLED: dict[str, Callable[[Any], str]] = {
     "text": str,
     "name": str,
+    "sample": str,
+    "samples": first_of,
     "verdict": str,
     "count": with_thousands,
     "share": share,

@@ -14,8 +14,10 @@ from backprint.corpus.ledger import COLUMNS as SCHEMA
 from backprint.corpus.ledger import Ledger, naming_ledger
 from backprint.errors import SampleError
 from backprint.graph.verdicts import GOOD, has_proof, rank
+from backprint.report.nouns import NAMED
 
-JSON = {"stages": "numbers", "vacuous": "texts", "asks": "pairs", "notes": "texts", "versions": "words"}
+JSON = {"stages": "numbers", "vacuous": "texts", "asks": "pairs", "notes": "texts", "versions": "words",
+        "operators": "counts"}  # fmt: skip
 """The types of the ledger's JSON columns."""
 
 KINDS = {"text": "text", "integer": "count", "real": "number"}
@@ -146,13 +148,16 @@ def fact_text(name: str, value: Any) -> str:
     return str(value)
 
 
-EMPTY: dict[str, Any] = {"text": "", "count": 0, "number": 0.0, "numbers": {}, "words": {}, "texts": (), "pairs": ()}
+EMPTY: dict[str, Any] = {
+    "text": "", "count": 0, "number": 0.0, "numbers": {}, "counts": {}, "words": {}, "texts": (), "pairs": (),
+}  # fmt: skip
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "text": str,
     "count": int,
     "number": float,
     "numbers": lambda value: {encodable(key): float(item) for key, item in parsed(value, dict).items()},
+    "counts": lambda value: {encodable(key): int(item) for key, item in parsed(value, dict).items()},
     "words": lambda value: {encodable(key): item for key, item in parsed(value, dict).items()},
     "texts": lambda value: tuple(map(encodable, parsed(value, list))),
     "pairs": lambda value: tuple((encodable(name), encodable(why)) for name, why in parsed(value, list)),
@@ -186,10 +191,6 @@ def encodable(text: object) -> str:
 def one_line(text: str) -> str:
     """Return a stranger's text in one line of printable characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
-
-
-NAMED = 3
-"""How many of several names are written out."""
 
 
 def first_names(names: Sequence[str]) -> str:

@@ -10,51 +10,84 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from backprint.corpus.groups import grouped, key_of, several
 from backprint.graph.verdicts import PROVED, VERDICTS, WORDS, Proofs, proofs
-from backprint.report.nouns import Cell, Column, Report, Table, share
+from backprint.report.links import SampleFolders
+from backprint.report.nouns import Cell, Report, Table, share
+from backprint.report.nouns import columns as columns
+from backprint.report.operators import (
+    READ_FOR,
+    RunOperators,
+    dtype_table,
+    operator_table,
+    operators_fact,
+    run_operators,
+)
+from backprint.report.operators import by_operator as with_operator_rows
 from backprint.report.rows import COLUMNS, UNMEASURED, VACUOUS, RunView, Sample, first_names, one_line
 
 SLOWEST = 10
 
 
-def report(run: RunView, unique: bool = False) -> Report:
+@dataclass(frozen=True, slots=True)
+class ReportPlan:
+    """What a report is to have: `unique` counts duplicates once, `by_operator` gives files a row for each overload, and
+    links are relative to `base`. Samples without counts of operators are read for `read_for` seconds."""
+
+    unique: bool = False
+    title: str = ""
+    base: Path = Path()
+    by_operator: bool = False
+    read_for: float = READ_FOR
+    told: Callable[[str], None] = lambda said: None
+
+
+def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
     """Return the report of one run."""
     groups = grouped(run.samples, key_of, lambda sample: sample.id)
-    counted = tuple(worst(group) for group in groups) if unique else run.samples
+    counted = tuple(worst(group) for group in groups) if plan.unique else run.samples
     counted = tuple(sorted(counted, key=lambda sample: sample.id))
-    ids = {sample.id for sample in counted}
-    done = [sample for sample in counted if sample.done]
-    tables = (
-        verdicts(counted),
-        families(counted),
-        causes(done),
-        times(run, done, ids),
-        measures("Sizes", "size", SIZES, done),
-        measures("Graphs", "count", COUNTS, done),
-        slowest(done),
-        power_table(done),
-        vacuous(done),
-        bad(counted),
-        undifferentiable(done),
-        notes(run, ids),
-        asks(run, ids),
-        duplicates(groups),
-    )
+    folders = SampleFolders.of_run(run, plan.base)
+    found = run_operators(run, counted, folders, plan.read_for, plan.told)
     first = {sample.id: group[0].id for group in groups for sample in group[1:]}
-    extra = (("proved", "flag"), ("duplicate_of", "text"))
+    proved = {sample.id: sample.proved for sample in counted}
 
     def rows() -> Iterator[dict[str, Any]]:
-        proved = {sample.id: sample.proved for sample in counted}
         for row in run.rows():
-            if row["id"] in proved:
-                yield row | {"proved": proved[row["id"]], "duplicate_of": first.get(row["id"], "")}
+            if (id := row["id"]) in proved:
+                known = {"operators": found.read.get(id) or row["operators"], "proved": proved[id]}
+                yield row | known | {"duplicate_of": first.get(id, "")} | folders.columns(id)
 
-    said = facts(run, counted, len(groups), unique)
-    kinds = (*COLUMNS.items(), *extra)
-    return Report("Corpus report", said, tuple(filled(tables)), everything(run, counted), kinds, rows)
+    said = facts(run, counted, len(groups), plan.unique, found)
+    kinds = (*COLUMNS.items(), ("proved", "flag"), *((name, "text") for name in ("duplicate_of", "code", "page")))
+    title = plan.title or f"Corpus report: {folders.out.resolve().name}"
+    made = Report(
+        title,
+        said,
+        tuple(filled(all_tables(run, counted, groups, found))),
+        everything(run, counted),
+        kinds,
+        rows,
+        links=folders.links,
+    )
+    return with_operator_rows(made, found) if plan.by_operator else made
+
+
+def all_tables(
+    run: RunView, counted: Sequence[Sample], groups: Sequence[Sequence[Sample]], operators: RunOperators
+) -> Iterator[Table]:
+    """Yield the tables: first what the samples are, then how they were made, and the run itself last."""
+    ids = {sample.id for sample in counted}
+    done = [sample for sample in counted if sample.done]
+    yield from (verdicts(counted), families(counted), operator_table(operators), dtype_table(operators))
+    yield from (measures("Graphs", "count", COUNTS, done), measures("Sizes", "size", SIZES, done))
+    yield from (causes(done), bad(counted), undifferentiable(done), duplicates(groups))
+    yield from (power_table(done), vacuous(done), notes(run, ids), asks(run, ids))
+    yield from (times(run, done, ids), slowest(done), about_run(run, done))
 
 
 def worst(group: Sequence[Sample]) -> Sample:
@@ -69,25 +102,28 @@ def filled(tables: Iterable[Table]) -> Iterator[Table]:
             yield table
 
 
-def columns(text: str) -> tuple[Column, ...]:
-    """Return `family verdict:count` as Columns; `_` stands for a blank."""
-    found = (word.partition(":") for word in text.split())
-    return tuple(Column(name.replace("_", " "), kind or "text") for name, _, kind in found)
-
-
-def facts(run: RunView, counted: Sequence[Sample], groups: int, unique: bool) -> tuple[tuple[str, str], ...]:
+def facts(
+    run: RunView, counted: Sequence[Sample], groups: int, unique: bool, operators: RunOperators
+) -> tuple[tuple[str, str], ...]:
     """Return the facts above the tables."""
-    done = [sample for sample in run.samples if sample.done]
+    done = sum(sample.done for sample in run.samples)
     found = proofs_of(counted)
     rows = [
-        ("samples", f"{len(run.samples):,}, of which {len(run.samples) - len(done):,} are not done"),
+        ("samples", f"{len(run.samples):,}, of which {len(run.samples) - done:,} are not done"),
         ("distinct", f"{groups:,}" + ("; each counts once below" if unique else "")),
         ("proved", found.told() + (f" ({share(found.proved / found.of)})" if found.of else "")),
     ]
+    rows += [("operators", operators_fact(operators))] if operators.counted else []
+    return (*rows, *([("operators not counted", operators.missing)] if operators.missing else []))
+
+
+def about_run(run: RunView, done: Sequence[Sample]) -> Table:
+    """Return the facts that the run recorded about itself, and its pace."""
+    rows = [(name, value) for name, value in run.facts.items() if value]
     starts, ends = [s.started for s in done if s.started], [s.finished for s in done if s.finished]
     if starts and ends and (wall := max(ends) - min(starts)) > 0:
         rows.append(("pace", f"{len(done) / wall * 3600:,.0f} samples an hour from the first start to the last end"))
-    return (*rows, *((name, value) for name, value in run.facts.items() if value))
+    return Table("This run", "", columns("fact value"), tuple(rows))
 
 
 def proofs_of(samples: Sequence[Sample]) -> Proofs:
@@ -152,7 +188,7 @@ def causes(done: Sequence[Sample]) -> Table:
     for (verdict, cause, stage), samples in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
         related = len({sample.family for sample in samples})
         rows.append((verdict, cause, stage, len(samples), related, samples[0].id, samples[0].said))
-    heads = "verdict:verdict cause stage samples:count families:count for_example:name which_said"
+    heads = "verdict:verdict cause stage samples:count families:count for_example:sample which_said"
     return Table("By cause", "Everything that is not proved.", columns(heads), tuple(rows))
 
 
@@ -173,7 +209,7 @@ def times(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
                 stages[stage].append((float(value), key))
     rows = [distribution(f"stage {name}", values) for name, values in stages.items()]
     whole = [distribution("a sample", [(sample.seconds, sample.id) for sample in done])] if done else []
-    heads = "what samples:count median:seconds nine_tenths_within:seconds slowest:seconds which:name together:seconds"
+    heads = "what samples:count median:seconds nine_tenths_within:seconds slowest:seconds which:sample together:seconds"
     return Table("Times", "", columns(heads), (*whole, *rows))
 
 
@@ -199,7 +235,7 @@ def measures(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]
     spreads = [
         distribution(name, there) for name, values in found.items() if (there := [pair for pair in values if pair[0]])
     ]
-    heads = f"what samples:count median:{kind} nine_tenths_within:{kind} largest:{kind} which:name together:{kind}"
+    heads = f"what samples:count median:{kind} nine_tenths_within:{kind} largest:{kind} which:sample together:{kind}"
     told = (row[:-1] + ((None,) if row[0] == "peak memory of the worker" else row[-1:]) for row in spreads)
     return Table(title, "", columns(heads), tuple(told))
 
@@ -210,7 +246,7 @@ def slowest(done: Sequence[Sample]) -> Table:
         (sample.id, sample.standing, sample.seconds, sample.peak_bytes, sample.forward_steps, sample.backward_steps)
         for sample in sorted(done, key=lambda sample: (-sample.seconds, sample.id))[:SLOWEST]
     ]
-    heads = "sample:name verdict:verdict time:seconds peak_memory:size steps_forward:count steps_backward:count"
+    heads = "sample:sample verdict:verdict time:seconds peak_memory:size steps_forward:count steps_backward:count"
     return Table("Slowest", "", columns(heads), tuple(rows))
 
 
@@ -236,21 +272,16 @@ def power_table(done: Sequence[Sample]) -> Table:
 
 
 def vacuous(done: Sequence[Sample]) -> Table:
-    """Return the samples whose check has no power, each by name."""
-    rows = [
-        (
-            sample.id,
-            sample.verdict,
-            sample.power,
-            len(sample.still),
-            first_names(sample.still) if sample.still else UNMEASURED,
-        )
-        for sample in done
-        if sample.powerless
-    ]
+    """Return the samples with results that no redraw moves, each by name; those without a measured power in one row."""
+    still = [sample for sample in done if sample.powerless and sample.still]
+    unmeasured = [sample for sample in done if sample.powerless and not sample.still]
+    rows = [(each.id, each.verdict, each.power, len(each.still), first_names(each.still)) for each in still]
+    if unmeasured:
+        more = f", nor that of {len(unmeasured) - 1:,} more samples" if len(unmeasured) > 1 else ""
+        rows.append((unmeasured[0].id, unmeasured[0].verdict, None, 0, f"{UNMEASURED}{more}"))
     note = "Equal, but a redraw of the inputs does not move these results, or was not made: never counted as proof."
     return Table(
-        "Without power", note, columns("sample:name verdict:verdict power:number results:count which"), tuple(rows)
+        "Without power", note, columns("sample:sample verdict:verdict power:number results:count which"), tuple(rows)
     )
 
 
@@ -261,7 +292,7 @@ def bad(samples: Sequence[Sample]) -> Table:
         for sample in sorted(samples, key=lambda sample: (-sample.rank[0], sample.cause, sample.id))
         if sample.done and sample.verdict not in (*PROVED, "undifferentiable")
     ]
-    heads = "sample:name verdict:verdict cause stage time:seconds what_was_said"
+    heads = "sample:sample verdict:verdict cause stage time:seconds what_was_said"
     return Table("Not good", "", columns(heads), tuple(rows))
 
 
@@ -269,7 +300,7 @@ def undifferentiable(done: Sequence[Sample]) -> Table:
     """Return the samples without a backward, and why."""
     rows = [(sample.id, sample.said) for sample in done if sample.verdict == "undifferentiable"]
     note = "Nothing in these requires grad or could: a property of the sample, not a failure."
-    return Table("Undifferentiable", note, columns("sample:name why"), tuple(rows))
+    return Table("Undifferentiable", note, columns("sample:sample why"), tuple(rows))
 
 
 OWN = re.compile(
@@ -292,7 +323,7 @@ def notes(run: RunView, ids: Collection[str]) -> Table:
         Table(
             "Notes", "What has to be said of samples; alike but for numbers and names are one line.", columns(""), ()
         ),
-        "note times:count samples:count for_example:name which_said",
+        "note times:count samples:count for_example:sample which_said",
         lambda kind, times, samples, key, note: (kind, times, samples, key, one_line(note)),
     )
 
@@ -302,7 +333,7 @@ def asks(run: RunView, ids: Collection[str]) -> Table:
     return tally(
         ((note_kind(why), key, name) for key, found in run.column("asks") if key in ids for name, why in found),
         Table("Which inputs require grad", "By reason; CSV and Parquet name them for each sample.", (), ()),
-        "because inputs:count samples:count for_example:name input",
+        "because inputs:count samples:count for_example:sample input",
         lambda kind, times, samples, key, name: (kind, times, samples, key, one_line(name)),
     )
 
@@ -336,12 +367,12 @@ def duplicates(groups: Sequence[Sequence[Sample]]) -> Table:
         rows.append((group[0].id, alike, len(group), found, first_names([sample.id for sample in group[1:]])))
     together = sum(len(group) - 1 for group in several(groups))
     note = f"The same graphs or, where there are none, the same source: {together:,} more than one of each."
-    return Table("Duplicates", note, columns("first:name same samples:count verdicts the_others"), tuple(rows))
+    return Table("Duplicates", note, columns("first:sample same samples:count verdicts the_others"), tuple(rows))
 
 
 def everything(run: RunView, samples: Sequence[Sample]) -> Table:
     """Return all samples, a line each, with their notes."""
-    heads = "sample:name family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
+    heads = "sample:sample family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
     known = {sample.id: sample for sample in samples}
 
     class SampleLines:

@@ -1,4 +1,4 @@
-"""`inference_graph` and `forward_backward_graphs`: fx.Graphs for kernel authors.
+"""`inference_graph` and `forward_backward_graphs`: fx.Graphs for kernel authors, which run and show themselves.
 
 Nodes have fx's own metadata (`val`, `seq_nr`, …) and the program's names; saved values have one name in both graphs.
 Dead code is removed. `detach` is removed from a pair, whose gradient is already taken; in an inference graph it stays
@@ -8,6 +8,7 @@ where it matters if someone differentiates the graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -20,27 +21,35 @@ from backprint.tracing.aot.joint import Traced
 from backprint.tracing.aot.trace import trace
 from backprint.tracing.assembly import gradient_names, names_of
 from backprint.tracing.call import read_call
+from backprint.tracing.kernel_values import KernelGraph, KernelPair
 from backprint.tracing.program import ScoutedProgram
 from backprint.tracing.scout import scout
 
 DETACH = torch.ops.aten.detach.default
 
 
-def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
+Partition = str | Callable[..., Any] | None
+
+
+def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGraph:
     """Return the forward of `fn(*inputs)` alone, as an fx.Graph of ATen operators."""
     program, traced = traced_call(fn, inputs, False)
     called = read_fx(program, traced).forward
     drop_detach(traced.forward.graph, lambda node: not could_carry(node.args[0]))
     order_outputs(traced.forward.graph, traced.outputs)
-    return finished(traced.forward, called)
+    made = finished(traced.forward, called)
+    return told_about(made, program, "", roles_of_results(made, traced, "output"))
 
 
 def forward_backward_graphs(
-    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None
-) -> tuple[fx.Graph, fx.Graph]:
+    fn: Callable[..., Any],
+    inputs: Sequence[Any],
+    requires_grad: Sequence[bool] | None = None,
+    partition: Partition = None,
+) -> KernelPair:
     """Return the forward and the backward of `fn(*inputs)` as fx.Graphs of ATen operators; a saved value has one name
     in both."""
-    program, traced = traced_call(fn, inputs, requires_grad)
+    program, traced = traced_call(fn, inputs, requires_grad, partition)
     if traced.backward is None:
         asking = [named.name for named in program.tensors if named.requires_grad]
         why = f"none of them depends on {', '.join(asking)}" if asking else "no input requires grad"
@@ -57,7 +66,27 @@ def forward_backward_graphs(
     grads = gradient_names(called.joint, called.joint.backward, names_of(called.joint))
     titles = {node: grads.get(local, local) for node, local in called.backward.items()}
     tie(traced.backward.graph, {name: called.forward[node.name] for name, node in after.items()}, titles)
-    return forward, finished(traced.backward, titles)
+    told_about(forward, program, "forward of ", roles_of_results(forward, traced, "saved"))
+    backward = finished(traced.backward, titles)
+    told_about(backward, program, "backward of ", ("gradient",) * len(backward.results))
+    return KernelPair(forward, backward)
+
+
+def roles_of_results(graph: KernelGraph, traced: Traced, rest: str) -> tuple[str, ...]:
+    """Return the role of each result: outputs, then mutations, as `order_outputs` has put them, then the rest."""
+    roles = [role for wanted in ("output", "mutation") for _, role in traced.outputs if role == wanted]
+    return (*roles, *[rest] * (len(graph.results) - len(roles)))
+
+
+def told_about(graph: KernelGraph, program: ScoutedProgram, side: str, roles: tuple[str, ...]) -> KernelGraph:
+    """Tell a graph its title, the roles of its results, and the program's own tensors."""
+    graph.title, graph.roles = f"{side}{program.title}", roles
+    known = {**program.state(), **program.outside}
+    indexes = ((node.name, getattr(node.meta.get("desc"), "idx", None)) for node in graph.find_nodes(op="placeholder"))
+    names = {local: program.tensors[index].name for local, index in indexes if index is not None}
+    own = {local: known[name] for local, name in names.items() if name in known} if roles[:1] != ("gradient",) else {}
+    graph.own = MappingProxyType(own)
+    return graph
 
 
 def saved_nodes(traced: Traced) -> list[fx.Node]:
@@ -86,14 +115,16 @@ def tie(graph: fx.Graph, saved: Mapping[str, str], names: dict[str, str]) -> Non
         taken.add(names[name])
 
 
-def traced_call(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any) -> tuple[ScoutedProgram, Traced]:
+def traced_call(
+    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any, partition: Partition = None
+) -> tuple[ScoutedProgram, Traced]:
     """Trace a call; the caller's tensors and random state stay as they are."""
     if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
         raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
     called = read_call(fn, tuple(inputs), {}, mask(inputs, requires_grad))
     with quiet_random(), outside_modes():
         program, seen = scout(called)
-        traced = trace(program, seen)
+        traced = trace(program, seen, partition=partition)
     if not any(role == "output" for _, role in traced.outputs):
         raise UsageError(f"{program.title} returns no tensor, so it has no graph")
     return program, traced
@@ -163,9 +194,9 @@ def could_carry(value: Any) -> bool:
     return False
 
 
-def finished(module: fx.GraphModule, names: Mapping[str, str], unique: int | None = None) -> fx.Graph:
+def finished(module: fx.GraphModule, names: Mapping[str, str], unique: int | None = None) -> KernelGraph:
     """Return the graph with the program's names and no dead code; from `unique` on, each result once."""
-    made = fx.Graph(owning_module=module)
+    made = KernelGraph(owning_module=module)
     module.graph.eliminate_dead_code()
     new: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:

@@ -13,9 +13,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from backprint.graph.costing.products import specs_of
-from backprint.graph.costing.storages import NEW, Storages, each_storage, fresh, storage_sizes, storages_made
-from backprint.graph.nouns import Graph, Pair, Spec, refs
+from backprint.graph.costing.products import argument
+from backprint.graph.costing.storages import (
+    NEW,
+    Storages,
+    each_storage,
+    fresh,
+    sizes_in,
+    sizes_made,
+    storages_made,
+    types_with_items,
+)
+from backprint.graph.nouns import Graph, Pair, Ref, Spec, Step, refs
+from backprint.graph.shown import number_of
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import used
 
@@ -27,7 +37,7 @@ RANKS = ("temporary", "saved", "mutation", "gradient", "output", "tangent")
 
 
 @dataclass(frozen=True, slots=True)
-class MemorySpan:
+class LiveSpan:
     """A storage, and the steps during which it lives, counted from the forward's first on through the backward.
 
     `value` is the value that it was made for (`split[1]`: the second of a tuple). `role` is one of `temporary`,
@@ -49,10 +59,14 @@ class MemoryLine:
     the forward's `forward_steps` steps, then the backward's; `held`, which the caller holds throughout, not counted."""
 
     forward_steps: int
-    spans: tuple[MemorySpan, ...]
-    held: tuple[MemorySpan, ...]
+    spans: tuple[LiveSpan, ...]
+    held: tuple[LiveSpan, ...]
     during: tuple[int, ...]
     after: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        spans, steps = number_of(len(self.spans), "span"), number_of(len(self.during), "step")
+        return f"MemoryLine({steps}, {spans}, peak of {self.peak_bytes:,} bytes at step {self.peak})"
 
     @property
     def peak(self) -> int:
@@ -69,7 +83,7 @@ class MemoryLine:
         """The bytes of parameters, buffers, inputs and constants."""
         return sum(span.bytes for span in self.held)
 
-    def holders(self, index: int) -> tuple[MemorySpan, ...]:
+    def holders(self, index: int) -> tuple[LiveSpan, ...]:
         """Return what lives while a step runs, the largest first."""
         living = (span for span in self.spans if span.first <= index <= span.last)
         return tuple(sorted(living, key=lambda span: -span.bytes))
@@ -77,7 +91,7 @@ class MemoryLine:
 
 @dataclass(slots=True)
 class LivingStorage:
-    """A MemorySpan that is being followed: it grows with each use."""
+    """A LiveSpan that is being followed: it grows with each use."""
 
     value: str
     direction: str
@@ -96,7 +110,7 @@ def memory_line(pair: Pair) -> MemoryLine:
     values = follow(forward, "forward", (0, border, end), {}, found)
     if backward is not None:
         follow(backward, "backward", (border, end, end), carried(forward, backward, values), found)
-    rows = [MemorySpan(row.value, row.direction, row.bytes, row.first, row.last, row.role) for row in found.values()]
+    rows = [LiveSpan(row.value, row.direction, row.bytes, row.first, row.last, row.role) for row in found.values()]
     own = tuple(span for span in rows if span.role in RANKS and span.bytes)
     held = tuple(span for span in rows if span.role not in RANKS and span.bytes)
     return MemoryLine(border, own, held, *curve(own, end))
@@ -114,19 +128,20 @@ def follow(
     `times` are the graph's first step, the step after its last, and the step after the last of all.
     """
     start, stop, end = times
-    specs, values = specs_of(graph), dict(values)
+    specs, values = types_with_items(graph), dict(values)
     for port in graph.inputs:
         if port.local not in values:
             role = port.role if port.role in ("tangent", *HELD) else "input"
-            first = start if role == "tangent" else 0
-            values[port.local] = born(port.local, port.spec, LivingStorage("", direction, 0, first, end, role), found)
+            like = LivingStorage("", direction, 0, start if role == "tangent" else 0, end, role)
+            values[port.local] = born(port.local, port.spec, sizes_in(port.local, port.spec), like, found)
     for time, made in enumerate(graph.steps, start):
         if made.is_guard:
             continue
         storages = storages_made(made, values, specs)
-        if storages is None or storages is NEW:
-            fresh_one = LivingStorage("", direction, 0, time, time, "temporary")
-            storages = born(made.name, made.spec, fresh_one, found) if storages is NEW else None
+        if storages is NEW:
+            sizes = {key: found[key].bytes for key in each_storage(values.get(first_of(made)))}
+            like = LivingStorage("", direction, 0, time, time, "temporary")
+            storages = born(made.name, specs.get(made.name), sizes_made(made, values, specs, sizes), like, found)
         values[made.name] = storages
         for name in (*used(made), made.name):
             use(values[name], time, "temporary", found)
@@ -137,11 +152,19 @@ def follow(
     return values
 
 
-def born(name: str, spec: Spec, like: LivingStorage, found: dict[str, LivingStorage]) -> Storages:
-    """Add a storage for each tensor of a value, and return them."""
-    for label, size in storage_sizes(name, spec):
+def born(
+    name: str, spec: Spec, sizes: Iterable[tuple[str, int]], like: LivingStorage, found: dict[str, LivingStorage]
+) -> Storages:
+    """Add the storages of a value, and return them."""
+    for label, size in sizes:
         found[f"{like.direction} {label}"] = replace(like, value=label, bytes=size)
     return fresh(f"{like.direction} {name}", spec)
+
+
+def first_of(made: Step) -> str:
+    """Return the name of a step's first argument; '' if it is none."""
+    first = argument(made, 0)
+    return first.name if isinstance(first, Ref) else ""
 
 
 def use(storages: Storages, time: int, role: str, found: Mapping[str, LivingStorage]) -> None:
@@ -166,7 +189,7 @@ def carried(forward: Graph, backward: Graph, values: Mapping[str, Storages]) -> 
     return found
 
 
-def curve(spans: Iterable[MemorySpan], end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the bytes that live during each step, and after it."""
     born, gone = [0] * (end + 1), [0] * (end + 1)
     for span in spans:

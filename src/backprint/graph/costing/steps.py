@@ -79,10 +79,10 @@ def cost_with_subgraphs(made: Step, specs: Specs, inside: list[StepCost], read: 
     if name == "cond":
         return max(inside, key=lambda cost: (cost.product_flops, cost.other_flops, cost.moved))
     times = next((found[0] for found in shapes_taken(made, specs) if found), 1) if name in SLICED else 1
-    return total_cost(inside * times) if times < 2 else scaled(total_cost(inside), times)
+    return times_over(total_cost(inside), times)
 
 
-def scaled(cost: StepCost, times: int) -> StepCost:
+def times_over(cost: StepCost, times: int) -> StepCost:
     """Return so many times the cost."""
     return StepCost(cost.product_flops * times, cost.other_flops * times, cost.read * times, cost.written * times)
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import zip_longest
 from typing import TypeAlias
 
 from backprint.graph.costing.formulas import Specs, operator_name
-from backprint.graph.costing.products import argument, specs_of
-from backprint.graph.nouns import Graph, Ref, Spec, Step, TensorSpec, refs
+from backprint.graph.costing.products import argument, shape, specs_of
+from backprint.graph.nouns import Graph, Op, Ref, Spec, Step, TensorSpec, refs
 from backprint.graph.specs import ITEMSIZE
 from backprint.graph.table import operators
 
@@ -24,17 +26,34 @@ for a tuple, and None for what has no memory, such as numbers."""
 
 
 def storages_of(graph: Graph) -> tuple[dict[str, Storages], dict[str, int]]:
-    """Return the storages of each value of a graph, and the bytes of each storage that the graph makes."""
-    specs = specs_of(graph)
+    """Return the storages of each value of a graph, and the bytes of each storage."""
+    specs = types_with_items(graph)
     found = {port.local: fresh(port.local, port.spec) for port in graph.inputs}
-    sizes: dict[str, int] = {}
+    sizes = dict(pair for port in graph.inputs for pair in sizes_in(port.local, port.spec))
     for made in graph.steps:
         storages = storages_made(made, found, specs)
         if storages is NEW:
-            storages = fresh(made.name, made.spec)
-            sizes.update(storage_sizes(made.name, made.spec))
+            storages = fresh(made.name, specs.get(made.name))
+            sizes.update(sizes_made(made, found, specs, sizes))
         found[made.name] = storages
     return found, sizes
+
+
+def types_with_items(graph: Graph) -> dict[str, Spec]:
+    """Return the type of each value; of one whose type is not written, that of the items that are taken from it."""
+    specs = specs_of(graph)
+    items: dict[str, dict[int, Spec]] = {}
+    for made in graph.steps:
+        match made.target, made.args:
+            case "operator.getitem", (Ref(name), int(index)) if specs.get(name) is None and index >= 0:
+                items.setdefault(name, {})[index] = made.spec
+    for name, known in items.items():
+        specs[name] = tuple(known.get(index) for index in range(min(max(known) + 1, MOST_ITEMS)))
+    return specs
+
+
+MOST_ITEMS = 1024
+"""The items of a value whose type is not written."""
 
 
 NEW = "(new)"
@@ -51,7 +70,10 @@ def storages_made(made: Step, known: Mapping[str, Storages], specs: Specs) -> St
             return base[index]
         return None
     if isinstance(first, Ref) and uses_first(made, specs):
-        return spread_over(made.spec, base)
+        return spread_over(specs.get(made.name), base)
+    match made.target, made.args:
+        case "torch.ops.higher_order.run_with_rng_state", (_, Op(target), Ref(name), *_) if updates_first(target):
+            return known.get(name)
     return NEW
 
 
@@ -78,13 +100,41 @@ def each_storage(storages: Storages) -> Iterator[str]:
         yield storages
 
 
-def storage_sizes(name: str, spec: Spec) -> Iterator[tuple[str, int]]:
+def sizes_in(name: str, spec: Spec) -> Iterator[tuple[str, int]]:
     """Yield the storages of a value that shares none, each with its bytes."""
     if isinstance(spec, tuple):
         for index, part in enumerate(spec):
-            yield from storage_sizes(f"{name}[{index}]", part)
+            yield from sizes_in(f"{name}[{index}]", part)
     elif isinstance(spec, TensorSpec):
         yield name, storage_bytes(spec)
+
+
+def sizes_made(
+    made: Step, known: Mapping[str, Storages], specs: Specs, sizes: Mapping[str, int]
+) -> Iterator[tuple[str, int]]:
+    """Yield the storages that a step makes, each with its bytes."""
+    name, first = operator_name(made.target), argument(made, 0)
+    given = specs.get(first.name) if isinstance(first, Ref) else None
+    if name in WHOLE and isinstance(first, Ref) and isinstance(given, TensorSpec) and not overlaps(given):
+        yield made.name, max(sizes.get(key, 0) for key in (*each_storage(known[first.name]), ""))
+    elif name in UNREDUCED and isinstance(made.spec, TensorSpec):
+        sides = [reversed(shape(argument(made, place), specs)) for place in range(2)]
+        each = math.prod(max(pair) for pair in zip_longest(*sides, fillvalue=1))
+        yield made.name, each * ITEMSIZE[made.spec.dtype]
+    else:
+        yield from sizes_in(made.name, specs.get(made.name))
+
+
+WHOLE = frozenset("copy slice_scatter select_scatter diagonal_scatter as_strided_scatter".split())
+"""Operators that copy the whole storage of their first argument, and not the part that the argument is a view of."""
+
+UNREDUCED = frozenset("mse_loss smooth_l1_loss soft_margin_loss binary_cross_entropy".split())
+"""Losses whose result lies in the memory of the losses of each element."""
+
+
+def overlaps(spec: TensorSpec) -> bool:
+    """Whether several elements are certain to lie at one place: a dimension is expanded."""
+    return any(stride == 0 and size != 1 for size, stride in zip(spec.shape, strides_of(spec), strict=True))
 
 
 def storage_bytes(spec: TensorSpec) -> int:
@@ -93,10 +143,10 @@ def storage_bytes(spec: TensorSpec) -> int:
         return 0
     if spec.stride is None or not all(isinstance(each, int) for each in (*spec.shape, *spec.stride, spec.offset)):
         return spec.nbytes
-    return (int(spec.offset) + reach(spec.shape, spec.stride)) * ITEMSIZE[spec.dtype]
+    return (int(spec.offset) + places_spanned(spec.shape, spec.stride)) * ITEMSIZE[spec.dtype]
 
 
-def reach(shape: Iterable[int | str], stride: Iterable[int | str]) -> int:
+def places_spanned(shape: Iterable[int | str], stride: Iterable[int | str]) -> int:
     """Return the number of places of memory from the first to the last element."""
     return 1 + sum((int(size) - 1) * int(step) for size, step in zip(shape, stride, strict=True))
 
@@ -173,15 +223,15 @@ def viewable(given: TensorSpec, shape: tuple[int | str, ...]) -> bool:
         return True
     dims = [(int(size), int(stride)) for size, stride in zip(given.shape, strides_of(given), strict=True) if size != 1]
     runs: list[int] = []  # the elements of each run of dimensions that lie one after the other
-    for (size, stride), after in zip(dims, [*dims[1:], None], strict=True):
+    for (size, stride), after in zip_longest(dims, dims[1:]):
         joined = after is not None and stride == after[0] * after[1]
         runs.append(size)
         if not joined:
             runs.append(0)  # a border
-    return fits(runs, [int(size) for size in shape if size != 1])
+    return splits_into(runs, [int(size) for size in shape if size != 1])
 
 
-def fits(runs: list[int], shape: list[int]) -> bool:
+def splits_into(runs: list[int], shape: list[int]) -> bool:
     """Whether each run of dimensions, up to a 0, is the product of some dimensions of a shape, in order."""
     left = list(shape)
     count = 1
@@ -200,6 +250,10 @@ def reshaped(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
     return viewable(given, result.shape)
 
 
+def raveled(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
+    return same_memory(given, replace(given, stride=None))
+
+
 def as_dense(made: Step, given: TensorSpec, result: TensorSpec) -> bool:
     return same_memory(given, result)
 
@@ -210,7 +264,8 @@ SOMETIMES: Mapping[str, Decision] = {
     **dict.fromkeys(
         "to as_tensor cpu cuda _autocast_to_full_precision _autocast_to_reduced_precision".split(), unconverted
     ),
-    **dict.fromkeys("reshape reshape_as flatten ravel".split(), reshaped),
+    **dict.fromkeys("reshape reshape_as flatten".split(), reshaped),
+    "ravel": raveled,
     **dict.fromkeys(["contiguous", "_grad_sum_to_size"], as_dense),
 }
 """Operators that return a view where they can, else a copy, and how the specs say which."""

@@ -8,7 +8,9 @@ from typing import TypeAlias
 
 from backprint.graph.folding.places import with_places
 from backprint.graph.folding.series import Index, Series
+from backprint.graph.graphs import graph_in_words
 from backprint.graph.nouns import Graph, Port, Source, Step, Symbol, Value
+from backprint.graph.shown import number_of
 
 Item: TypeAlias = "FoldedStep | Loop | Only"
 """What a folded graph, or the body of a loop, has in a row."""
@@ -51,6 +53,9 @@ class Loop:
     count: int
     items: tuple[Item, ...]
 
+    def __repr__(self) -> str:
+        return f"Loop({self.count} × {number_of(len(self.items), 'item')})"
+
 
 @dataclass(frozen=True, slots=True)
 class FoldedGraph:
@@ -75,12 +80,32 @@ class FoldedGraph:
     def __str__(self) -> str:
         return self.code
 
+    def __repr__(self) -> str:
+        loops = sum(isinstance(item, Loop) for item in self.items)
+        steps = steps_in(self.items)
+        return f"FoldedGraph({graph_in_words(self, steps)}, {number_of(loops, 'loop')})"
+
     def unfold(self) -> Graph:
         """Return the Graph that was folded."""
         return Graph(
             self.inputs, tuple(unfolded(self.items)), self.outputs, self.results, self.subgraphs, self.symbols,
             title=self.title, isolated=self.isolated,
         )  # fmt: skip
+
+
+def steps_in(items: Sequence[Item]) -> int:
+    """Return how many steps items have, those of each iteration counted."""
+    found = 0
+    for item in items:
+        match item:
+            case FoldedStep():
+                found += 1
+            case Only(_, inside):
+                found += steps_in(inside)
+            case Loop(count, body):
+                alone = [each for each in body if isinstance(each, Only)]
+                found += count * steps_in([each for each in body if not isinstance(each, Only)]) + steps_in(alone)
+    return found
 
 
 def unfolded(items: Sequence[Item], index: Index = ()) -> Iterator[Step]:

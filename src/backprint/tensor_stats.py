@@ -1,17 +1,45 @@
-"""Statistics of a gradient, in few passes over its memory."""
+"""Statistics of a tensor, in few passes over its memory."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from backprint.regions.nouns import Stats
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Statistics of a tensor. `min`, `max`, `mean`, `std` are of its finite elements; None where none is finite."""
+
+    count: int
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+    norm: float
+    nan: int
+    inf: int
+    zeros: int
+
+    @property
+    def bad(self) -> bool:
+        """Whether the tensor has NaN or Inf."""
+        return bool(self.nan or self.inf)
+
+    def __str__(self) -> str:
+        rest = "".join(f", {n} {word}" for n, word in ((self.nan, "NaN"), (self.inf, "Inf")) if n)
+        if self.min is None:
+            return f"norm {self.norm:.4g}{rest}"
+        return (
+            f"norm {self.norm:.4g}, {self.min:.4g} to {self.max:.4g}, mean {self.mean:.4g}, std {self.std:.4g}, "
+            f"{self.zeros} of {self.count} zero{rest}"
+        )
 
 
 def stats_of(tensor: Tensor) -> Stats:
-    """The Stats of a gradient: of a sparse one's values, of a complex one's real and imaginary parts."""
+    """The Stats of a tensor: of a sparse one's values, of a complex one's real and imaginary parts."""
     values = tensor.detach()
     if values.layout is not torch.strided:
         values = values.coalesce().values()

@@ -1,0 +1,56 @@
+"""`backprint diff A B`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from backprint.cli.options import ALLOW
+from backprint.cli.say import echo, echo_styled
+from backprint.graph.folding.stored import collector_paused
+
+COLOURS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
+"""By the first character of a line."""
+
+
+@click.command("diff")
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
+@ALLOW
+@click.option("--json", "as_json", is_flag=True, help="The differences as one JSON object.")
+@collector_paused()
+def command(before: Path, after: Path, everything: bool, allow: tuple[str, ...], as_json: bool) -> None:
+    """Show what changed between two samples: steps, ports, saved bytes and FLOPs, forward and backward.
+
+    Steps are matched by what they compute. Names of values, the order of independent steps and line numbers do not
+    count. Nothing of a sample is run, and torch is not needed.
+
+    Exit codes: 0 if every graph has the same hash, 1 if the graphs differ, 2 if a sample cannot be read.
+    """
+    from backprint.differences import diff
+    from backprint.differing.words import diff_json, diff_lines
+    from backprint.errors import BackprintError, UsageError
+
+    for place in (before, after):
+        if not (place / "capture.json").is_file():
+            raise UsageError(
+                f"{place} is not a sample: it has no capture.json. `backprint capture TARGET -o DIR` makes one."
+            )
+    try:
+        found = diff(before, after, allow)
+    except BackprintError as error:
+        raise UsageError(f"{type(error).__name__}: {error}") from error
+    if as_json:
+        echo(json.dumps(diff_json(found)))
+    else:
+        for line in diff_lines(found, everything, (str(before), str(after))):
+            mark = line.lstrip()[:1]
+            if mark in COLOURS and line.startswith(" "):
+                echo_styled("", line, fg=COLOURS[mark])
+            else:
+                echo(line)
+    if not found.same:
+        raise SystemExit(1)

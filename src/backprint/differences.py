@@ -1,0 +1,46 @@
+"""The face of `diff`, for Python and the command line. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from backprint.errors import UsageError
+from backprint.graph.nouns import Capture
+
+if TYPE_CHECKING:
+    from backprint.differing.nouns import Diff
+
+Compared: TypeAlias = "Capture | str | os.PathLike[str]"
+"""A Capture, or the folder of a sample."""
+
+
+def diff(before: Compared, after: Compared, allow: Sequence[str] = ()) -> Diff:
+    """Return what changed between two Captures or samples: `print(bp.diff(a, b))`.
+
+    Steps are matched by what they compute, not by their names: steps that call the same operator with the same
+    constants on the same values are the same. `.same` is True exactly if every graph of both has the same hash and the
+    pairs are joined in the same way. `allow` names custom operators that samples may call.
+    """
+    from backprint.differing.compare import compare_captures
+    from backprint.graph.folding.stored import collector_paused
+
+    with collector_paused():
+        return compare_captures(
+            *(capture_of_side(side, name, allow) for side, name in ((before, "first"), (after, "second")))
+        )
+
+
+def capture_of_side(side: Compared, name: str, allow: Sequence[str]) -> Capture:
+    """Return a Capture, read if it is a sample."""
+    from backprint.api import load
+
+    if isinstance(side, Capture):
+        return side
+    if isinstance(side, str | os.PathLike):
+        return load(side, allow)
+    raise UsageError(
+        f"bp.diff: the {name} argument is a {type(side).__name__}; it must be a Capture or the folder of a sample. "
+        "bp.capture(model, x) makes a Capture."
+    )

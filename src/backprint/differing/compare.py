@@ -1,0 +1,258 @@
+"""Compare two Captures.
+
+Hashes decide whether two graphs are the same. If they are, the numbers of the canonical form match their values; else
+values are matched (`matching`), and every matched step is compared. Graphs with other hashes always have a difference
+that is named.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+
+from backprint.differing.common import common_places
+from backprint.differing.facts import capture_facts, linked_places
+from backprint.differing.matching import Matching, match_steps
+from backprint.differing.nouns import Costs, Diff, GraphDiff, PairDiff, PortChange, StepChange
+from backprint.differing.ports import Forward, input_changes, match_inputs, matched_outputs, output_changes
+from backprint.differing.wired import Numbers, Wired, number_of, wired
+from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
+from backprint.graph.costing.steps import step_costs, total_cost
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
+from backprint.graph.summary import Summary, summarise
+
+DIRECTIONS = ("forward", "backward")
+
+
+def compare_captures(before: Capture, after: Capture) -> Diff:
+    """Return what changed between two Captures."""
+    pairs = tuple(compare_pairs(left, right, before, after) for left, right in paired_pairs(before.pairs, after.pairs))
+    links = linked_places(before) == linked_places(after)
+    return Diff(before, after, pairs, links, tuple(capture_facts(before, after)))
+
+
+def paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
+    """Yield which Pair is which: those with equal hashes, and between them those in the same order."""
+    numbers: Numbers = {}
+    rows = [[number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after)]
+    places = sorted(common_places(*rows)) if len(before) != len(after) else []
+    low, start = 0, 0
+    for high, stop in (*places, (len(before), len(after))):
+        yield from zip_longest(range(low, high), range(start, stop))
+        if high < len(before) and stop < len(after):
+            yield high, stop
+        low, start = high + 1, stop + 1
+
+
+def hashes_of(pair: Pair) -> tuple[str, str]:
+    """Return the hashes of a Pair's directions; '' if it has no backward."""
+    return pair.forward.hash(), pair.backward.hash() if pair.backward is not None else ""
+
+
+def compare_pairs(left: int | None, right: int | None, before: Capture, after: Capture) -> PairDiff:
+    """Compare two Pairs, each by its number."""
+    pairs = before.pairs[left] if left is not None else None, after.pairs[right] if right is not None else None
+    sides = [(pair.forward, pair.backward) if pair is not None else (None, None) for pair in pairs]
+    numbers: Numbers = {}
+    found, forward = [], Forward()
+    for name, one, two in zip(DIRECTIONS, *sides, strict=True):
+        if one is not None and two is not None:
+            diff, forward = compare_graphs(name, one, two, forward, numbers)
+            found.append(diff)
+        elif one is not None or two is not None:
+            found.append(one_side(name, one, two))
+    costs = [summarise(pair) if pair is not None else None for pair in pairs]
+    saved, kept = (Costs(*(each(cost) if cost else 0 for cost in costs)) for each in (saved_of, kept_of))
+    return PairDiff(left, right, tuple(found), saved, kept)
+
+
+def saved_of(summary: Summary) -> int:
+    return summary.saved_bytes
+
+
+def kept_of(summary: Summary) -> int:
+    return summary.kept_bytes
+
+
+def one_side(direction: str, before: Graph | None, after: Graph | None) -> GraphDiff:
+    """Return the Diff of a direction that only one side has."""
+    graph = before or after
+    assert graph is not None  # as the caller checked
+    ends = [(True, len(graph.inputs)), (False, len(graph.outputs))]
+    hashes = graph.hash() if before else "", graph.hash() if after else ""
+    cost = product_flops(graph)
+
+    def sided(place: int) -> tuple[int | None, int | None]:
+        return (place, None) if before else (None, place)
+
+    return GraphDiff(
+        direction, hashes, False, (), tuple(StepChange(*sided(place)) for place in range(len(graph.steps))),
+        tuple(PortChange(is_input, *sided(place)) for is_input, count in ends for place in range(count)),
+        (), (), 0, 0, Costs(cost if before else 0, cost if after else 0),
+    )  # fmt: skip
+
+
+def compare_graphs(
+    direction: str, before: Graph, after: Graph, forward: Forward, numbers: Numbers
+) -> tuple[GraphDiff, Forward]:
+    """Compare two graphs, and return what that says of the backward."""
+    found = Matching(wired(before, numbers), wired(after, numbers), numbers)
+    (left, one), (right, two) = numbered_walk(before), numbered_walk(after)
+    same, only_sizes = left == right, False
+    if not same:
+        (small_left, one), (small_right, two) = numbered_walk(before, sizes=False), numbered_walk(after, sizes=False)
+        only_sizes = small_left == small_right
+    if same or only_sizes:
+        match_by_number(found, one, two)
+    else:
+        match_inputs(found, forward, strictly=True)
+        match_steps(found, forward.echoes)
+        match_inputs(found, forward, strictly=False)
+    outputs = {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(found, forward)
+    changes = () if same else tuple(step_changes(found))
+    ports = (*input_changes(found), *output_changes(found, outputs))
+    orders = () if same else tuple(other_orders(found, outputs, bool(changes or ports)))
+    steps = steps_of_both(found)
+    diff = GraphDiff(
+        direction, (left, right), only_sizes, steps, changes, ports, orders, renamed_modules(found, steps),
+        len(steps) - longest_rise([b for _, b in steps]),
+        sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
+        Costs(product_flops(before), product_flops(after)),
+    )  # fmt: skip
+    return diff, Forward(found)
+
+
+def match_by_number(found: Matching, one: Mapping[str, str], two: Mapping[str, str]) -> None:
+    """Match values that have one number in the canonical form, and guards in their order."""
+    offered: dict[str, list[int]] = defaultdict(list)
+    for name, value in sorted(found.b.places.items(), key=lambda row: -row[1]):
+        offered[two[name]].append(value)
+    for name, value in found.a.places.items():
+        if offered[one[name]]:
+            found.join(value, offered[one[name]].pop())
+    for left, right in zip(guards_of(found.a), guards_of(found.b), strict=True):
+        found.join(left, right)
+
+
+def guards_of(graph: Wired) -> list[int]:
+    """Return the guards of a graph, as values."""
+    return [graph.first + place for place, step in enumerate(graph.graph.steps) if step.is_guard]
+
+
+# ------------------------------------------------------------------ what differs
+
+
+def step_changes(found: Matching) -> Iterator[StepChange]:
+    """Yield the steps that are not the same: those of the first graph, then those that only the second has."""
+    a, b = found.a, found.b
+    for value in range(a.first, len(a.takes)):
+        other = found.to_b.get(value)
+        if other is None:
+            yield StepChange(value - a.first, None)
+        elif parts := tuple(different_parts(found, value, other)):
+            yield StepChange(value - a.first, other - b.first, parts, follows(found, value, parts))
+    yield from (StepChange(None, value - b.first) for value in range(b.first, len(b.takes)) if value not in found.to_a)
+
+
+def different_parts(found: Matching, a: int, b: int) -> Iterator[str]:
+    """Yield what differs between two matched steps."""
+    if found.taken_by(a) != found.b.takes[b]:
+        inputs = True
+    elif found.a.strict[a] == found.b.strict[b]:
+        return
+    else:
+        inputs = False
+    left, right = found.a.step_of(a), found.b.step_of(b)
+    one, two = (said.step_without_names(step, place) for said, step, place in (
+        (found.a.said, left, a - found.a.first), (found.b.said, right, b - found.b.first)))  # fmt: skip
+    if one[0] != two[0]:
+        yield "operator"
+    if one[1] != two[1]:
+        yield "arguments"
+    if inputs or one[3] != two[3]:
+        yield "inputs"
+    if one[2] != two[2]:
+        yield "type"
+
+
+def follows(found: Matching, a: int, parts: tuple[str, ...]) -> bool:
+    """Whether a step has another type, or other sizes in its arguments, because what it takes has another type."""
+    name = found.a.step_of(a).target.split(".")[1:2]
+    expected = {"type", "arguments"} if name and name[0] in SIZED else {"type"}
+    return expected.issuperset(parts) and any(type_differs(found, taken) for taken in found.a.takes[a])
+
+
+def type_differs(found: Matching, a: int) -> bool:
+    """Whether a value has another type than the one it is matched with."""
+    one, two = (
+        graph.said.spec(graph.graph.inputs[value].spec if value < graph.first else graph.step_of(value).spec)
+        for graph, value in ((found.a, a), (found.b, found.to_b[a]))
+    )
+    return one != two
+
+
+def other_orders(found: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
+    """Yield what stands in another order; else, if nothing else differs, where the canonical forms do."""
+    a, b = found.a, found.b
+    ran = [found.to_b.get(a.first + place) for place in effects(a.graph)]
+    runs = [b.first + place for place in effects(b.graph)]
+    order_in_b = {each: place for place, each in enumerate(runs)}
+    inputs, given = free_order(a.graph.inputs, found.to_b, differs), free_order(a.graph.outputs, outputs, differs)
+    for said, order in (
+        ("the steps with effects run in another order", [order_in_b[each] for each in ran if each in order_in_b]),
+        ("the inputs stand in another order", inputs),
+        ("the outputs stand in another order", given),
+    ):
+        if order != sorted(order):
+            differs = True
+            yield said
+    if not differs:
+        lines = zip_longest(canonical(a.graph).lines, canonical(b.graph).lines, fillvalue="(nothing)")
+        left, right = next(row for row in lines if row[0] != row[1])
+        yield f"the canonical forms differ first at `{left}` and `{right}`"
+
+
+def free_order(ports: Sequence[Port], places: Mapping[int, int], differs: bool) -> list[int]:
+    """Return where matched ports stand in the second graph; saved ones, whose order nobody chose, only if nothing else
+    differs."""
+    return [places[at] for at, port in enumerate(ports) if at in places and not (differs and port.role == "saved")]
+
+
+# ------------------------------------------------------------------ what does not count
+
+
+def steps_of_both(found: Matching) -> tuple[tuple[int, int], ...]:
+    """Return the steps that are matched, by number."""
+    first, start = found.a.first, found.b.first
+    return tuple(sorted((a - first, b - start) for a, b in found.to_b.items() if a >= first))
+
+
+def program_line(step: Step) -> tuple[str, int, str]:
+    """Return the line of the program that a step comes from."""
+    source = step.source
+    return (source.file, source.line, source.code) if source is not None else ("", 0, "")
+
+
+def renamed_modules(found: Matching, steps: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
+    """Return modules that only one graph has under their name, and the other under another name."""
+    one = [found.a.module(found.a.first + a) for a, _ in steps]
+    two = [found.b.module(found.b.first + b) for _, b in steps]
+    lefts, rights = set(one), set(two)
+    rows = dict.fromkeys(row for row in zip(one, two, strict=True) if row[0] not in rights and row[1] not in lefts)
+    return tuple(row for row in rows if all(row))
+
+
+def longest_rise(numbers: Sequence[int]) -> int:
+    """Return the length of the longest part of numbers, not always next to each other, that rises."""
+    ends: list[int] = []
+    for number in numbers:
+        place = bisect_left(ends, number)
+        ends[place : place + 1] = [number]
+    return len(ends)
+
+
+def product_flops(graph: Graph) -> int:
+    """Return the floating-point operations of the matrix products, convolutions and attentions of a graph."""
+    return total_cost(step_costs(graph)).product_flops

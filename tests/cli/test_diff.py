@@ -1,0 +1,77 @@
+"""`backprint diff A B`: the text, the JSON and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+import backprint as bp
+from backprint.cli import main
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("samples")
+    x = torch.ones(2, 3, requires_grad=True)
+    for name, fn in (("sin", torch.sin), ("cos", torch.cos)):
+        bp.capture(fn, x, name=name).save(folder / name)
+    return {name: folder / name for name in ("sin", "cos")}
+
+
+def call(*arguments: Any) -> Result:
+    return CliRunner().invoke(main, ["diff", *map(str, arguments)])
+
+
+def test_equal_samples_exit_with_0(places: dict[str, Path]) -> None:
+    result = call(places["sin"], places["sin"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.output.endswith("no differences: every graph computes the same (equal hashes)\n")
+
+
+def test_samples_that_differ_exit_with_1(places: dict[str, Path]) -> None:
+    result = call(places["sin"], places["cos"])
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert result.output.startswith(f"before: {places['sin']} sin (")
+    assert "    ~ sin -> cos\n" in result.output
+
+
+def test_json_is_one_object(places: dict[str, Path]) -> None:
+    result = call(places["sin"], places["cos"], "--json")
+    found = json.loads(result.output)
+    assert (result.exit_code, found["same"], found["before"]["name"]) == (1, False, "sin")
+    forward = found["pairs"][0]["forward"]
+    assert forward["changes"] == [{"before": 0, "after": 0, "parts": ["operator"], "follows": False, "kind": "changed"}]
+    assert forward["groups"] == [
+        {"modules": [""], "lines": [{"kind": "changed", "text": "sin -> cos", "count": 1}], "name": ""}
+    ]
+
+
+def test_a_place_that_is_no_sample_exits_with_2(places: dict[str, Path], tmp_path: Path) -> None:
+    for place, said in ((tmp_path / "absent", "absent"), (tmp_path, "no capture.json")):
+        result = call(places["sin"], place)
+        assert result.exit_code == 2
+        assert said in result.stderr
+
+
+def test_a_sample_that_cannot_be_read_exits_with_2(places: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "capture.json").write_text("{")
+    result = call(places["sin"], tmp_path)
+    assert result.exit_code == 2
+    assert "SampleError: " in result.stderr
+
+
+def test_it_needs_no_torch(places: dict[str, Path]) -> None:
+    code = (
+        "import sys; from backprint.cli import run_command\n"
+        f"try: run_command(['diff', {str(places['sin'])!r}, {str(places['cos'])!r}])\n"
+        "except SystemExit as ended: assert ended.code == 1\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)

@@ -1,0 +1,142 @@
+"""`region show`: tables of a pass, its bad part, one pass by number, JSON; and the scene that a drawing is made of."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from test_modules import Net
+
+import backprint as bp
+from backprint.cli import main
+from backprint.regions.read import read_passes
+
+
+def shown(*arguments: object) -> Result:
+    """What `region show` prints, in a wide window."""
+    done = CliRunner().invoke(main, ["region", "show", *map(str, arguments)], env={"COLUMNS": "160"})
+    assert done.exit_code in (0, 2), done.output
+    return done
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """Four passes: good, with NaN from the forward, with Inf from outside, and one that raised."""
+    torch.manual_seed(0)
+    net = Net(1)
+
+    def raising(grad: torch.Tensor) -> None:
+        raise ArithmeticError("no more")
+
+    for index in range(4):
+        x = torch.randn(2, 3)
+        with bp.region(tmp_path / "dump", gradients="stats"):
+            y = torch.log(-net(x).square()) if index == 1 else net(x)
+            loss = y.sum()
+        if index == 3:
+            y.register_hook(raising)
+        try:
+            loss.backward(torch.tensor(math.inf) if index == 2 else None)
+        except ArithmeticError:
+            assert index == 3
+    return tmp_path / "dump"
+
+
+def test_a_pass_is_a_table_and_no_markdown(dump: Path) -> None:
+    text = shown(dump, "--pass", 0).stdout
+    assert text.startswith("region: pass 0\n")
+    assert "|" not in text
+    assert "**" not in text
+    [line] = [line for line in text.splitlines() if line.startswith("sum:0 -> mul:0")]
+    assert line.split() == ["sum:0", "->", "mul:0", "y", "float32[2,", "3]", "2.449", "1", "1"]
+    [line] = [line for line in text.splitlines() if line.startswith("relu ")]
+    assert line.split()[:3] == ["relu", "blocks.0", "aten.relu.default"]
+    assert "return x + self.down(torch.relu(self.up(x)))" in line
+    assert "no NaN and no Inf on any edge" in text
+
+
+def test_bad_shows_what_has_nan_or_inf_and_what_raised(dump: Path) -> None:
+    text = shown(dump, "--bad").stdout
+    assert [number for number in range(4) if f"region: pass {number}\n" in text] == [1, 2, 3]
+    assert "NaN born in the forward: aten.log.default at test_shown.py" in text
+    assert "the backward raised: ArithmeticError: no more" in text
+    assert text.endswith("3 of 4 passes have NaN, Inf or an error\n")
+    second = text.partition("region: pass 2\n")[2].partition("region: pass 3\n")[0]
+    assert "Inf came in with the gradient of loss" in second
+    row = next(line for line in second.splitlines() if line.startswith("sum:0 -> mul:0"))
+    assert row.split()[-2:] == ["inf", "6"]
+
+
+def test_a_good_dump_has_nothing_bad(dump: Path) -> None:
+    assert shown(dump, "--bad", "--pass", 0).stdout == "0 of 1 passes have NaN, Inf or an error\n"
+    assert shown(dump, "--bad", "--pass", 0, "--json").stdout == ""
+
+
+def test_gradients_that_were_not_watched_are_not_called_good(tmp_path: Path) -> None:
+    x = torch.zeros(3, requires_grad=True)
+    with bp.region(tmp_path / "dump", gradients="none"):
+        y = torch.log(x).sum()
+    y.backward()
+    done = shown(tmp_path / "dump", "--bad")
+    assert 'not watched: bp.region(gradients="stats") looks for NaN and Inf' in done.stderr
+    assert "NaN and Inf: not watched" in shown(tmp_path / "dump").stdout
+
+
+def test_json_is_one_object_a_pass(dump: Path) -> None:
+    found = [json.loads(line) for line in shown(dump, "--json").stdout.splitlines()]
+    assert [each["pass"] for each in found] == [0, 1, 2, 3]
+    assert [each["bad"] for each in found] == [False, True, True, True]
+    [edge] = [edge for edge in found[0]["edges"] if edge["name"] == "sum:0 -> mul:0"]
+    assert (edge["tensor"], edge["shape"], edge["dtype"]) == ("y", [2, 3], "float32")
+    assert {"count": 6, "nan": 0, "inf": 0, "zeros": 0, "min": 1.0}.items() <= edge["stats"].items()
+    [node] = [node for node in found[0]["nodes"] if node["name"] == "relu"]
+    assert (node["module"], node["operators"], node["line"]["function"]) == (
+        "blocks.0", ["aten.relu.default"], "Block.forward",
+    )  # fmt: skip
+    assert found[1]["origin"]["op"] == "aten.log.default"
+    assert found[3]["error"] == "ArithmeticError: no more"
+
+
+def test_bad_json_has_the_bad_part_and_no_bare_nan(dump: Path) -> None:
+    def refused(word: str) -> Any:
+        raise AssertionError(word)
+
+    found = [json.loads(line, parse_constant=refused) for line in shown(dump, "--bad", "--json").stdout.splitlines()]
+    assert [each["pass"] for each in found] == [1, 2, 3]
+    assert found[1]["edges"]
+    assert all(edge["stats"]["nan"] or edge["stats"]["inf"] for each in found for edge in each["edges"])
+    assert found[1]["roots"][0]["stats"]["norm"] == "inf"
+    ends = {edge[end] for edge in found[1]["edges"] for end in ("source", "target")}
+    assert ends <= {node["name"] for node in found[1]["nodes"]}
+
+
+def test_a_pass_that_is_not_there_is_named(dump: Path) -> None:
+    done = shown(dump, "--pass", 9)
+    assert done.exit_code == 2
+    assert "has no pass 9; it has 0, 1, 2, 3" in done.stderr
+
+
+def test_strangers_names_are_shown_as_text(dump: Path) -> None:
+    place = next(dump.glob("*_0000/graph.json"))
+    content = json.loads(place.read_text())
+    content["nodes"][0]["module"] = "[bold]\x1b[31mred"
+    content["edges"][0]["name"] = "[link=http://x]\x1b]8;;evil"
+    place.write_text(json.dumps(content))
+    text = shown(dump, "--pass", 0).stdout
+    assert "\x1b" not in text
+    assert r"[bold]\u001b[31mred" in text
+    assert "[link=http://x]" in text
+
+
+def test_a_dump_with_an_edge_to_nowhere_is_malformed(dump: Path) -> None:
+    place = next(dump.glob("*_0000/graph.json"))
+    content = json.loads(place.read_text())
+    content["edges"][0]["target"] = "gone"
+    place.write_text(json.dumps(content))
+    with pytest.raises(bp.RegionError, match="is from 'sum' to 'gone', and not both are nodes"):
+        read_passes(dump)
