@@ -16,7 +16,7 @@ interface FinderProps {
   onLeave: () => void;
 }
 
-const SHOWN = 80;
+const SHOWN = 50;
 
 export class Finder extends Component<FinderProps, { open: boolean }> {
   override state = { open: false };

@@ -1,20 +1,13 @@
 // What the tests share: a browser, the pages that tests/drawing/browser_pages.py writes, and how a person uses them.
 import { after, before } from "node:test";
-import { existsSync, readFileSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
+import { found } from "./found.mjs";
 
 export const pages = process.env.BACKPRINT_PAGES ?? join(import.meta.dirname, "../../build/page");
 export const expected = JSON.parse(readFileSync(join(pages, "expected.json"), "utf8"));
-
-export function found() {
-  const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-  const paths = process.env.PATH.split(delimiter).flatMap(folder => names.map(name => join(folder, name)));
-  const path = paths.find(existsSync);
-  if (!path) throw new Error("no Chromium is on PATH; install it: apt-get install chromium");
-  return path;
-}
 
 let browser;
 before(async () => { browser = await chromium.launch({ executablePath: found(), args: ["--no-sandbox"] }); });

@@ -155,7 +155,7 @@ for (const [query, check] of Object.entries(filters))
 test("results have counts, and a wrong filter says what is right", () => opened("stack", async page => {
   await search(page, "gelu_backward");
   assert.match(await page.locator(".results .counts").innerText(), /^8 backward · in names 8, operators 8/);
-  assert.ok(await page.locator(".found, .step.match").count() > 0);
+  await page.waitForSelector(".found, .step.match");
   await search(page, "is:wrong");
   assert.match(await page.locator(".results").innerText(), /is is one of saved, view, guard/);
   await search(page, "zzzz");
@@ -240,6 +240,7 @@ test("? shows the keys, Escape leaves", () => opened("stack", async page => {
 
 test("a page works inside a notebook's frame", () => opened("stack", async page => {
   const html = readFileSync(new URL(address("stack")), "utf8");
+  await page.goto("about:blank");
   await page.setContent("<iframe id=f sandbox='allow-scripts' style='width:900px;height:600px'></iframe>");
   await page.evaluate(source => { document.getElementById("f").srcdoc = source; }, html);
   const frame = page.frameLocator("#f");

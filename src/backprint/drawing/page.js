@@ -1,25 +1,13 @@
 /* Built from page/ by "make page"; edit the sources there.
 
-d3-color 3.1.1
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-dispatch 3.0.2
-
-Copyright 2010-2026 Mike Bostock
+d3-color 3.1.1: Copyright 2010-2026 Mike Bostock
+d3-dispatch 3.0.2: Copyright 2010-2026 Mike Bostock
+d3-drag 3.0.1: Copyright 2010-2026 Mike Bostock
+d3-interpolate 3.0.2: Copyright 2010-2026 Mike Bostock
+d3-selection 3.0.1: Copyright 2010-2026 Mike Bostock
+d3-timer 3.0.2: Copyright 2010-2026 Mike Bostock
+d3-transition 3.0.2: Copyright 2010-2026 Mike Bostock
+d3-zoom 3.0.1: Copyright 2010-2026 Mike Bostock
 
 Permission to use, copy, modify, and/or distribute this software for any purpose
 with or without fee is hereby granted, provided that the above copyright notice
@@ -34,27 +22,8 @@ TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
 THIS SOFTWARE.
 
 
-d3-drag 3.0.1
+d3-ease 3.0.2: Copyright 2010-2026 Mike Bostock, Copyright 2001 Robert Penner
 
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-ease 3.0.2
-
-Copyright 2010-2026 Mike Bostock
-Copyright 2001 Robert Penner
 All rights reserved.
 
 Redistribution and use in source and binary forms, with or without modification,
@@ -83,96 +52,10 @@ ANY THEORY OF LIABILITY, WHETHER IN CONTRACT, STRICT LIABILITY, OR TORT
 SOFTWARE, EVEN IF ADVISED OF THE POSSIBILITY OF SUCH DAMAGE.
 
 
-d3-interpolate 3.0.2
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-selection 3.0.1
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-timer 3.0.2
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-transition 3.0.2
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-zoom 3.0.1
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-preact 11.2.0
+preact 11.2.0: Copyright (c) 2015-present Jason Miller
 
 The MIT License (MIT)
 
-Copyright (c) 2015-present Jason Miller
 
 Permission is hereby granted, free of charge, to any person obtaining a copy
 of this software and associated documentation files (the "Software"), to deal
@@ -646,9 +529,9 @@ let filter2=this.filterOf(word);typeof filter2=="string"?problems.push(filter2):
 let{count}=this.model,ranked=[[],[],[],[]],hits=new Array(PLACES.length).fill(0),all=places.length;if(!problems.length)for(let node=0;node<count;node++){let where=0;
 if(tests.every(test=>test(node))){if(all){if(!places.every(column=>column[node]))continue;where=places[0][node];for(let place3=0;place3<PLACES.length;place3++)where&
 1<<place3&&hits[place3]++}ranked[all?this.rank(node,plain[0],where):0].push(node)}}let frames=problems.length||tests.length?[[],[]]:this.framesOf(plain);return this.
-sum(frames,ranked.flat(),hits,problems.join(" "))}sum([first2,others],steps,hits,problem){let{model}=this,within2=new Map,forward=0;for(let node of steps){model.
-isForward(node)&&forward++;let frame2=model.data.nodes.frame[node];within2.set(frame2,(within2.get(frame2)??0)+1)}for(let[frame2,count]of[...within2])for(let above of model.
-above(frameUnit(frame2)))within2.set(above,(within2.get(above)??0)+count);let counts=hits.map((count,place3)=>[PLACES[place3],count]).filter(one2=>one2[1]);return{
+sum(frames,ranked.flat(),hits,problems.join(" "))}sum([first2,others],steps,hits,problem){let{model}=this,within2=new Map,forward=0,own=new Int32Array(model.data.
+frames.length);for(let node of steps)model.isForward(node)&&forward++,own[model.data.nodes.frame[node]]++;own.forEach((count,frame2)=>{if(count)for(let at=frame2;at>=
+0;at=model.frame(at).parent)within2.set(at,(within2.get(at)??0)+count)});let counts=hits.map((count,place3)=>[PLACES[place3],count]).filter(one2=>one2[1]);return{
 units:[...first2,...steps,...others],steps:new Set(steps),within:within2,counts,forward,problem}}rank(node,word,where){let{model}=this,names=[model.shorts[node].
 toLowerCase(),this.lower[model.data.nodes.name[node]]];return names.includes(word)?0:names.some(name=>name.startsWith(word))?1:where&3?2:3}framesOf(words){let{model}=this,
 found=[[],[]],seen=new Set;return model.data.frames.forEach((frame2,id2)=>{let own=this.lower[frame2.name],text2=`${this.paths[id2]} ${this.lower[frame2.label]}`;
@@ -671,7 +554,7 @@ strings.map((_2,at)=>begins(this.lower[at])),frames=this.paths.map(begins);retur
 line:()=>{let ends=this.lines.map(line=>line===value||line.endsWith(`/${value}`)||line.startsWith(`${value}:`)||line.includes(`/${value}:`));return node=>nodes.
 source[node]>=0&&ends[nodes.source[node]]},shape:()=>{let wanted=`,${value.replace(/[^\w,*]/g,"")},`,fits=model.strings.map(text2=>/\[/.test(text2)&&`,${text2.slice(
 text2.indexOf("[")+1,text2.lastIndexOf("]")).replace(/\s/g,"")},`.includes(wanted));return node=>fits[nodes.spec[node]]},has:()=>model.data.stats?value==="nan"||
-value==="inf"?node=>(model.bad.get(node)?.[value]??0)>0:wrong(["nan","inf"]):"This capture has no statistics of values, so has: finds nothing."}[key]()}};var SHOWN=80,Finder=class extends x{state={open:!1};input=M();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.
+value==="inf"?node=>(model.bad.get(node)?.[value]??0)>0:wrong(["nan","inf"]):"This capture has no statistics of values, so has: finds nothing."}[key]()}};var SHOWN=50,Finder=class extends x{state={open:!1};input=M();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.
 select()}pressed=event=>{let{found,at,onGo,onLeave}=this.props,count=found?.units.length??0;if(event.stopPropagation(),event.key==="Escape")event.preventDefault(),
 this.setState({open:!1}),onLeave();else if(count&&(event.key==="Enter"||event.key==="ArrowDown"||event.key==="ArrowUp")){event.preventDefault();let back=event.key===
 "ArrowUp"||event.shiftKey;this.setState({open:event.key!=="Enter"}),onGo(at<0?back?count-1:0:(at+(back?count-1:1))%count)}};render({query,found,model,at,onQuery,
@@ -1192,43 +1075,43 @@ constant3([[+_2[0][0],+_2[0][1]],[+_2[1][0],+_2[1][1]]]),zoom3):extent},zoom3.sc
 zoom3.constrain=function(_2){return arguments.length?(constrain=_2,zoom3):constrain},zoom3.duration=function(_2){return arguments.length?(duration=+_2,zoom3):duration},
 zoom3.interpolate=function(_2){return arguments.length?(interpolate2=_2,zoom3):interpolate2},zoom3.on=function(){var value=listeners.on.apply(listeners,arguments);
 return value===listeners?zoom3:value},zoom3.clickDistance=function(_2){return arguments.length?(clickDistance2=(_2=+_2)*_2,zoom3):Math.sqrt(clickDistance2)},zoom3.
-tapDistance=function(_2){return arguments.length?(tapDistance=+_2,zoom3):tapDistance},zoom3}var grade=scale=>Math.round(Math.log(scale)/Math.log(1.25)),Picture=class _Picture extends x{state={window:null};svg=M();world=M();zooming;transform=identity2;drawn=null;lastFold=null;watcher=new ResizeObserver(
-()=>this.lookAround());componentDidMount(){this.props.mounted(this);let svg=this.svg.current;this.zooming=zoom2().scaleExtent([.015,4]).filter(event=>event.type===
-"wheel"?event.ctrlKey||event.metaKey:!event.button).on("zoom",event=>{this.transform=event.transform,this.world.current.setAttribute("transform",event.transform.
-toString()),this.lookAround()}),select(svg).call(this.zooming).on("dblclick.zoom",null),svg.addEventListener("wheel",event=>{if(event.ctrlKey||event.metaKey)return;
-event.preventDefault();let unit=event.deltaMode?16:1,[dx,dy]=event.shiftKey?[event.deltaY,0]:[event.deltaX,event.deltaY];this.moveBy(-dx*unit/this.transform.k,-dy*
-unit/this.transform.k)},{passive:!1}),this.watcher.observe(svg),this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(before){if(before.
-model!==this.props.model)this.fit();else if(before.scene!==this.props.scene){let anchor=this.lastFold&&[before.scene,this.props.scene].map(scene=>scene.byUnit.get(
--this.lastFold.frame-1));anchor?.[0]&&anchor[1]&&this.moveBy(anchor[0].mid-anchor[1].mid,anchor[0].y-anchor[1].y),this.lookAround()}}size(){let{clientWidth,clientHeight}=this.
-svg.current;return[Math.max(1,clientWidth),Math.max(1,clientHeight)]}moveBy(x2,y2){(x2||y2)&&this.zooming.translateBy(select(this.svg.current),x2,y2)}scaleBy(factor){
-this.zooming.scaleBy(select(this.svg.current),factor)}fit(){let{left,right,height}=this.props.scene,[wide,high]=this.size(),room=34,across2=(wide-2*room)/(right-
-left),down=(high-2*room)/height,scale=Math.max(Math.min(across2,down,1.15),Math.min(across2,.85),.02),x2=wide/2-(left+right)/2*scale,y2=height*scale<high-2*room?
-(high-height*scale)/2:room;this.zooming.transform(select(this.svg.current),identity2.translate(x2,y2).scale(scale))}fitAll(){let{left,right,height}=this.props.scene,
-[wide,high]=this.size(),scale=Math.min((wide-40)/(right-left),(high-40)/height,1.15),[x2,y2]=[wide/2-(left+right)/2*scale,high/2-height/2*scale];this.zooming.transform(
-select(this.svg.current),identity2.translate(x2,y2).scale(scale))}show(unit){let box=this.props.scene.byUnit.get(unit);if(!box)return;let[wide,high]=this.size(),
-{k}=this.transform,[x2,y2]=this.transform.apply([box.mid,box.y]);if(x2>60&&x2<wide-60&&y2>30&&y2+Math.min(box.h*k,high/2)<high-20&&k>=.45)return;let scale=Math.
-max(k,.8),middle=box.y+Math.min(box.h,high/scale)/2;this.zooming.transform(select(this.svg.current),identity2.translate(wide/2-box.mid*scale,high/2-middle*scale).
-scale(scale))}lookAround(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert([0,0]),had=this.state.window,[w2,h2]=[wide/k,high/k];had&&
-had.grade===grade(k)&&x2>=had.x&&y2>=had.y&&x2+w2<=had.x+had.w&&y2+h2<=had.y+had.h||this.setState({window:{x:x2-w2/2,y:y2-h2/2,w:2*w2,h:2*h2,grade:grade(k)}})}static within(scene,window2){
-let scale=1.25**window2.grade,small=1.2/scale,{x:x2,y:y2,w:w2,h:h2}=window2,touches=(left,top,wide,high)=>left<x2+w2&&top<y2+h2&&left+wide>x2&&top+high>y2,boxes=scene.
-boxes.filter(box=>box.h>small&&touches(box.x-120,box.y,box.w+240,box.h)),lines=new Map;if(scale>.06)for(let line of scene.lines){let[left,top,wide,high]=line.box;
-if(!touches(left-20,top,wide+40,high))continue;let own=lines.get(line.within);own?own.push(line):lines.set(line.within,[line])}return{boxes,lines}}visible(){let[
-wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert([0,0]),window2={x:x2,y:y2,w:wide/k,h:high/k,grade:grade(k)},{model,opened,scene,marks}=this.
-props;return{...window2,node:a2(Drawn,{model,opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**window2.grade)})}}base(window2){let{model,opened,
-scene,marks}=this.props,key=[model,scene,marks.matches,window2];if(this.drawn?.key.every((part,at)=>part===key[at]))return this.drawn.node;let node=a2(Drawn,{model,
-opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**window2.grade)});return this.drawn={key,node},node}overlay(lit,window2){let{model,opened,scene,
-marks}=this.props,detail=detailAt(1.25**window2.grade),boxes=[...lit.units].map(([unit,role])=>[scene.byUnit.get(unit),role]),bridges=line=>+(line.side!=="bridg\
-e");return a2("g",{class:"overlay",children:[[...lit.lines].sort((a3,b)=>bridges(a3)-bridges(b)).map(line=>a2(LineShape,{line,detail,bright:!0},line.d)),boxes.map(
-([box,role])=>box&&(box.kind==="open"?a2("rect",{class:"ring",x:box.x,y:box.y,width:box.w,height:box.h,rx:8},box.unit):a2(BoxShape,{model,opened,box,detail,marks,
-role:`is-${role}`},box.unit)))]})}at(event){let target=event.target,number2=name=>{let found=target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);return found==
-null?null:Number(found)},loop=number2("loop");return{unit:number2("unit"),fold:number2("fold"),turn:loop===null?null:[loop,number2("turn")]}}clicked=event=>{let{
-unit,fold,turn}=this.at(event),{scene}=this.props;if(event.detail>1)return;if(this.lastFold=null,turn)return this.props.onTurn(...turn);let folded=unit!==null&&
-scene.byUnit.get(unit)?.kind==="folded"?-unit-1:fold;if(folded===null)return this.props.onClick(unit);this.lastFold={frame:folded,when:event.timeStamp},this.props.
-onFold(folded)};doubled=event=>{this.lastFold&&event.timeStamp-this.lastFold.when<700&&this.props.onOpenAll(this.lastFold.frame)};hold(frame2){this.lastFold?.frame!==
-frame2&&(this.lastFold={frame:frame2,when:-1/0})}render({scene,lit,pinned,onHover}){let window2=this.state.window;return a2("svg",{ref:this.svg,class:`picture${pinned?
-" pinned":""}`,tabindex:0,role:"application","aria-label":"forward and backward","data-boxes":scene.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:event=>onHover(
-this.at(event).unit),onMouseLeave:()=>onHover(null),children:[a2(Tips,{}),a2("g",{ref:this.world,children:[a2("g",{class:"base",children:window2&&this.base(window2)}),
-window2&&lit&&this.overlay(lit,window2)]})]})}};function costsBy(model,key){let found=new Map,{product,other,read,written}=model.data.nodes;for(let node=0;node<model.count;node++){let name=key(node),side=model.
+tapDistance=function(_2){return arguments.length?(tapDistance=+_2,zoom3):tapDistance},zoom3}var grade=scale=>Math.round(Math.log(scale)/Math.log(1.25)),Picture=class _Picture extends x{state={window:null};svg=M();world=M();zooming;transform=identity2;drawn=null;lastFold=null;measured=[
+1,1];watcher=new ResizeObserver(()=>this.resized());componentDidMount(){this.props.mounted(this);let svg=this.svg.current;this.zooming=zoom2().scaleExtent([.015,
+4]).filter(event=>event.type==="wheel"?event.ctrlKey||event.metaKey:!event.button).on("zoom",event=>{this.transform=event.transform,this.world.current.setAttribute(
+"transform",event.transform.toString()),this.lookAround()}),select(svg).call(this.zooming).on("dblclick.zoom",null),svg.addEventListener("wheel",event=>{if(event.
+ctrlKey||event.metaKey)return;event.preventDefault();let unit=event.deltaMode?16:1,[dx,dy]=event.shiftKey?[event.deltaY,0]:[event.deltaX,event.deltaY];this.moveBy(
+-dx*unit/this.transform.k,-dy*unit/this.transform.k)},{passive:!1}),this.watcher.observe(svg),this.resized(),this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(before){
+if(before.model!==this.props.model)this.fit();else if(before.scene!==this.props.scene){let anchor=this.lastFold&&[before.scene,this.props.scene].map(scene=>scene.
+byUnit.get(-this.lastFold.frame-1));anchor?.[0]&&anchor[1]&&this.moveBy(anchor[0].mid-anchor[1].mid,anchor[0].y-anchor[1].y),this.lookAround()}}size(){return this.
+measured}resized(){let{clientWidth,clientHeight}=this.svg.current;this.measured=[Math.max(1,clientWidth),Math.max(1,clientHeight)],this.lookAround()}moveBy(x2,y2){
+(x2||y2)&&this.zooming.translateBy(select(this.svg.current),x2,y2)}scaleBy(factor){this.zooming.scaleBy(select(this.svg.current),factor)}fit(){let{left,right,height}=this.
+props.scene,[wide,high]=this.size(),room=34,across2=(wide-2*room)/(right-left),down=(high-2*room)/height,scale=Math.max(Math.min(across2,down,1.15),Math.min(across2,
+.85),.02),x2=wide/2-(left+right)/2*scale,y2=height*scale<high-2*room?(high-height*scale)/2:room;this.zooming.transform(select(this.svg.current),identity2.translate(
+x2,y2).scale(scale))}fitAll(){let{left,right,height}=this.props.scene,[wide,high]=this.size(),scale=Math.min((wide-40)/(right-left),(high-40)/height,1.15),[x2,y2]=[
+wide/2-(left+right)/2*scale,high/2-height/2*scale];this.zooming.transform(select(this.svg.current),identity2.translate(x2,y2).scale(scale))}show(unit){let box=this.
+props.scene.byUnit.get(unit);if(!box)return;let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.apply([box.mid,box.y]);if(x2>60&&x2<wide-60&&y2>
+30&&y2+Math.min(box.h*k,high/2)<high-20&&k>=.45)return;let scale=Math.max(k,.8),middle=box.y+Math.min(box.h,high/scale)/2;this.zooming.transform(select(this.svg.
+current),identity2.translate(wide/2-box.mid*scale,high/2-middle*scale).scale(scale))}lookAround(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.
+invert([0,0]),had=this.state.window,[w2,h2]=[wide/k,high/k];had&&had.grade===grade(k)&&x2>=had.x&&y2>=had.y&&x2+w2<=had.x+had.w&&y2+h2<=had.y+had.h||this.setState(
+{window:{x:x2-w2/2,y:y2-h2/2,w:2*w2,h:2*h2,grade:grade(k)}})}static within(scene,window2){let scale=1.25**window2.grade,small=1.2/scale,{x:x2,y:y2,w:w2,h:h2}=window2,
+touches=(left,top,wide,high)=>left<x2+w2&&top<y2+h2&&left+wide>x2&&top+high>y2,boxes=scene.boxes.filter(box=>box.h>small&&touches(box.x-120,box.y,box.w+240,box.
+h)),lines=new Map;if(scale>.06)for(let line of scene.lines){let[left,top,wide,high]=line.box;if(!touches(left-20,top,wide+40,high))continue;let own=lines.get(line.
+within);own?own.push(line):lines.set(line.within,[line])}return{boxes,lines}}visible(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert(
+[0,0]),window2={x:x2,y:y2,w:wide/k,h:high/k,grade:grade(k)},{model,opened,scene,marks}=this.props;return{...window2,node:a2(Drawn,{model,opened,marks,..._Picture.
+within(scene,window2),detail:detailAt(1.25**window2.grade)})}}base(window2){let{model,opened,scene,marks}=this.props,key=[model,scene,marks.matches,window2];if(this.
+drawn?.key.every((part,at)=>part===key[at]))return this.drawn.node;let node=a2(Drawn,{model,opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**
+window2.grade)});return this.drawn={key,node},node}overlay(lit,window2){let{model,opened,scene,marks}=this.props,detail=detailAt(1.25**window2.grade),boxes=[...lit.
+units].map(([unit,role])=>[scene.byUnit.get(unit),role]),bridges=line=>+(line.side!=="bridge");return a2("g",{class:"overlay",children:[[...lit.lines].sort((a3,b)=>bridges(
+a3)-bridges(b)).map(line=>a2(LineShape,{line,detail,bright:!0},line.d)),boxes.map(([box,role])=>box&&(box.kind==="open"?a2("rect",{class:"ring",x:box.x,y:box.y,
+width:box.w,height:box.h,rx:8},box.unit):a2(BoxShape,{model,opened,box,detail,marks,role:`is-${role}`},box.unit)))]})}at(event){let target=event.target,number2=name=>{
+let found=target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);return found==null?null:Number(found)},loop=number2("loop");return{unit:number2("unit"),
+fold:number2("fold"),turn:loop===null?null:[loop,number2("turn")]}}clicked=event=>{let{unit,fold,turn}=this.at(event),{scene}=this.props;if(event.detail>1)return;
+if(this.lastFold=null,turn)return this.props.onTurn(...turn);let folded=unit!==null&&scene.byUnit.get(unit)?.kind==="folded"?-unit-1:fold;if(folded===null)return this.
+props.onClick(unit);this.lastFold={frame:folded,when:event.timeStamp},this.props.onFold(folded)};doubled=event=>{this.lastFold&&event.timeStamp-this.lastFold.when<
+700&&this.props.onOpenAll(this.lastFold.frame)};hold(frame2){this.lastFold?.frame!==frame2&&(this.lastFold={frame:frame2,when:-1/0})}render({scene,lit,pinned,onHover}){
+let window2=this.state.window;return a2("svg",{ref:this.svg,class:`picture${pinned?" pinned":""}`,tabindex:0,role:"application","aria-label":"forward and backwa\
+rd","data-boxes":scene.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:event=>onHover(this.at(event).unit),onMouseLeave:()=>onHover(null),
+children:[a2(Tips,{}),a2("g",{ref:this.world,children:[a2("g",{class:"base",children:window2&&this.base(window2)}),window2&&lit&&this.overlay(lit,window2)]})]})}};function costsBy(model,key){let found=new Map,{product,other,read,written}=model.data.nodes;for(let node=0;node<model.count;node++){let name=key(node),side=model.
 isForward(node)?0:1,cost=found.get(name)??{name,steps:[0,0],flops:[0,0],bytes:[0,0]};found.set(name,cost),cost.steps[side]++,cost.flops[side]+=product[node]+other[node],
 cost.bytes[side]+=read[node]+written[node]}return[...found.values()]}var memo=new WeakMap;function Operators({model,search}){let known=memo.get(model)??{kinds:costsBy(
 model,node=>model.kinds[node]),operators:costsBy(model,node=>model.shorts[node])};memo.set(model,known);let all=sums(known.kinds);return a2("div",{class:"panel",
@@ -1266,70 +1149,71 @@ model.usersOf(port.value)[0]??-1:port.value,cell:port=>{let step=port.into?model
 children:"unused"}):a2(StepLink,{model,value:step,go})}}];return a2("div",{class:"panel",children:[a2("h2",{children:"Inputs and outputs"}),[...groups].map(([title,
 ports])=>a2("details",{open:ports.length<=12,children:[a2("summary",{children:[title," ",a2("span",{class:"soft",children:[whole(ports.length),", ",bytes(ports.
 reduce((sum,port)=>sum+port.bytes,0))]})]}),a2(Table,{columns,rows:ports,sort:[2,-1],empty:""})]},title))]})}var TABS=[["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["values","Values","v"],["po\
-rts","In/out","i"]],App=class extends x{picture;finder;searchers=new Map;keep=new Map;timer=0;state={...this.begin(location.hash),hovered:null,query:"",found:null,
-at:-1,moment:null,tab:"details",help:!1,told:"",wide:400};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],start3=opened??
-firstOpen(model);return{pair,selected:unit,opened:unit===null||opened?start3:revealed(model,start3,unit)}}get model(){return this.props.models[this.state.pair]}get scene(){
-return this.kept("scene",[this.model,this.state.opened],()=>place(this.model,this.state.opened))}get searcher(){let{model}=this;return this.searchers.has(model)||
-this.searchers.set(model,new Searcher(model)),this.searchers.get(model)}kept(name,key,make){let had=this.keep.get(name);if(had&&had.key.length===key.length&&had.
-key.every((part,at)=>part===key[at]))return had.value;let value=make();return this.keep.set(name,{key,value}),value}componentDidMount(){document.addEventListener(
-"keydown",this.pressed),addEventListener("hashchange",this.followed),this.state.selected!==null&&this.picture.show(this.visible(this.state.selected))}componentWillUnmount(){
-document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(_2,before){let{pair,selected,opened}=this.
-state;before.pair===pair&&before.selected===selected&&before.opened===opened||(clearTimeout(this.timer),location.protocol!=="about:"&&(this.timer=window.setTimeout(
-()=>history.replaceState(null,"",hashOf(pair,selected,opened)),250)))}followed=()=>{let begun=this.begin(location.hash);this.setState(begun,()=>begun.selected!==
-null&&this.picture.show(this.visible(begun.selected)))};visible(unit){return visibleOf(this.model,this.scene,unit)}go=unit=>{let opened=this.scene.byUnit.has(unit)?
-this.state.opened:revealed(this.model,this.state.opened,unit);this.setState({opened,selected:unit,hovered:null,...this.momentOf(unit)},()=>this.picture.show(this.
-visible(unit)))};momentOf(unit){return unit!==null&&unit>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=unit=>this.setState({selected:unit===frameUnit(0)?
-null:unit,told:""});fold=frame2=>{this.picture.hold(frame2);let opened=toggled(this.model,this.state.opened,frame2),inside=this.state.selected,hidden=inside!==null&&
-!isOpen(this.model,opened,frame2)&&this.model.above(inside).includes(frame2);this.setState({opened,selected:frame2===0?this.state.selected:hidden||inside===null||
-inside<0?frameUnit(frame2):inside})};openAll=frame2=>{this.picture.hold(frame2),this.setState({opened:openedInside(this.model,this.state.opened,frame2),selected:frame2===
-0?null:frameUnit(frame2)})};turn=(loop,turn)=>{this.picture.hold(loop);let{model}=this,{selected}=this.state,opened=turned(model,this.state.opened,loop,turn);this.
-setState({opened,selected:selected!==null&&model.above(selected).includes(loop)?this.sameIn(loop,opened,selected):selected})};sameIn(loop,opened,unit){let{model}=this,
-path=[unit,...model.above(unit).map(frameUnit)],end=path.indexOf(frameUnit(loop)),found=model.frame(loop).units[turnOf(model,opened,loop)];for(let part of path.
+rts","In/out","i"]],App=class extends x{picture;finder;searchers=new Map;keep=new Map;timer=0;marking=0;state={...this.begin(location.hash),hovered:null,query:"",
+found:null,marked:null,at:-1,moment:null,tab:"details",help:!1,told:"",wide:400};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],
+start3=opened??firstOpen(model);return{pair,selected:unit,opened:unit===null||opened?start3:revealed(model,start3,unit)}}get model(){return this.props.models[this.
+state.pair]}get scene(){return this.kept("scene",[this.model,this.state.opened],()=>place(this.model,this.state.opened))}get searcher(){let{model}=this;return this.
+searchers.has(model)||this.searchers.set(model,new Searcher(model)),this.searchers.get(model)}kept(name,key,make){let had=this.keep.get(name);if(had&&had.key.length===
+key.length&&had.key.every((part,at)=>part===key[at]))return had.value;let value=make();return this.keep.set(name,{key,value}),value}componentDidMount(){document.
+addEventListener("keydown",this.pressed),addEventListener("hashchange",this.followed),setTimeout(()=>this.searcher,300),this.state.selected!==null&&this.picture.
+show(this.visible(this.state.selected))}componentWillUnmount(){document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(_2,before){
+let{pair,selected,opened}=this.state;before.pair===pair&&before.selected===selected&&before.opened===opened||(clearTimeout(this.timer),location.protocol!=="abou\
+t:"&&(this.timer=window.setTimeout(()=>history.replaceState(null,"",hashOf(pair,selected,opened)),250)))}followed=()=>{let begun=this.begin(location.hash);this.
+setState(begun,()=>begun.selected!==null&&this.picture.show(this.visible(begun.selected)))};visible(unit){return visibleOf(this.model,this.scene,unit)}go=unit=>{
+let opened=this.scene.byUnit.has(unit)?this.state.opened:revealed(this.model,this.state.opened,unit);this.setState({opened,selected:unit,hovered:null,...this.momentOf(
+unit)},()=>this.picture.show(this.visible(unit)))};momentOf(unit){return unit!==null&&unit>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=unit=>this.setState(
+{selected:unit===frameUnit(0)?null:unit,told:""});fold=frame2=>{this.picture.hold(frame2);let opened=toggled(this.model,this.state.opened,frame2),inside=this.state.
+selected,hidden=inside!==null&&!isOpen(this.model,opened,frame2)&&this.model.above(inside).includes(frame2);this.setState({opened,selected:frame2===0?this.state.
+selected:hidden||inside===null||inside<0?frameUnit(frame2):inside})};openAll=frame2=>{this.picture.hold(frame2),this.setState({opened:openedInside(this.model,this.
+state.opened,frame2),selected:frame2===0?null:frameUnit(frame2)})};turn=(loop,turn)=>{this.picture.hold(loop);let{model}=this,{selected}=this.state,opened=turned(
+model,this.state.opened,loop,turn);this.setState({opened,selected:selected!==null&&model.above(selected).includes(loop)?this.sameIn(loop,opened,selected):selected})};sameIn(loop,opened,unit){
+let{model}=this,path=[unit,...model.above(unit).map(frameUnit)],end=path.indexOf(frameUnit(loop)),found=model.frame(loop).units[turnOf(model,opened,loop)];for(let part of path.
 slice(0,end-1).reverse()){let place3=part<0?model.framePlace[-part-1]:model.place[part],next=found<0?model.frame(-found-1).units[place3]:void 0;if(next===void 0)
 return frameUnit(loop);found=next}return found}depth=depth=>this.setState({opened:openedTo(this.model,this.state.opened,depth)},()=>{this.state.selected!==null?
-this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=query=>this.setState({query,found:this.searcher.find(query),at:-1});ask=query=>{
-this.search(query),this.finder.focus()};goMatch=at=>{let unit=this.state.found.units[at];this.setState({at}),this.go(unit)};nextMatch(way){let{found,at}=this.state,
-count=found?.units.length??0;count&&this.goMatch(at<0?way>0?0:count-1:(at+way+count)%count)}moment=moment=>this.setState({moment,tab:"memory"});exported=()=>{let name=this.
-props.page.title.replace(/[^\w.-]+/g,"_").slice(0,60)||"graph";download(`${name}.svg`,svgOf(this.picture,this.props.page.title))};link=()=>{let{pair,selected,opened}=this.
-state,address=location.href.replace(/#.*$/,"")+hashOf(pair,selected,opened);copy(address).then(told=>this.setState({told}))};choose=pair=>{let opened=firstOpen(
-this.props.models[pair]);this.setState({pair,opened,selected:null,hovered:null,query:"",found:null,at:-1,moment:null})};turnAround(way){let{selected,opened}=this.
-state,loop=(selected===null?[]:[...selected<0?[-selected-1]:[],...this.model.above(selected)]).find(frame2=>this.model.frame(frame2).kind==="loop")??this.onlyLoop();
-loop!==void 0&&this.turn(loop,turnOf(this.model,opened,loop)+way)}onlyLoop(){let loops=this.scene.boxes.filter(box=>box.unit<0&&this.model.frame(-box.unit-1).kind===
-"loop");return loops.length?-loops[0].unit-1:void 0}pressed=event=>{let target=event.target;if(event.ctrlKey||event.metaKey||event.altKey||/^(INPUT|SELECT|TEXTAREA)$/.
-test(target.tagName)||event.key==="Enter"&&target.tagName==="BUTTON"||event.key.startsWith("Arrow")&&target.closest(".code, .side"))return;let act=this.actions(
-event)[event.key];act&&(event.preventDefault(),act())};actions(event){let{model,scene}=this,{selected}=this.state,picture=this.picture,move=unit=>unit!==null&&this.
-go(unit);return{"/":()=>this.finder.focus(),"?":()=>this.setState({help:!this.state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),
-Enter:()=>{if(selected===null)return;let id2=selected<0?-selected-1:scene.byUnit.has(selected)?model.above(selected).find(one2=>scene.byUnit.has(frameUnit(one2))):
--this.visible(selected)-1;event.shiftKey?this.openAll(id2):this.fold(id2)},ArrowDown:()=>move(along(model,scene,selected,1)),ArrowUp:()=>move(along(model,scene,
-selected,-1)),ArrowLeft:()=>move(across(model,selected,!1)),ArrowRight:()=>move(across(model,selected,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),
-n:()=>this.nextMatch(1),p:()=>this.nextMatch(-1),"+":()=>picture.scaleBy(1.3),"=":()=>picture.scaleBy(1.3),"-":()=>picture.scaleBy(1/1.3),f:()=>picture.fit(),a:()=>picture.
-fitAll(),...Object.fromEntries(this.tabs().map(([tab,,key])=>[key,()=>this.setState({tab})])),...Object.fromEntries(Array.from({length:10},(_2,depth)=>[String(depth),
-()=>this.depth(Math.max(1,depth))]))}}tabs(){return TABS.filter(([tab])=>tab!=="values"||this.model.data.stats)}lit(){let{model,scene}=this,{selected,hovered}=this.
-state,unit=hovered??selected;if(unit===null||unit===frameUnit(0)||hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==
-null&&scene.byUnit.get(hovered)?.kind==="open"?selected:unit;return this.kept("lit",[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,
-opened,selected,moment}=this.state,{page}=this.props,lit=tab==="code"?this.lit():null;return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab===
-"code"?a2(Code,{model,selected,go,lit:lit?.steps??null}):tab==="memory"?a2(Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"?a2(Lines,{model,go,search:this.
-ask}):tab==="operators"?a2(Operators,{model,search:this.ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,{model,go}):a2(Details,
-{page,model,opened,selected,go,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,found,at,told}=this.state,
-{model}=this,depth=depthOf(model,this.state.opened);return a2("header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.title})}),models.length>
-1&&a2("select",{"aria-label":"pairs of graphs",value:pair,onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2("o\
-ption",{value:index,children:one2.data.name||`pair ${index+1}`},index))}),a2(Finder,{mounted:finder=>this.finder=finder,model,query,found,at,onQuery:this.search,
-onGo:this.goMatch,onLeave:()=>this.focusPicture()}),a2("span",{class:"group",role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=
-1,onClick:()=>this.depth(Math.max(1,depth-1)),children:"−"}),a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("but\
-ton",{title:"open one level",disabled:depth>model.deepest,onClick:()=>this.depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"\
-the whole picture (a)",onClick:()=>this.picture.fitAll(),children:"fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),
-a2("button",{title:"save the visible part as an SVG file",onClick:this.exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),
-children:"?"})]}),told&&(told.includes("#")?a2("input",{class:"told",readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2(
-"output",{class:"told",children:told}))]})}focusPicture(){document.querySelector("svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,
-unit=hovered??selected;if(unit===null)return"";if(unit<0)return[model.text(model.frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join(
-"  ");let code=model.data.sources[model.data.nodes.source[unit]]?.[3];return[`${model.nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),
-code===void 0?"":model.text(code)].filter(Boolean).join("   ")}dragged=event=>{event.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-
-event.clientX))})};render(){let{model,scene}=this,{selected,found,tab,help,moment,wide,opened}=this.state,marks=this.kept("marks",[found],()=>({matches:found?.within??
-null,steps:found?.steps??null}));return a2("div",{class:"app",style:{"--wide":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[
-a2(Picture,{mounted:picture=>this.picture=picture,model,scene,opened,marks,lit:this.lit(),pinned:selected!==null,onClick:this.select,onFold:this.fold,onOpenAll:this.
-openAll,onTurn:this.turn,onHover:this.hover}),a2("div",{class:"legend","aria-hidden":"true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("sp\
-an",{class:"saved",children:"saved"}),a2("span",{class:"backward",children:"backward ↑"})]}),a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),
-a2("div",{class:"grip",onPointerDown:event=>event.currentTarget.setPointerCapture(event.pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[
+this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=query=>{let found=this.searcher.find(query);this.setState({query,found,at:-1}),
+clearTimeout(this.marking),this.marking=window.setTimeout(()=>this.setState({marked:found}),90)};ask=query=>{this.search(query),this.finder.focus()};goMatch=at=>{
+let unit=this.state.found.units[at];this.setState({at}),this.go(unit)};nextMatch(way){let{found,at}=this.state,count=found?.units.length??0;count&&this.goMatch(
+at<0?way>0?0:count-1:(at+way+count)%count)}moment=moment=>this.setState({moment,tab:"memory"});exported=()=>{let name=this.props.page.title.replace(/[^\w.-]+/g,
+"_").slice(0,60)||"graph";download(`${name}.svg`,svgOf(this.picture,this.props.page.title))};link=()=>{let{pair,selected,opened}=this.state,address=location.href.
+replace(/#.*$/,"")+hashOf(pair,selected,opened);copy(address).then(told=>this.setState({told}))};choose=pair=>{let opened=firstOpen(this.props.models[pair]);this.
+setState({pair,opened,selected:null,hovered:null,query:"",found:null,marked:null,at:-1,moment:null})};turnAround(way){let{selected,opened}=this.state,loop=(selected===
+null?[]:[...selected<0?[-selected-1]:[],...this.model.above(selected)]).find(frame2=>this.model.frame(frame2).kind==="loop")??this.onlyLoop();loop!==void 0&&this.
+turn(loop,turnOf(this.model,opened,loop)+way)}onlyLoop(){let loops=this.scene.boxes.filter(box=>box.unit<0&&this.model.frame(-box.unit-1).kind==="loop");return loops.
+length?-loops[0].unit-1:void 0}pressed=event=>{let target=event.target;if(event.ctrlKey||event.metaKey||event.altKey||/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)||
+event.key==="Enter"&&target.tagName==="BUTTON"||event.key.startsWith("Arrow")&&target.closest(".code, .side"))return;let act=this.actions(event)[event.key];act&&
+(event.preventDefault(),act())};actions(event){let{model,scene}=this,{selected}=this.state,picture=this.picture,move=unit=>unit!==null&&this.go(unit);return{"/":()=>this.
+finder.focus(),"?":()=>this.setState({help:!this.state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),Enter:()=>{if(selected===null)
+return;let id2=selected<0?-selected-1:scene.byUnit.has(selected)?model.above(selected).find(one2=>scene.byUnit.has(frameUnit(one2))):-this.visible(selected)-1;event.
+shiftKey?this.openAll(id2):this.fold(id2)},ArrowDown:()=>move(along(model,scene,selected,1)),ArrowUp:()=>move(along(model,scene,selected,-1)),ArrowLeft:()=>move(
+across(model,selected,!1)),ArrowRight:()=>move(across(model,selected,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>this.nextMatch(1),p:()=>this.
+nextMatch(-1),"+":()=>picture.scaleBy(1.3),"=":()=>picture.scaleBy(1.3),"-":()=>picture.scaleBy(1/1.3),f:()=>picture.fit(),a:()=>picture.fitAll(),...Object.fromEntries(
+this.tabs().map(([tab,,key])=>[key,()=>this.setState({tab})])),...Object.fromEntries(Array.from({length:10},(_2,depth)=>[String(depth),()=>this.depth(Math.max(1,
+depth))]))}}tabs(){return TABS.filter(([tab])=>tab!=="values"||this.model.data.stats)}lit(){let{model,scene}=this,{selected,hovered}=this.state,unit=hovered??selected;
+if(unit===null||unit===frameUnit(0)||hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==null&&scene.byUnit.
+get(hovered)?.kind==="open"?selected:unit;return this.kept("lit",[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,opened,selected,moment}=this.
+state,{page}=this.props,lit=tab==="code"?this.lit():null;return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab==="code"?a2(Code,{model,selected,
+go,lit:lit?.steps??null}):tab==="memory"?a2(Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"?a2(Lines,{model,go,search:this.ask}):tab==="operators"?
+a2(Operators,{model,search:this.ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,{model,go}):a2(Details,{page,model,opened,selected,
+go,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,found,at,told}=this.state,{model}=this,depth=depthOf(
+model,this.state.opened);return a2("header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.title})}),models.length>1&&a2("select",{"aria-\
+label":"pairs of graphs",value:pair,onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2("option",{value:index,children:one2.
+data.name||`pair ${index+1}`},index))}),a2(Finder,{mounted:finder=>this.finder=finder,model,query,found,at,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.
+focusPicture()}),a2("span",{class:"group",role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=1,onClick:()=>this.depth(
+Math.max(1,depth-1)),children:"−"}),a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("button",{title:"open one lev\
+el",disabled:depth>model.deepest,onClick:()=>this.depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"the whole picture (a)",
+onClick:()=>this.picture.fitAll(),children:"fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),a2("button",{title:"sav\
+e the visible part as an SVG file",onClick:this.exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),children:"?"})]}),told&&
+(told.includes("#")?a2("input",{class:"told",readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2("output",{class:"told",
+children:told}))]})}focusPicture(){document.querySelector("svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,unit=hovered??selected;
+if(unit===null)return"";if(unit<0)return[model.text(model.frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join("  ");let code=model.
+data.sources[model.data.nodes.source[unit]]?.[3];return[`${model.nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),code===void 0?"":
+model.text(code)].filter(Boolean).join("   ")}dragged=event=>{event.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-event.clientX))})};render(){
+let{model,scene}=this,{selected,marked,tab,help,moment,wide,opened}=this.state,marks=this.kept("marks",[marked],()=>({matches:marked?.within??null,steps:marked?.
+steps??null}));return a2("div",{class:"app",style:{"--wide":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[a2(Picture,
+{mounted:picture=>this.picture=picture,model,scene,opened,marks,lit:this.lit(),pinned:selected!==null,onClick:this.select,onFold:this.fold,onOpenAll:this.openAll,
+onTurn:this.turn,onHover:this.hover}),a2("div",{class:"legend","aria-hidden":"true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("span",{class:"\
+saved",children:"saved"}),a2("span",{class:"backward",children:"backward ↑"})]}),a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),a2(
+"div",{class:"grip",onPointerDown:event=>event.currentTarget.setPointerCapture(event.pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[
 a2("nav",{role:"tablist",children:this.tabs().map(([one2,title,key])=>a2("button",{role:"tab","aria-selected":tab===one2,title:`key ${key}`,onClick:()=>this.setState(
 {tab:one2}),children:title},one2))}),this.panel()]})]}),a2(Timeline,{model,moment,selected,onMoment:this.moment}),help&&a2(Keys,{onClose:()=>this.setState({help:!1})})]})}hover=unit=>{
 unit!==this.state.hovered&&this.setState({hovered:unit})}};function Keys({onClose}){return a2("div",{class:"cover",onClick:onClose,children:a2("div",{class:"car\
