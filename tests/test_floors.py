@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tensor_stats": (),
     "graph": ("errors", "web_page"),
     "drawing": (*GROUND, "graph"),
-    "drawings": ("calls", "web_page", "graph", "drawing", "replaying"),
+    "drawings": ("calls", "plain", "web_page", "graph", "drawing", "replaying"),
     "fx": (*GROUND, "graph"),
     "tracing": (*GROUND, "graph", "fx"),
     "sample": (*GROUND, "graph", "fx"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backprint.graph.nouns import Capture, Graph, Pair
+from backprint.graph.verdicts import Verdict
+from backprint.plain import printable
 
 if TYPE_CHECKING:
     from backprint.drawing.page_data import StatsRows
@@ -69,28 +73,44 @@ def observed_rows(capture: Capture) -> StatsRows:
     return {key: stats_row(stats) for key, stats in observed_values(capture).items()}
 
 
-def picture_of_pair(pair: Pair, title: str) -> str:
-    """Return the picture of a Pair that a notebook shows."""
+# ------------------------------------------------------------------ notebooks
+
+
+def html_of_pair(pair: Pair, title: str = "") -> str:
+    """Return what a notebook shows of a Pair: its picture."""
     from backprint.drawing.drawn import drawn_pair
+    from backprint.drawing.svg import as_image
     from backprint.drawing.write import as_svg
 
-    return as_svg(drawn_pair(pair), title, IN_NOTEBOOK).decode()
+    return as_image(as_svg(drawn_pair(pair), title or pair.name, IN_NOTEBOOK).decode(), title or pair.name)
 
 
 def html_of_capture(capture: Capture) -> str:
     """Return what a notebook shows of a Capture: the picture of each Pair."""
     alone = len(capture.pairs) == 1
-    return "\n".join(picture_of_pair(pair, capture.name if alone else pair.name) for pair in capture.pairs)
-
-
-def html_of_pair(pair: Pair) -> str:
-    """Return what a notebook shows of a Pair."""
-    return picture_of_pair(pair, pair.name)
+    return "\n".join(html_of_pair(pair, capture.name if alone else pair.name) for pair in capture.pairs)
 
 
 def html_of_graph(graph: Graph) -> str:
     """Return what a notebook shows of a Graph: its picture, as that of a forward."""
-    return picture_of_pair(Pair(graph.title or "graph", graph), graph.title or "graph")
+    return html_of_pair(Pair(graph.title or "graph", graph))
+
+
+def html_of_verdict(verdict: Verdict) -> str:
+    """Return what a notebook shows of a Verdict: a row for each port."""
+    heads = ("port", "verdict", "detail", "power", "compared with")
+    rows = [
+        (str(port.key), port.verdict, port.detail, "" if port.power is None else f"{port.power:.3g}", port.witness)
+        for port in verdict.ports
+    ]
+    said = table_cells("td", (verdict.name, verdict.verdict, verdict.detail, "", ""))
+    body = "".join(f"<tr>{table_cells('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{table_cells('th', heads)}</tr></thead><tbody><tr>{said}</tr>{body}</tbody></table>"
+
+
+def table_cells(kind: str, texts: Sequence[str]) -> str:
+    """Return the cells of a row of a table."""
+    return "".join(f'<{kind} style="text-align:left">{html.escape(printable(text))}</{kind}>' for text in texts)
 
 
 Capture.draw = draw  # type: ignore[assignment,method-assign]  # the face binds verbs of higher floors to the nouns
@@ -98,3 +118,4 @@ Capture.view = view  # type: ignore[assignment,method-assign]  # as above
 Capture._repr_html_ = html_of_capture  # type: ignore[attr-defined]  # as above
 Pair._repr_html_ = html_of_pair  # type: ignore[attr-defined]  # as above
 Graph._repr_html_ = html_of_graph  # type: ignore[attr-defined]  # as above
+Verdict._repr_html_ = html_of_verdict  # type: ignore[attr-defined]  # as above

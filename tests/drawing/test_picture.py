@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -171,4 +173,21 @@ def test_one_direction_one_step_and_none(tmp_path: Path) -> None:
 def test_notebooks_show_pictures() -> None:
     capture = drawn_net(4)
     for value in (capture, capture.pairs[0], capture.pairs[0].forward, capture.pairs[0].backward):
-        ElementTree.fromstring(value._repr_html_())  # type: ignore[union-attr]
+        image = ElementTree.fromstring(value._repr_html_())  # type: ignore[union-attr]
+        kind, content = image.attrib["src"].split(",")
+        assert kind == "data:image/svg+xml;base64"
+        assert ElementTree.fromstring(base64.b64decode(content)).tag == f"{SVG}svg"
+    with bp.region(gradients="stats") as region:
+        y = torch.ones(2, requires_grad=True).sin().sum()
+    y.backward()
+    assert "<img" in region.passes[0]._repr_html_()
+
+
+def test_a_notebook_shows_the_ports_of_a_verdict() -> None:
+    [verdict] = bp.capture(lambda x: x.sin(), torch.ones(2, requires_grad=True)).verify()
+    table = ElementTree.fromstring(verdict._repr_html_())  # type: ignore[attr-defined]
+    rows = [[cell.text for cell in row] for row in table.iter("tr")]
+    assert rows[1][1] == "bitwise"
+    assert ["output output", "bitwise"] in [row[:2] for row in rows]
+    hostile = replace(verdict, name=HOSTILE, detail=HOSTILE)
+    assert "<script" not in hostile._repr_html_()  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -346,16 +345,14 @@ def test_views_know_their_base() -> None:
     assert not is_view(graph.steps[2], specs_of(graph))
 
 
-def test_costs_need_no_torch_and_little_time() -> None:
+def test_costs_need_no_torch_and_no_stack() -> None:
     code = "import sys, backprint.graph.summary, backprint.graph.costing.live; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     line = '{0}: "f32[4, 8]" = aten.add.Tensor({1}, x)'
     lines = [line.format(f"a{index}", f"a{index - 1}" if index else "x") for index in range(28_000)]
     tail = ['y: "f32[4, 2]" = aten.mm.default(a27999, w)', 'rows: "f32[3, 8]" = aten.embedding.default(x, n)']
     graph = graph_of(*lines, *tail)
-    start = time.perf_counter()
     assert len(step_costs(graph)) == 28_002
-    assert time.perf_counter() - start < 3  # 0.3 s; other work may run beside
 
 
 def test_the_golden_samples_have_numbers() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,18 @@ def page_data(capture: Capture) -> dict[str, Any]:
         "title": capture.name,
         "facts": [[name, text] for name, text in page_facts(capture) if text],
         "notes": [*capture.notes, *capture.breaks],
-        "pairs": [pair_data(pair) for pair in capture.pairs],
+        "pairs": [pair_data(pair) for pair in (*capture.pairs, *bodies_of(capture.pairs))],
     }
+
+
+def bodies_of(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Yield the subgraphs that control flow operators call, such as the branches of `cond`, each as a forward."""
+    for pair in pairs:
+        for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
+            for name, body in graph.subgraphs if graph is not None else ():
+                inner = Pair(f"{pair.name} {side}: {name}", body)
+                yield inner
+                yield from bodies_of([inner])
 
 
 StatsRows = Mapping[tuple[int, int, str], Sequence[float | None]]
@@ -40,11 +50,11 @@ StatsRows = Mapping[tuple[int, int, str], Sequence[float | None]]
 
 def with_statistics(data: dict[str, Any], capture: Capture, rows: StatsRows) -> dict[str, Any]:
     """Return the data of a page with statistics of values."""
-    pairs = []
-    for index, (pair, known) in enumerate(zip(capture.pairs, data["pairs"], strict=True)):
+    pairs = list(data["pairs"])
+    for index, pair in enumerate(capture.pairs):
         ids = values_by_name(scene_of(pair))
         found = {ids[side][name]: row for (which, side, name), row in rows.items() if which == index}
-        pairs.append(known | {"stats": {"value": list(found), "rows": list(found.values())}})
+        pairs[index] |= {"stats": {"value": list(found), "rows": list(found.values())}}
     return data | {"pairs": pairs}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import math
 from collections.abc import Iterator
@@ -32,6 +33,12 @@ LEGEND = 34.0
 def svg_of(picture: PairPicture, title: str = "") -> str:
     """Return a picture as the text of an SVG file."""
     return "".join(svg_parts(picture, title or picture.drawn.scene.name))
+
+
+def as_image(svg: str, title: str) -> str:
+    """Return a picture as an image for a notebook: on its own, its style would change that of the whole notebook."""
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img alt="{in_xml(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}"/>'
 
 
 def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:

@@ -7,8 +7,11 @@ from typing import Any
 
 from backprint.drawing.data import FORMAT, Measured, Strings, scene_data
 from backprint.drawing.drawn import DrawnPair, FlowMark, drawn_scene
+from backprint.drawing.opened import opened_frames
 from backprint.drawing.page_data import stats_row
+from backprint.drawing.picture import picture_of
 from backprint.drawing.scene import BACKWARD, FORWARD, Scene, SceneNode
+from backprint.drawing.svg import as_image, svg_of
 from backprint.graph.costing.steps import FREE
 from backprint.graph.nouns import Source
 from backprint.regions.nouns import Edge, Node, NonfiniteOrigin, Pass, RegionForward, Unwatched
@@ -139,3 +142,9 @@ def page_of_scene(drawn: DrawnPair, facts: Mapping[str, str], rows: Mapping[int,
         "format": FORMAT, "title": drawn.scene.name, "facts": [[name, text] for name, text in facts.items()],
         "notes": [], "pairs": [data | {"stats": stats}],
     }  # fmt: skip
+
+
+def html_of_pass(found: Pass) -> str:
+    """Return what a notebook shows of a pass: its picture."""
+    drawn = drawn_pass(found)
+    return as_image(svg_of(picture_of(drawn, opened_frames(drawn)), drawn.scene.name), drawn.scene.name)

@@ -148,6 +148,10 @@ class Region:
 
     # -------------------------------------------------------------- what came of it
 
+    def _repr_html_(self) -> str:
+        passes = self.passes
+        return passes[-1]._repr_html_() if passes else "<p>no backward pass has reached this region yet</p>"
+
     @property
     def passes(self) -> Passes:
         """A Pass for each backward call that has reached the region, in order, as far as `every`, `limit` and
