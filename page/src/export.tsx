@@ -8,10 +8,11 @@ import { Tips } from "./shapes";
 /** An SVG file with the look of the page, light or dark as its reader prefers. */
 export function svgOf(picture: Picture, title: string): string {
   const { x, y, w, h, node } = picture.visible(), holder = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  render([<title>{title}</title>, <style>{style}</style>, <rect class="paper" x={x} y={y} width={w} height={h} />, <Tips />, node], holder);
+  render([<title>{title}</title>, <rect class="paper" x={x} y={y} width={w} height={h} />, <Tips />, node], holder);
   const sizes = { viewBox: `${x} ${y} ${w} ${h}`, width: String(Math.round(w)), height: String(Math.round(h)), class: "picture" };
   for (const [name, value] of Object.entries(sizes)) holder.setAttribute(name, value);
-  const text = new XMLSerializer().serializeToString(holder);
+  // The style goes in as text: the page's own policy allows no other style element.
+  const text = new XMLSerializer().serializeToString(holder).replace("</title>", `</title><style>${style}</style>`);
   render(null, holder);
   return `<?xml version="1.0" encoding="UTF-8"?>\n${text}\n`;
 }

@@ -16,7 +16,7 @@ interface FinderProps {
   onLeave: () => void;
 }
 
-const SHOWN = 80;
+const SHOWN = 50;
 
 export class Finder extends Component<FinderProps, { open: boolean }> {
   override state = { open: false };
@@ -35,6 +35,7 @@ export class Finder extends Component<FinderProps, { open: boolean }> {
     const { found, at, onGo, onLeave } = this.props, count = found?.units.length ?? 0;
     event.stopPropagation();
     if (event.key === "Escape") {
+      event.preventDefault(); // a browser would empty the box
       this.setState({ open: false });
       onLeave();
     } else if (count && (event.key === "Enter" || event.key === "ArrowDown" || event.key === "ArrowUp")) {

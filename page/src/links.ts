@@ -8,6 +8,8 @@ export interface Lit {
   /** What each unit in the picture is to the selection. */
   units: Map<Unit, "self" | "partner" | "input" | "user" | "saved">;
   lines: Set<Line>;
+  /** The steps themselves, for the code. */
+  steps: Set<number>;
 }
 
 export interface Related {
@@ -50,15 +52,16 @@ function route(model: Model, scene: Scene, from: number, to: number, side: Line[
 }
 
 export function litBy(model: Model, scene: Scene, unit: Unit): Lit {
-  const units: Lit["units"] = new Map(), lines = new Set<Line>(), own = visibleOf(model, scene, unit);
+  const units: Lit["units"] = new Map(), lines = new Set<Line>(), steps = new Set<number>(), own = visibleOf(model, scene, unit);
   const add = (other: number, role: "partner" | "input" | "user" | "saved") => {
     const shown = visibleOf(model, scene, other);
+    steps.add(other);
     if (shown !== own && !units.has(shown) && scene.byUnit.get(shown)!.kind !== "open") units.set(shown, role);
   };
   units.set(own, "self");
   if (unit < 0) {
     for (const line of scene.lines) if (line.from === unit || line.to === unit) lines.add(line);
-    return { units, lines };
+    return { units, lines, steps };
   }
   const related = relatedTo(model, unit), side = model.isForward(unit) ? "left" : "right";
   related.partners.forEach(other => add(other, "partner"));
@@ -79,5 +82,5 @@ export function litBy(model: Model, scene: Scene, unit: Unit): Lit {
     add(other, "user");
     for (const line of route(model, scene, unit, other, side)) lines.add(line);
   }
-  return { units, lines };
+  return { units, lines, steps };
 }

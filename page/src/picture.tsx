@@ -42,7 +42,8 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
   private transform: ZoomTransform = zoomIdentity;
   private drawn: { key: unknown[]; node: VNode } | null = null;
   private lastFold: { frame: number; when: number } | null = null;
-  private readonly watcher = new ResizeObserver(() => this.lookAround());
+  private measured: [number, number] = [1, 1];
+  private readonly watcher = new ResizeObserver(() => this.resized());
 
   override componentDidMount(): void {
     this.props.mounted(this);
@@ -63,6 +64,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
       this.moveBy((-dx * unit) / this.transform.k, (-dy * unit) / this.transform.k);
     }, { passive: false });
     this.watcher.observe(svg);
+    this.resized();
     this.fit();
   }
 
@@ -79,9 +81,15 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     }
   }
 
+  /** The size of the window, which is asked for only when it changes: to ask lays the page out. */
   private size(): [number, number] {
+    return this.measured;
+  }
+
+  private resized(): void {
     const { clientWidth, clientHeight } = this.svg.current!;
-    return [Math.max(1, clientWidth), Math.max(1, clientHeight)];
+    this.measured = [Math.max(1, clientWidth), Math.max(1, clientHeight)];
+    this.lookAround();
   }
 
   private moveBy(x: number, y: number): void {
@@ -199,7 +207,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
 
   /** The next change of what is open is that of a frame, which then stays where it is. */
   hold(frame: number): void {
-    this.lastFold = { frame, when: -Infinity };
+    if (this.lastFold?.frame !== frame) this.lastFold = { frame, when: -Infinity };
   }
 
   render({ scene, lit, pinned, onHover }: PictureProps): VNode {

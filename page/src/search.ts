@@ -77,12 +77,14 @@ export class Searcher {
   private sum([first, others]: Unit[][], steps: number[], hits: number[], problem: string): Found {
     const { model } = this, within = new Map<number, number>();
     let forward = 0;
+    const own = new Int32Array(model.data.frames.length);
     for (const node of steps) {
       if (model.isForward(node)) forward++;
-      const frame = model.data.nodes.frame[node];
-      within.set(frame, (within.get(frame) ?? 0) + 1);
+      own[model.data.nodes.frame[node]]++;
     }
-    for (const [frame, count] of [...within]) for (const above of model.above(frameUnit(frame))) within.set(above, (within.get(above) ?? 0) + count);
+    own.forEach((count, frame) => {
+      if (count) for (let at = frame; at >= 0; at = model.frame(at).parent) within.set(at, (within.get(at) ?? 0) + count);
+    });
     const counts = hits.map((count, place): [string, number] => [PLACES[place], count]).filter(one => one[1]);
     return { units: [...first, ...steps, ...others], steps: new Set(steps), within, counts, forward, problem };
   }

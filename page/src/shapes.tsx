@@ -57,7 +57,7 @@ function StepShape({ model, box, detail, marks, role }: BoxProps): VNode {
   const node = box.unit, side = model.isForward(node) ? "forward" : "backward", bad = model.bad.get(node);
   const high = model.isView(node) ? 20 : 28, top = box.y + (box.h - high) / 2, middle = top + high / 2 + 4;
   const classes = ["step", side, model.isView(node) && "view", model.kinds[node] === "guard" && "guard", bad && "bad", role, marks.steps?.has(node) && "match"];
-  const op = model.shorts[node], name = model.nameOf(node), rest = op === "getitem" ? name : name === op ? "" : name.startsWith(op) ? name.slice(op.length) : ` ${name}`;
+  const op = model.shorts[node], name = model.nameOf(node), rest = op === "getitem" ? name : restOf(name, op);
   const room = Math.floor((box.w - 14) / LETTER), said = op === "getitem" ? "" : fit(op, room), left = room - said.length;
   return (
     <g class={classes.filter(Boolean).join(" ")} data-unit={node} role="button" aria-label={`${op} ${name}`}>
@@ -70,6 +70,12 @@ function StepShape({ model, box, detail, marks, role }: BoxProps): VNode {
       {detail.near && <Pills model={model} box={box} />}
     </g>
   );
+}
+
+/** What a name says beyond the operator: `_3` of `mm_3`. */
+function restOf(name: string, op: string): string {
+  const stem = op.replace(/^_+/, "");
+  return name === op || name === stem ? "" : name.startsWith(stem) ? name.slice(stem.length) : ` ${name}`;
 }
 
 function BadMark({ x, y, bad }: { x: number; y: number; bad: { nan: number; inf: number } }): VNode {

@@ -1,25 +1,13 @@
 /* Built from page/ by "make page"; edit the sources there.
 
-d3-color 3.1.1
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-dispatch 3.0.2
-
-Copyright 2010-2026 Mike Bostock
+d3-color 3.1.1: Copyright 2010-2026 Mike Bostock
+d3-dispatch 3.0.2: Copyright 2010-2026 Mike Bostock
+d3-drag 3.0.1: Copyright 2010-2026 Mike Bostock
+d3-interpolate 3.0.2: Copyright 2010-2026 Mike Bostock
+d3-selection 3.0.1: Copyright 2010-2026 Mike Bostock
+d3-timer 3.0.2: Copyright 2010-2026 Mike Bostock
+d3-transition 3.0.2: Copyright 2010-2026 Mike Bostock
+d3-zoom 3.0.1: Copyright 2010-2026 Mike Bostock
 
 Permission to use, copy, modify, and/or distribute this software for any purpose
 with or without fee is hereby granted, provided that the above copyright notice
@@ -34,27 +22,8 @@ TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
 THIS SOFTWARE.
 
 
-d3-drag 3.0.1
+d3-ease 3.0.2: Copyright 2010-2026 Mike Bostock, Copyright 2001 Robert Penner
 
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-ease 3.0.2
-
-Copyright 2010-2026 Mike Bostock
-Copyright 2001 Robert Penner
 All rights reserved.
 
 Redistribution and use in source and binary forms, with or without modification,
@@ -83,96 +52,10 @@ ANY THEORY OF LIABILITY, WHETHER IN CONTRACT, STRICT LIABILITY, OR TORT
 SOFTWARE, EVEN IF ADVISED OF THE POSSIBILITY OF SUCH DAMAGE.
 
 
-d3-interpolate 3.0.2
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-selection 3.0.1
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-timer 3.0.2
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-transition 3.0.2
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-d3-zoom 3.0.1
-
-Copyright 2010-2026 Mike Bostock
-
-Permission to use, copy, modify, and/or distribute this software for any purpose
-with or without fee is hereby granted, provided that the above copyright notice
-and this permission notice appear in all copies.
-
-THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH
-REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF MERCHANTABILITY AND
-FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT,
-INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS
-OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER
-TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF
-THIS SOFTWARE.
-
-
-preact 11.2.0
+preact 11.2.0: Copyright (c) 2015-present Jason Miller
 
 The MIT License (MIT)
 
-Copyright (c) 2015-present Jason Miller
 
 Permission is hereby granted, free of charge, to any person obtaining a copy
 of this software and associated documentation files (the "Software"), to deal
@@ -292,14 +175,14 @@ function clean(text2){return text2.replace(HIDDEN,letter=>`\\u${letter.charCodeA
 ["norm",/(layer|batch|group|rms|instance)_norm|^_?(weight_norm|native_\w*norm)|cudnn_batch_norm/],["softmax",/softmax/],["embedding",/embedding|^gather|^scatter|index|^take/],
 ["pool",/pool|upsample|interpolate|grid_sample/],["random",/dropout|^(rand|bernoulli|normal|uniform|multinomial|philox)/],["reduction",/^(sum|mean|var|std|amax|amin|max|min|argmax|argmin|any|all|prod|logsumexp|norm|linalg_vector_norm|cum\w+|nll_loss\w*|mse_loss\w*)(_|$)/],
 ["creation",/^(full|zeros|ones|empty|arange|new_|scalar_tensor|eye|tril|triu|linspace)/],["copy",/^(clone|_to_copy|copy|contiguous|cat|stack|constant_pad|roll|flip|sort|topk)/]];
-function kindOf(name,view,guard){return guard?"guard":view?"view":OPERATORS.find(([,pattern])=>pattern.test(name))?.[0]??"pointwise"}var DataError=class extends Error{constructor(where,what){super();this.where=where;this.what=what}where;what;get message(){return`${this.where}: ${this.what}`}},
-KINDS=["program","module","loop","turn","line","steps"];function fail(where,what){throw new DataError(where,what)}function need(right,where,what){right||fail(where,
-what)}function said(value){let text2=JSON.stringify(value)??"nothing";return text2.length>60?`${text2.slice(0,60)}…`:text2}function object(value,where){return need(
-typeof value=="object"&&value!==null&&!Array.isArray(value),where,`an object was expected, found ${said(value)}`),value}function list(value,where){return need(Array.
-isArray(value),where,`a list was expected, found ${said(value)}`),value}function text(value,where){need(typeof value=="string",where,`a text was expected, found\
- ${said(value)}`)}function within(value,low,high,where){Number.isSafeInteger(value)&&value>=low&&value<high||fail(where,`${said(value)} is not a whole number fr\
-om ${low} to ${high===1/0?"2**53 - 1":high-1}`)}function amount(value,where){typeof value=="number"&&Number.isFinite(value)&&value>=0||fail(where,`${said(value)}\
- is not a number of 0 or more`)}function each(value,where,check){let found=list(value,where),at=0;try{for(;at<found.length;at++)check(found[at],"",at)}catch(error){
+function kindOf(name,view,guard){return guard?"guard":view?"view":OPERATORS.find(([,pattern])=>pattern.test(name))?.[0]??"pointwise"}var VIEW=1,GUARD=2,SAVED=4,DataError=class extends Error{constructor(where,what){super();this.where=where;this.what=what}where;what;get message(){return`${this.
+where}: ${this.what}`}},KINDS=["program","module","loop","turn","line","steps"];function fail(where,what){throw new DataError(where,what)}function need(right,where,what){
+right||fail(where,what)}function said(value){let text2=JSON.stringify(value)??"nothing";return text2.length>60?`${text2.slice(0,60)}…`:text2}function object(value,where){
+return need(typeof value=="object"&&value!==null&&!Array.isArray(value),where,`an object was expected, found ${said(value)}`),value}function list(value,where){return need(
+Array.isArray(value),where,`a list was expected, found ${said(value)}`),value}function text(value,where){need(typeof value=="string",where,`a text was expected,\
+ found ${said(value)}`)}function within(value,low,high,where){Number.isSafeInteger(value)&&value>=low&&value<high||fail(where,`${said(value)} is not a whole num\
+ber from ${low} to ${high===1/0?"2**53 - 1":high-1}`)}function amount(value,where){typeof value=="number"&&Number.isFinite(value)&&value>=0||fail(where,`${said(
+value)} is not a number of 0 or more`)}function each(value,where,check){let found=list(value,where),at=0;try{for(;at<found.length;at++)check(found[at],"",at)}catch(error){
 throw error instanceof DataError&&(error.where=`${where}[${at}]${error.where}`),error}}function row(value,where,checks){let found=list(value,where);need(found.length===
 checks.length,where,`${checks.length} entries were expected, found ${found.length}`),each(found,where,(one2,here,at)=>checks[at](one2,here))}var range=(low,high)=>(value,where)=>within(
 value,low,high,where);function checkColumns(pair,where){let columns=object(pair.nodes,`${where}.nodes`),count=list(columns.name,`${where}.nodes.name`).length,[word,
@@ -320,44 +203,46 @@ id2?0:-1,id2?frames.length:0,`${at}.parent`),within(frame2.layout,frame2.kind===
 `${at}.counts`,[amount,amount,amount,amount,amount]),each(frame2.units,`${at}.units`,range(-frames.length,nodes.name.length)),need(frame2.kind!=="loop"||frame2.
 units.length,at,"a loop without a turn");for(let unit of frame2.units){let[kept,place3]=unit<0?[seen.frames,-unit-1]:[seen.steps,unit];need(!kept[place3]++,at,`${unit<
 0?"frame":"step"} ${place3} is in two frames`);let parent=unit<0?frames[place3].parent:nodes.frame[place3];need(parent===id2,at,`${unit<0?"frame":"step"} ${place3}\
- says that it is in frame ${parent}`),need(frame2.kind!=="loop"||unit<0,at,`step ${place3} is a turn of a loop`)}frame2.layout>=0&&checkPlaces(layouts[frame2.layout],
-frame2,at)});let lost=seen.steps.indexOf(0);need(lost<0,`${where}.frames`,`step ${lost} is in no frame`),frames.forEach((_2,id2)=>{let[up,left]=[id2,frames.length];
-for(;up>0&&left--;)need(seen.frames[up],`${where}.frames[${up}]`,"it is in no frame"),up=frames[up].parent;need(up<=0,`${where}.frames[${id2}]`,"it is inside it\
-self")})}function checkPlaces(layout,frame2,at){let placed=new Uint8Array(frame2.units.length);for(let members of layout.rows)members.forEach((places,part)=>{for(let place3 of places)
-need(place3<frame2.units.length&&!placed[place3]++,at,`its layout gives ${place3} no place, or two`),need(frame2.units[place3]<0==(part===1),at,`its layout take\
-s unit ${place3} for a ${part===1?"frame":"step"}`)});need(placed.every(Boolean),at,`its layout has no place for unit ${placed.indexOf(0)}`)}function checkLayouts(pair,where){
-each(pair.layouts,`${where}.layouts`,(one2,at)=>{let layout=object(one2,at),count=0;each(layout.rows,`${at}.rows`,(members,here)=>{row(members,here,[0,1,2].map(
-()=>(part,there)=>each(part,there,range(0,1/0)))),count+=members.flat().length}),row(layout.slots,`${at}.slots`,[range(0,1e5),range(0,1e5)]);let place3=range(-1,
-count);["left","right"].forEach((side,which)=>each(layout[side],`${at}.${side}`,(edge,here)=>row(edge,here,[place3,place3,range(-1,layout.slots[which]),range(0,
-pair.strings.length),amount]))),each(layout.bridges,`${at}.bridges`,(bridge,here)=>row(bridge,here,[place3,place3,amount,amount]))})}function checkMemory(pair,where){
-let count=pair.nodes.name.length,memory=object(pair.memory,`${where}.memory`);amount(memory.before,`${where}.memory.before`),each(memory.live,`${where}.memory.l\
-ive`,amount),need(pair.memory.live.length===count,`${where}.memory.live`,`${count} entries were expected, one a step, found ${pair.memory.live.length}`);let values=range(
--1,count+pair.ports.length),steps=range(0,Math.max(count,1)),span=(one2,at)=>row(one2,at,[values,steps,range(0,count+1),amount,range(0,pair.strings.length)]);for(let name of[
-"spans","held"])each(memory[name],`${where}.memory.${name}`,span);row(memory.peak,`${where}.memory.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){
-if(pair.stats===void 0)return;let{value,rows}=object(pair.stats,where);each(value,`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,
-`${where}.rows`,(one2,at)=>{need(list(one2,at).length===9,at,`9 numbers were expected, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||
-Number.isFinite(number2),here,`${said(number2)} is not a number`))}),need(value.length===rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){
-let pair=object(value,where);text(pair.name,`${where}.name`),each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first \
-is not the empty text");for(let name of["ports","sources","saved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);
-let word=range(0,pair.strings.length);each(pair.sources,`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),
-checkPorts(pair,where),checkLayouts(pair,where),checkFrames(pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.
-forward,code.backward])each(lines,`${where}.code`,text);row(code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}\
-.stats`)}function parse(json){let value;try{value=JSON.parse(json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");
-return need(page.format===1,"format",`this page reads format 1, found ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,
-"title"),each(page.facts,"facts",(one2,at)=>row(one2,at,[text,text])),each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"p\
-airs","there is none"),page}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
+ says that it is in frame ${parent}`),need(frame2.kind!=="loop"||unit<0,at,`step ${place3} is a turn of a loop`)}});let lost=seen.steps.indexOf(0);need(lost<0,`${where}\
+.frames`,`step ${lost} is in no frame`),frames.forEach((_2,id2)=>{let[up,left]=[id2,frames.length];for(;up>0&&left--;)need(seen.frames[up],`${where}.frames[${up}\
+]`,"it is in no frame"),up=frames[up].parent;need(up<=0,`${where}.frames[${id2}]`,"it is inside itself")}),frames.forEach((frame2,id2)=>{frame2.layout>=0&&checkPlaces(
+layouts[frame2.layout],frame2,`${where}.frames[${id2}]`)})}function checkPlaces(layout,frame2,at){let placed=new Uint8Array(frame2.units.length);for(let members of layout.
+rows)members.forEach((places,part)=>{for(let place3 of places)need(place3<frame2.units.length&&!placed[place3]++,at,`its layout gives ${place3} no place, or two`),
+need(frame2.units[place3]<0==(part===1),at,`its layout takes unit ${place3} for a ${part===1?"frame":"step"}`)});need(placed.every(Boolean),at,`its layout has n\
+o place for unit ${placed.indexOf(0)}`)}function checkLayouts(pair,where){each(pair.layouts,`${where}.layouts`,(one2,at)=>{let layout=object(one2,at),count=0;each(
+layout.rows,`${at}.rows`,(members,here)=>{row(members,here,[0,1,2].map(()=>(part,there)=>each(part,there,range(0,1/0)))),count+=members.flat().length}),row(layout.
+slots,`${at}.slots`,[range(0,1e5),range(0,1e5)]);let place3=range(-1,count);["left","right"].forEach((side,which)=>each(layout[side],`${at}.${side}`,(edge,here)=>row(
+edge,here,[place3,place3,range(-1,layout.slots[which]),range(0,pair.strings.length),amount]))),each(layout.bridges,`${at}.bridges`,(bridge,here)=>row(bridge,here,
+[place3,place3,amount,amount]))})}function checkMemory(pair,where){let count=pair.nodes.name.length,memory=object(pair.memory,`${where}.memory`);amount(memory.before,
+`${where}.memory.before`),each(memory.live,`${where}.memory.live`,amount),need(pair.memory.live.length===count,`${where}.memory.live`,`${count} entries were exp\
+ected, one a step, found ${pair.memory.live.length}`);let values=range(-1,count+pair.ports.length),steps=range(0,Math.max(count,1)),span=(one2,at)=>row(one2,at,
+[values,steps,range(0,count+1),amount,range(0,pair.strings.length)]);for(let name of["spans","held"])each(memory[name],`${where}.memory.${name}`,span);row(memory.
+peak,`${where}.memory.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){if(pair.stats===void 0)return;let{value,rows}=object(pair.stats,
+where);each(value,`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,`${where}.rows`,(one2,at)=>{need(list(one2,at).length===9,at,`9 \
+numbers were expected, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||Number.isFinite(number2),here,`${said(number2)} is not a number`))}),
+need(value.length===rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){let pair=object(value,where);text(pair.name,
+`${where}.name`),each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first is not the empty text");for(let name of["por\
+ts","sources","saved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);let word=range(0,pair.strings.length);each(
+pair.sources,`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),checkPorts(pair,where),checkLayouts(pair,where),
+checkFrames(pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.forward,code.backward])each(lines,`${where}.cod\
+e`,text);row(code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}.stats`)}function parse(json){let value;try{
+value=JSON.parse(json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");need(page.format===1,"format",`this page r\
+eads format 1, found ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,"title"),each(page.facts,"facts",(one2,at)=>row(
+one2,at,[text,text])),each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"pairs","there is none");let pairs=page.pairs.map(
+pair=>({...pair,name:clean(pair.name)}));return{...page,title:clean(page.title),facts:page.facts.map(([name,said2])=>[clean(name),clean(said2)]),notes:page.notes.
+map(clean),pairs}}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
 this.entering=data.ports.filter(port=>port.into),this.shorts=nodes.op.map(op=>short(this.strings[op])),this.kinds=this.shorts.map((name,at)=>kindOf(name,(nodes.
-flags[at]&1)!==0,(nodes.flags[at]&2)!==0)),[this.starts,this.users]=usersOf(nodes.inputs,this.count+this.entering.length),this.pulled=reversed(nodes.partners,this.
-count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(frames.length);for(let frame2 of frames)frame2.units.forEach((unit,at)=>(unit<0?this.
-framePlace:this.place)[unit<0?-unit-1:unit]=at);[this.alike,this.depth]=this.structure(),this.deepest=this.depth.reduce((most,depth)=>Math.max(most,depth),0),this.
-savedFrom=new Map;for(let[value,port,size,fresh]of data.saved)listed(this.savedFrom,value).push([port,size,fresh]);this.pills=this.portPills(),this.bad=new Map,
-data.stats?.value.forEach((value,at)=>{let[nan,inf]=[data.stats.rows[at][6],data.stats.rows[at][7]];(nan||inf)&&this.bad.set(value,{nan,inf})}),this.badFrames=new Set(
-[...this.bad.keys()].filter(value=>value<this.count).flatMap(value=>this.above(value)))}data;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;bad;badFrames;savedFrom;lines;paths;lineAt;text(id2){
+flags[at]&VIEW)!==0,(nodes.flags[at]&GUARD)!==0)),[this.starts,this.users]=usersOf(nodes.inputs,this.count+this.entering.length),this.pulled=reversed(nodes.partners,
+this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(frames.length);for(let frame2 of frames)frame2.units.forEach((unit,at)=>(unit<0?
+this.framePlace:this.place)[unit<0?-unit-1:unit]=at);[this.alike,this.depth]=this.structure(),this.deepest=this.depth.reduce((most,depth)=>Math.max(most,depth),
+0),this.savedFrom=new Map;for(let[value,port,size,fresh]of data.saved)listed(this.savedFrom,value).push([port,size,fresh]);this.pills=this.portPills(),this.bad=
+new Map,data.stats?.value.forEach((value,at)=>{let[nan,inf]=[data.stats.rows[at][6],data.stats.rows[at][7]];(nan||inf)&&this.bad.set(value,{nan,inf})}),this.badFrames=
+new Set([...this.bad.keys()].filter(value=>value<this.count).flatMap(value=>this.above(value)))}data;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;bad;badFrames;savedFrom;lines;paths;lineAt;text(id2){
 return this.strings[id2]}frame(id2){return this.data.frames[id2]}isForward(node){return node<this.data.forward}nameOf(value){return value<0?"a constant":this.strings[value<
 this.count?this.data.nodes.name[value]:this.entering[value-this.count].name]}specOf(value){return value<0?"":this.strings[value<this.count?this.data.nodes.spec[value]:
 this.entering[value-this.count].spec]}usersOf(value){return[...this.users.subarray(this.starts[value],this.starts[value+1])]}lineOf(node){let source=this.data.sources[this.
 data.nodes.source[node]];return source?`${this.strings[source[0]]}:${source[1]}`:""}moduleOf(node){let source=this.data.sources[this.data.nodes.source[node]];return source?
-this.strings[source[4]]:""}isSaved(node){return(this.data.nodes.flags[node]&4)!==0}isView(node){return(this.data.nodes.flags[node]&1)!==0}above(unit){let found=[];
+this.strings[source[4]]:""}isSaved(node){return(this.data.nodes.flags[node]&SAVED)!==0}isView(node){return(this.data.nodes.flags[node]&VIEW)!==0}above(unit){let found=[];
 for(let at=unit<0?this.frame(-unit-1).parent:this.data.nodes.frame[unit];at>=0;at=this.frame(at).parent)found.push(at);return found}title(id2){let{name,parent,kind,
 label}=this.frame(id2),[own,around]=[this.strings[name],parent>=0?this.strings[this.frame(parent).name]:""];return(around&&own.startsWith(`${around}.`)?own.slice(
 around.length+1):own)||this.strings[label]||kind}isTurn(id2){let{parent}=this.frame(id2);return parent>=0&&this.frame(parent).kind==="loop"}path(id2){return(this.
@@ -464,13 +349,13 @@ let found=[],chain=node=>{let shown=visibleOf(model,scene,node),frames=model.abo
 b]=[chain(from),chain(to)],shared=a3.frames.find(frame2=>b.frames.includes(frame2));if(shared===void 0||a3.shown===b.shown)return found;let line=(frame2,source2,target2)=>{
 let one2=scene.lineOf.get(lineKey(frame2,side,source2,target2));one2&&found.push(one2)},inner=end=>end.frames.slice(0,end.frames.indexOf(shared)),source=a3.shown;
 for(let frame2 of inner(a3))[source]=[-frame2-1,line(frame2,source,null)];let target=b.shown;for(let frame2 of inner(b))[target]=[-frame2-1,line(frame2,null,target)];
-return line(shared,source,target),found}function litBy(model,scene,unit){let units=new Map,lines=new Set,own=visibleOf(model,scene,unit),add=(other,role)=>{let shown=visibleOf(
-model,scene,other);shown!==own&&!units.has(shown)&&scene.byUnit.get(shown).kind!=="open"&&units.set(shown,role)};if(units.set(own,"self"),unit<0){for(let line of scene.
-lines)(line.from===unit||line.to===unit)&&lines.add(line);return{units,lines}}let related=relatedTo(model,unit),side=model.isForward(unit)?"left":"right";related.
-partners.forEach(other=>add(other,"partner"));for(let{value,users}of related.saved)for(let user of users){if(value<model.count){add(value,"saved");for(let line of route(
-model,scene,value,user,"bridge"))lines.add(line)}add(user,"saved")}for(let other of related.inputs)if(!(other>=model.count)){add(other,"input");for(let line of route(
-model,scene,other,unit,side))lines.add(line)}for(let other of related.users){add(other,"user");for(let line of route(model,scene,unit,other,side))lines.add(line)}
-return{units,lines}}function StepLink({model,value,go}){return value<0||value>=model.count?a2("span",{class:"port",title:model.specOf(value),children:a2("bdi",{children:model.nameOf(
+return line(shared,source,target),found}function litBy(model,scene,unit){let units=new Map,lines=new Set,steps=new Set,own=visibleOf(model,scene,unit),add=(other,role)=>{
+let shown=visibleOf(model,scene,other);steps.add(other),shown!==own&&!units.has(shown)&&scene.byUnit.get(shown).kind!=="open"&&units.set(shown,role)};if(units.set(
+own,"self"),unit<0){for(let line of scene.lines)(line.from===unit||line.to===unit)&&lines.add(line);return{units,lines,steps}}let related=relatedTo(model,unit),
+side=model.isForward(unit)?"left":"right";related.partners.forEach(other=>add(other,"partner"));for(let{value,users}of related.saved)for(let user of users){if(value<
+model.count){add(value,"saved");for(let line of route(model,scene,value,user,"bridge"))lines.add(line)}add(user,"saved")}for(let other of related.inputs)if(!(other>=
+model.count)){add(other,"input");for(let line of route(model,scene,other,unit,side))lines.add(line)}for(let other of related.users){add(other,"user");for(let line of route(
+model,scene,unit,other,side))lines.add(line)}return{units,lines,steps}}function StepLink({model,value,go}){return value<0||value>=model.count?a2("span",{class:"port",title:model.specOf(value),children:a2("bdi",{children:model.nameOf(
 value)})}):a2("button",{class:`link ${model.isForward(value)?"forward":"backward"}`,title:model.call(value),onClick:()=>go(value),children:a2("bdi",{children:model.
 nameOf(value)})})}function StepLinks({model,values,go,most=8}){return values.length?a2("span",{class:"links",children:[values.slice(0,most).map(value=>a2(StepLink,
 {model,value,go},value)),values.length>most&&a2("span",{class:"soft",children:["and ",whole(values.length-most)," more"]})]}):a2("span",{class:"soft",children:"\
@@ -579,39 +464,40 @@ idge"&&label&&a2("text",{x:line.at[0],y:line.at[1],children:fit(label,26)}),deta
 y:line.at[1],class:"middle",children:label})]})}function BoxShape(props){let{box}=props;return box.kind==="node"?a2(StepShape,{...props}):box.kind==="folded"?a2(
 FoldedShape,{...props}):a2(OpenShape,{...props})}function StepShape({model,box,detail,marks,role}){let node=box.unit,side=model.isForward(node)?"forward":"backw\
 ard",bad=model.bad.get(node),high=model.isView(node)?20:28,top=box.y+(box.h-high)/2,middle=top+high/2+4,classes=["step",side,model.isView(node)&&"view",model.kinds[node]===
-"guard"&&"guard",bad&&"bad",role,marks.steps?.has(node)&&"match"],op=model.shorts[node],name=model.nameOf(node),rest=op==="getitem"?name:name===op?"":name.startsWith(
-op)?name.slice(op.length):` ${name}`,room=Math.floor((box.w-14)/LETTER),said2=op==="getitem"?"":fit(op,room),left=room-said2.length;return a2("g",{class:classes.
-filter(Boolean).join(" "),"data-unit":node,role:"button","aria-label":`${op} ${name}`,children:[a2("rect",{x:box.x,y:top,width:box.w,height:high,rx:model.isView(
-node)?3:5}),detail.near&&a2("text",{x:box.x+7,y:middle,children:[said2,left>1&&a2("tspan",{class:"soft",children:fit(rest,left)})]}),model.isSaved(node)&&a2("ci\
-rcle",{class:"kept",cx:box.x+box.w,cy:box.y+box.h/2,r:3}),bad&&a2(BadMark,{x:box.x+box.w-26,y:top-6,bad}),detail.near&&a2(Pills,{model,box})]})}function BadMark({
-x:x2,y:y2,bad}){return a2("g",{class:"badmark",children:[a2("rect",{x:x2,y:y2,width:30,height:13,rx:6.5}),a2("text",{x:x2+15,y:y2+9.7,children:bad.nan?"NaN":"In\
-f"})]})}function Pills({model,box}){let{left,right}=pillsOf(model,box.unit),middle=box.y+box.h/2,draw=(pills,sign)=>pills.map((pill,at)=>{let wide=pillWidth(pill.
-text),x2=sign<0?box.x-5-wide:box.x+box.w+5,y2=middle+(at-pills.length/2)*15;return a2(PillShape,{...pill,x:x2,y:y2,wide})});return a2("g",{children:[draw(left,-1),
-draw(right,1)]})}function FoldedShape({model,box,detail,marks,role}){let id2=-box.unit-1,frame2=model.frame(id2),[forward,backward,saved,flopsForward,flopsBackward]=frame2.
-counts,[west,east]=[box.mid-GUTTER,box.mid+GUTTER],middle=box.y+box.h/2,band2=bandWidth(model)(saved),stacked=frame2.kind==="loop",found=marks.matches?.get(id2),
-half=(side,x2,wide,count,products,title)=>a2("g",{class:`half ${side}${count?"":" empty"}`,children:[stacked&&[6,3].map(away=>a2("rect",{class:"behind",x:x2+(side===
-"forward"?-away:away),y:box.y+away,width:wide,height:box.h,rx:6})),a2("rect",{x:x2,y:box.y,width:wide,height:box.h,rx:6}),title&&a2("text",{class:"title",x:x2+10,
-y:detail.near?box.y+20:middle+detail.title*.35,"font-size":Math.min(detail.title,26),children:title}),detail.near&&a2("text",{class:"soft",x:x2+10,y:box.y+(title?
-38:20),children:count?plural(count,"step"):"no step"}),detail.near&&products>0&&a2("text",{class:"soft",x:x2+wide-10,y:box.y+38,"text-anchor":"end",children:[flops(
-products),"FLOP"]})]});return a2("g",{class:`frame folded ${frame2.kind} ${role??""} ${found?"match":""}`,"data-unit":box.unit,role:"button","aria-expanded":"fa\
-lse","aria-label":titleOf(model,id2),children:[a2("rect",{class:box.level%2?"hit":"hit odd",x:box.x,y:box.y,width:box.w,height:box.h}),half("forward",box.x,west-
-box.x,forward,flopsForward,fit(titleOf(model,id2),Math.floor((west-box.x-16)/(Math.min(detail.title,26)*.58)))),half("backward",east,box.x+box.w-east,backward,flopsBackward),
-saved>0&&a2("path",{class:"band",d:`M${west} ${middle}H${east}`,"stroke-width":band2}),saved>0&&detail.near&&a2("text",{class:"size",x:box.mid,y:middle-band2/2-
-4,children:bytes(saved)}),model.badFrames.has(id2)&&a2(BadMark,{x:west-36,y:box.y-6,bad:{nan:1,inf:0}}),found&&detail.near&&a2(Count,{x:box.x+4,y:box.y-7,count:found})]})}
-function Count({x:x2,y:y2,count}){let wide=String(count).length*7+10;return a2("g",{class:"found",children:[a2("rect",{x:x2,y:y2,width:wide,height:14,rx:7}),a2(
-"text",{x:x2+wide/2,y:y2+10.5,children:count})]})}function titleOf(model,id2){let frame2=model.frame(id2),title=model.title(id2),label=model.text(frame2.label),
-turns=frame2.kind==="loop"?` × ${frame2.units.length}`:"";return`${title}${turns}${label&&label!==title?`  ${label}`:""}`}function OpenShape({model,opened,box,
-detail,role}){let id2=-box.unit-1,frame2=model.frame(id2),wide=box.mid-GUTTER-box.x,size=Math.min(detail.title,Math.max(12,Math.min(box.h*.1,60)));return a2("g",
-{class:`frame open ${frame2.kind} ${box.level%2?"odd":""} ${role??""}`,"data-unit":box.unit,children:[a2("rect",{class:"body",x:box.x,y:box.y,width:box.w,height:box.
-h,rx:8}),a2("rect",{class:"tint forward",x:box.x,y:box.y,width:wide,height:box.h,rx:8}),a2("rect",{class:"tint backward",x:box.mid+GUTTER,y:box.y,width:box.x+box.
-w-box.mid-GUTTER,height:box.h,rx:8}),a2("g",{"data-fold":id2,class:"head",role:"button","aria-expanded":"true","aria-label":`close ${titleOf(model,id2)}`,children:[
-a2("rect",{x:box.x,y:box.y,width:box.w,height:HEAD2,rx:8}),a2("text",{class:"title",x:box.x+10,y:box.y+(size>13?size:16.5),"font-size":size,children:[detail.near&&
-a2("tspan",{class:"sign",children:"− "}),fit(titleOf(model,id2),Math.max(6,Math.floor(((frame2.kind==="loop"?box.mid-66-box.x:box.w-130)-30)/(size*.58))))]}),
-detail.near&&a2("text",{class:"soft",x:box.x+box.w-10,y:box.y+16.5,"text-anchor":"end",children:`${bytes(frame2.counts[2])} saved`})]}),frame2.kind==="loop"&&detail.
-near&&a2(Stepper,{model,opened,id:id2,x:box.mid,y:box.y}),id2===0&&detail.near&&a2(Entries,{model,role:"input",middle:box.mid-ENTRY,y:box.y-20}),id2===0&&detail.
-near&&a2(Entries,{model,role:"tangent",middle:box.mid+ENTRY,y:box.y+box.h+6})]})}function Entries({model,role,middle,y:y2}){let ports=model.entering.filter(port=>port.
-role===role),texts=ports.slice(0,ports.length>3?2:3).map(port=>({text:fit(model.text(port.name),16),title:`${role} ${model.text(port.name)} ${model.text(port.spec)}`}));
-ports.length>3&&texts.push({text:`+${ports.length-2}`,title:ports.slice(2).map(port=>model.text(port.name)).join(`
+"guard"&&"guard",bad&&"bad",role,marks.steps?.has(node)&&"match"],op=model.shorts[node],name=model.nameOf(node),rest=op==="getitem"?name:restOf(name,op),room=Math.
+floor((box.w-14)/LETTER),said2=op==="getitem"?"":fit(op,room),left=room-said2.length;return a2("g",{class:classes.filter(Boolean).join(" "),"data-unit":node,role:"\
+button","aria-label":`${op} ${name}`,children:[a2("rect",{x:box.x,y:top,width:box.w,height:high,rx:model.isView(node)?3:5}),detail.near&&a2("text",{x:box.x+7,y:middle,
+children:[said2,left>1&&a2("tspan",{class:"soft",children:fit(rest,left)})]}),model.isSaved(node)&&a2("circle",{class:"kept",cx:box.x+box.w,cy:box.y+box.h/2,r:3}),
+bad&&a2(BadMark,{x:box.x+box.w-26,y:top-6,bad}),detail.near&&a2(Pills,{model,box})]})}function restOf(name,op){let stem=op.replace(/^_+/,"");return name===op||name===
+stem?"":name.startsWith(stem)?name.slice(stem.length):` ${name}`}function BadMark({x:x2,y:y2,bad}){return a2("g",{class:"badmark",children:[a2("rect",{x:x2,y:y2,
+width:30,height:13,rx:6.5}),a2("text",{x:x2+15,y:y2+9.7,children:bad.nan?"NaN":"Inf"})]})}function Pills({model,box}){let{left,right}=pillsOf(model,box.unit),middle=box.
+y+box.h/2,draw=(pills,sign)=>pills.map((pill,at)=>{let wide=pillWidth(pill.text),x2=sign<0?box.x-5-wide:box.x+box.w+5,y2=middle+(at-pills.length/2)*15;return a2(
+PillShape,{...pill,x:x2,y:y2,wide})});return a2("g",{children:[draw(left,-1),draw(right,1)]})}function FoldedShape({model,box,detail,marks,role}){let id2=-box.unit-
+1,frame2=model.frame(id2),[forward,backward,saved,flopsForward,flopsBackward]=frame2.counts,[west,east]=[box.mid-GUTTER,box.mid+GUTTER],middle=box.y+box.h/2,band2=bandWidth(
+model)(saved),stacked=frame2.kind==="loop",found=marks.matches?.get(id2),half=(side,x2,wide,count,products,title)=>a2("g",{class:`half ${side}${count?"":" empty"}`,
+children:[stacked&&[6,3].map(away=>a2("rect",{class:"behind",x:x2+(side==="forward"?-away:away),y:box.y+away,width:wide,height:box.h,rx:6})),a2("rect",{x:x2,y:box.
+y,width:wide,height:box.h,rx:6}),title&&a2("text",{class:"title",x:x2+10,y:detail.near?box.y+20:middle+detail.title*.35,"font-size":Math.min(detail.title,26),children:title}),
+detail.near&&a2("text",{class:"soft",x:x2+10,y:box.y+(title?38:20),children:count?plural(count,"step"):"no step"}),detail.near&&products>0&&a2("text",{class:"so\
+ft",x:x2+wide-10,y:box.y+38,"text-anchor":"end",children:[flops(products),"FLOP"]})]});return a2("g",{class:`frame folded ${frame2.kind} ${role??""} ${found?"ma\
+tch":""}`,"data-unit":box.unit,role:"button","aria-expanded":"false","aria-label":titleOf(model,id2),children:[a2("rect",{class:box.level%2?"hit":"hit odd",x:box.
+x,y:box.y,width:box.w,height:box.h}),half("forward",box.x,west-box.x,forward,flopsForward,fit(titleOf(model,id2),Math.floor((west-box.x-16)/(Math.min(detail.title,
+26)*.58)))),half("backward",east,box.x+box.w-east,backward,flopsBackward),saved>0&&a2("path",{class:"band",d:`M${west} ${middle}H${east}`,"stroke-width":band2}),
+saved>0&&detail.near&&a2("text",{class:"size",x:box.mid,y:middle-band2/2-4,children:bytes(saved)}),model.badFrames.has(id2)&&a2(BadMark,{x:west-36,y:box.y-6,bad:{
+nan:1,inf:0}}),found&&detail.near&&a2(Count,{x:box.x+4,y:box.y-7,count:found})]})}function Count({x:x2,y:y2,count}){let wide=String(count).length*7+10;return a2(
+"g",{class:"found",children:[a2("rect",{x:x2,y:y2,width:wide,height:14,rx:7}),a2("text",{x:x2+wide/2,y:y2+10.5,children:count})]})}function titleOf(model,id2){let frame2=model.
+frame(id2),title=model.title(id2),label=model.text(frame2.label),turns=frame2.kind==="loop"?` × ${frame2.units.length}`:"";return`${title}${turns}${label&&label!==
+title?`  ${label}`:""}`}function OpenShape({model,opened,box,detail,role}){let id2=-box.unit-1,frame2=model.frame(id2),wide=box.mid-GUTTER-box.x,size=Math.min(detail.
+title,Math.max(12,Math.min(box.h*.1,60)));return a2("g",{class:`frame open ${frame2.kind} ${box.level%2?"odd":""} ${role??""}`,"data-unit":box.unit,children:[a2(
+"rect",{class:"body",x:box.x,y:box.y,width:box.w,height:box.h,rx:8}),a2("rect",{class:"tint forward",x:box.x,y:box.y,width:wide,height:box.h,rx:8}),a2("rect",{class:"\
+tint backward",x:box.mid+GUTTER,y:box.y,width:box.x+box.w-box.mid-GUTTER,height:box.h,rx:8}),a2("g",{"data-fold":id2,class:"head",role:"button","aria-expanded":"\
+true","aria-label":`close ${titleOf(model,id2)}`,children:[a2("rect",{x:box.x,y:box.y,width:box.w,height:HEAD2,rx:8}),a2("text",{class:"title",x:box.x+10,y:box.
+y+(size>13?size:16.5),"font-size":size,children:[detail.near&&a2("tspan",{class:"sign",children:"− "}),fit(titleOf(model,id2),Math.max(6,Math.floor(((frame2.kind===
+"loop"?box.mid-66-box.x:box.w-130)-30)/(size*.58))))]}),detail.near&&a2("text",{class:"soft",x:box.x+box.w-10,y:box.y+16.5,"text-anchor":"end",children:`${bytes(
+frame2.counts[2])} saved`})]}),frame2.kind==="loop"&&detail.near&&a2(Stepper,{model,opened,id:id2,x:box.mid,y:box.y}),id2===0&&detail.near&&a2(Entries,{model,role:"\
+input",middle:box.mid-ENTRY,y:box.y-20}),id2===0&&detail.near&&a2(Entries,{model,role:"tangent",middle:box.mid+ENTRY,y:box.y+box.h+6})]})}function Entries({model,
+role,middle,y:y2}){let ports=model.entering.filter(port=>port.role===role),texts=ports.slice(0,ports.length>3?2:3).map(port=>({text:fit(model.text(port.name),16),
+title:`${role} ${model.text(port.name)} ${model.text(port.spec)}`}));ports.length>3&&texts.push({text:`+${ports.length-2}`,title:ports.slice(2).map(port=>model.
+text(port.name)).join(`
 `)});let x2=middle-texts.reduce((sum,one2)=>sum+pillWidth(one2.text)+4,-4)/2;return a2("g",{children:texts.map(one2=>{let wide=pillWidth(one2.text),left=x2;return x2+=
 wide+4,a2(PillShape,{...one2,role,x:left,y:y2,wide})})})}function PillShape({x:x2,y:y2,wide,text:text2,title,role}){return a2("g",{class:`pill ${role}`,children:[
 a2("title",{children:title}),a2("rect",{x:x2,y:y2+1,width:wide,height:13,rx:6.5}),a2("text",{x:x2+wide/2,y:y2+10.5,children:text2})]})}function Stepper({model,opened,
@@ -624,9 +510,9 @@ marks},`b${box.unit}`)),box.kind!=="open")continue;let own=lines.get(-box.unit-1
 "bridge")-+(b.side!=="bridge")).map(line=>a2(LineShape,{line,detail},line.d))},`l${box.unit}`))}return a2("g",{children:all})}function Tips(){let tip=side=>a2("\
 marker",{id:`tip-${side}`,class:`tip ${side}`,viewBox:"0 0 8 8",refX:"7",refY:"4",markerWidth:"7",markerHeight:"7",markerUnits:"userSpaceOnUse",orient:"auto",children:a2(
 "path",{d:"M0 .8L8 4L0 7.2Z"})});return a2("defs",{children:[tip("left"),tip("right")]})}function svgOf(picture,title){let{x:x2,y:y2,w:w2,h:h2,node}=picture.visible(),holder=document.createElementNS("http://www.w3.org/2000/svg","svg");Q([a2("title",
-{children:title}),a2("style",{children:picture_default}),a2("rect",{class:"paper",x:x2,y:y2,width:w2,height:h2}),a2(Tips,{}),node],holder);let sizes={viewBox:`${x2}\
- ${y2} ${w2} ${h2}`,width:String(Math.round(w2)),height:String(Math.round(h2)),class:"picture"};for(let[name,value]of Object.entries(sizes))holder.setAttribute(
-name,value);let text2=new XMLSerializer().serializeToString(holder);return Q(null,holder),`<?xml version="1.0" encoding="UTF-8"?>
+{children:title}),a2("rect",{class:"paper",x:x2,y:y2,width:w2,height:h2}),a2(Tips,{}),node],holder);let sizes={viewBox:`${x2} ${y2} ${w2} ${h2}`,width:String(Math.
+round(w2)),height:String(Math.round(h2)),class:"picture"};for(let[name,value]of Object.entries(sizes))holder.setAttribute(name,value);let text2=new XMLSerializer().
+serializeToString(holder).replace("</title>",`</title><style>${picture_default}</style>`);return Q(null,holder),`<?xml version="1.0" encoding="UTF-8"?>
 ${text2}
 `}function download(name,text2){let address=URL.createObjectURL(new Blob([text2],{type:"image/svg+xml"})),link=document.createElement("a");link.href=address,link.
 download=name,link.click(),setTimeout(()=>URL.revokeObjectURL(address),1e3)}async function copy(text2){try{return await navigator.clipboard.writeText(text2),"Th\
@@ -643,9 +529,9 @@ let filter2=this.filterOf(word);typeof filter2=="string"?problems.push(filter2):
 let{count}=this.model,ranked=[[],[],[],[]],hits=new Array(PLACES.length).fill(0),all=places.length;if(!problems.length)for(let node=0;node<count;node++){let where=0;
 if(tests.every(test=>test(node))){if(all){if(!places.every(column=>column[node]))continue;where=places[0][node];for(let place3=0;place3<PLACES.length;place3++)where&
 1<<place3&&hits[place3]++}ranked[all?this.rank(node,plain[0],where):0].push(node)}}let frames=problems.length||tests.length?[[],[]]:this.framesOf(plain);return this.
-sum(frames,ranked.flat(),hits,problems.join(" "))}sum([first2,others],steps,hits,problem){let{model}=this,within2=new Map,forward=0;for(let node of steps){model.
-isForward(node)&&forward++;let frame2=model.data.nodes.frame[node];within2.set(frame2,(within2.get(frame2)??0)+1)}for(let[frame2,count]of[...within2])for(let above of model.
-above(frameUnit(frame2)))within2.set(above,(within2.get(above)??0)+count);let counts=hits.map((count,place3)=>[PLACES[place3],count]).filter(one2=>one2[1]);return{
+sum(frames,ranked.flat(),hits,problems.join(" "))}sum([first2,others],steps,hits,problem){let{model}=this,within2=new Map,forward=0,own=new Int32Array(model.data.
+frames.length);for(let node of steps)model.isForward(node)&&forward++,own[model.data.nodes.frame[node]]++;own.forEach((count,frame2)=>{if(count)for(let at=frame2;at>=
+0;at=model.frame(at).parent)within2.set(at,(within2.get(at)??0)+count)});let counts=hits.map((count,place3)=>[PLACES[place3],count]).filter(one2=>one2[1]);return{
 units:[...first2,...steps,...others],steps:new Set(steps),within:within2,counts,forward,problem}}rank(node,word,where){let{model}=this,names=[model.shorts[node].
 toLowerCase(),this.lower[model.data.nodes.name[node]]];return names.includes(word)?0:names.some(name=>name.startsWith(word))?1:where&3?2:3}framesOf(words){let{model}=this,
 found=[[],[]],seen=new Set;return model.data.frames.forEach((frame2,id2)=>{let own=this.lower[frame2.name],text2=`${this.paths[id2]} ${this.lower[frame2.label]}`;
@@ -668,19 +554,19 @@ strings.map((_2,at)=>begins(this.lower[at])),frames=this.paths.map(begins);retur
 line:()=>{let ends=this.lines.map(line=>line===value||line.endsWith(`/${value}`)||line.startsWith(`${value}:`)||line.includes(`/${value}:`));return node=>nodes.
 source[node]>=0&&ends[nodes.source[node]]},shape:()=>{let wanted=`,${value.replace(/[^\w,*]/g,"")},`,fits=model.strings.map(text2=>/\[/.test(text2)&&`,${text2.slice(
 text2.indexOf("[")+1,text2.lastIndexOf("]")).replace(/\s/g,"")},`.includes(wanted));return node=>fits[nodes.spec[node]]},has:()=>model.data.stats?value==="nan"||
-value==="inf"?node=>(model.bad.get(node)?.[value]??0)>0:wrong(["nan","inf"]):"This capture has no statistics of values, so has: finds nothing."}[key]()}};var SHOWN=80,Finder=class extends x{state={open:!1};input=M();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.
-select()}pressed=event=>{let{found,at,onGo,onLeave}=this.props,count=found?.units.length??0;if(event.stopPropagation(),event.key==="Escape")this.setState({open:!1}),
-onLeave();else if(count&&(event.key==="Enter"||event.key==="ArrowDown"||event.key==="ArrowUp")){event.preventDefault();let back=event.key==="ArrowUp"||event.shiftKey;
-this.setState({open:event.key!=="Enter"}),onGo(at<0?back?count-1:0:(at+(back?count-1:1))%count)}};render({query,found,model,at,onQuery,onGo}){return a2("div",{class:"\
-finder",role:"search",onFocusOut:event=>{event.currentTarget.contains(event.relatedTarget)||this.setState({open:!1})},children:[a2("input",{ref:this.input,type:"\
-search",value:query,placeholder:"search: name, operator, shape, line   /","aria-label":"search",spellcheck:!1,onInput:event=>{onQuery(event.currentTarget.value),
-this.setState({open:!0})},onFocus:()=>this.setState({open:!0}),onKeyDown:this.pressed}),found&&a2("output",{class:"total",children:found.problem?"?":whole(found.
-units.length)}),this.state.open&&a2("div",{class:"results",tabIndex:-1,children:found?a2(Results,{found,model,at,onGo}):a2(Help,{onQuery:query2=>{onQuery(query2),
-this.focus()}})})]})}};function Help({onQuery}){return a2("div",{class:"help",children:[a2("p",{class:"soft",children:"Words are looked for in names, operators,\
- shapes, source lines, modules and parameters. Filters can be put beside them:"}),a2("dl",{children:FILTERS.map(([word,meaning])=>[a2("dt",{children:a2("button",
-{class:"link",onClick:()=>onQuery(word),children:word})},word),a2("dd",{children:meaning},`${word} `)])})]})}function Results({found,model,at,onGo}){if(found.problem)
-return a2("p",{class:"alarm",children:found.problem});let backward=found.steps.size-found.forward,frames=found.units.length-found.steps.size,from=Math.max(0,Math.
-min(at-20,found.units.length-SHOWN));return a2("div",{children:[a2("p",{class:"soft counts",children:[[found.forward&&`${whole(found.forward)} forward`,backward&&
+value==="inf"?node=>(model.bad.get(node)?.[value]??0)>0:wrong(["nan","inf"]):"This capture has no statistics of values, so has: finds nothing."}[key]()}};var SHOWN=50,Finder=class extends x{state={open:!1};input=M();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.
+select()}pressed=event=>{let{found,at,onGo,onLeave}=this.props,count=found?.units.length??0;if(event.stopPropagation(),event.key==="Escape")event.preventDefault(),
+this.setState({open:!1}),onLeave();else if(count&&(event.key==="Enter"||event.key==="ArrowDown"||event.key==="ArrowUp")){event.preventDefault();let back=event.key===
+"ArrowUp"||event.shiftKey;this.setState({open:event.key!=="Enter"}),onGo(at<0?back?count-1:0:(at+(back?count-1:1))%count)}};render({query,found,model,at,onQuery,
+onGo}){return a2("div",{class:"finder",role:"search",onFocusOut:event=>{event.currentTarget.contains(event.relatedTarget)||this.setState({open:!1})},children:[a2(
+"input",{ref:this.input,type:"search",value:query,placeholder:"search: name, operator, shape, line   /","aria-label":"search",spellcheck:!1,onInput:event=>{onQuery(
+event.currentTarget.value),this.setState({open:!0})},onFocus:()=>this.setState({open:!0}),onKeyDown:this.pressed}),found&&a2("output",{class:"total",children:found.
+problem?"?":whole(found.units.length)}),this.state.open&&a2("div",{class:"results",tabIndex:-1,children:found?a2(Results,{found,model,at,onGo}):a2(Help,{onQuery:query2=>{
+onQuery(query2),this.focus()}})})]})}};function Help({onQuery}){return a2("div",{class:"help",children:[a2("p",{class:"soft",children:"Words are looked for in n\
+ames, operators, shapes, source lines, modules and parameters. Filters can be put beside them:"}),a2("dl",{children:FILTERS.map(([word,meaning])=>[a2("dt",{children:a2(
+"button",{class:"link",onClick:()=>onQuery(word),children:word})},word),a2("dd",{children:meaning},`${word} `)])})]})}function Results({found,model,at,onGo}){if(found.
+problem)return a2("p",{class:"alarm",children:found.problem});let backward=found.steps.size-found.forward,frames=found.units.length-found.steps.size,from=Math.max(
+0,Math.min(at-20,found.units.length-SHOWN));return a2("div",{children:[a2("p",{class:"soft counts",children:[[found.forward&&`${whole(found.forward)} forward`,backward&&
 `${whole(backward)} backward`,frames&&plural(frames,"frame")].filter(Boolean).join(", ")||"Nothing has these words.",found.counts.length>0&&` · in ${found.counts.
 map(([place3,count])=>`${place3} ${whole(count)}`).join(", ")}`]}),a2("ul",{children:found.units.slice(from,from+SHOWN).map((unit,index)=>a2(Result,{model,unit,
 chosen:from+index===at,onGo:()=>onGo(from+index)},unit))}),found.units.length>SHOWN&&a2("p",{class:"soft",children:`${whole(from+1)} to ${whole(Math.min(found.units.
@@ -1189,43 +1075,43 @@ constant3([[+_2[0][0],+_2[0][1]],[+_2[1][0],+_2[1][1]]]),zoom3):extent},zoom3.sc
 zoom3.constrain=function(_2){return arguments.length?(constrain=_2,zoom3):constrain},zoom3.duration=function(_2){return arguments.length?(duration=+_2,zoom3):duration},
 zoom3.interpolate=function(_2){return arguments.length?(interpolate2=_2,zoom3):interpolate2},zoom3.on=function(){var value=listeners.on.apply(listeners,arguments);
 return value===listeners?zoom3:value},zoom3.clickDistance=function(_2){return arguments.length?(clickDistance2=(_2=+_2)*_2,zoom3):Math.sqrt(clickDistance2)},zoom3.
-tapDistance=function(_2){return arguments.length?(tapDistance=+_2,zoom3):tapDistance},zoom3}var grade=scale=>Math.round(Math.log(scale)/Math.log(1.25)),Picture=class _Picture extends x{state={window:null};svg=M();world=M();zooming;transform=identity2;drawn=null;lastFold=null;watcher=new ResizeObserver(
-()=>this.lookAround());componentDidMount(){this.props.mounted(this);let svg=this.svg.current;this.zooming=zoom2().scaleExtent([.015,4]).filter(event=>event.type===
-"wheel"?event.ctrlKey||event.metaKey:!event.button).on("zoom",event=>{this.transform=event.transform,this.world.current.setAttribute("transform",event.transform.
-toString()),this.lookAround()}),select(svg).call(this.zooming).on("dblclick.zoom",null),svg.addEventListener("wheel",event=>{if(event.ctrlKey||event.metaKey)return;
-event.preventDefault();let unit=event.deltaMode?16:1,[dx,dy]=event.shiftKey?[event.deltaY,0]:[event.deltaX,event.deltaY];this.moveBy(-dx*unit/this.transform.k,-dy*
-unit/this.transform.k)},{passive:!1}),this.watcher.observe(svg),this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(before){if(before.
-model!==this.props.model)this.fit();else if(before.scene!==this.props.scene){let anchor=this.lastFold&&[before.scene,this.props.scene].map(scene=>scene.byUnit.get(
--this.lastFold.frame-1));anchor?.[0]&&anchor[1]&&this.moveBy(anchor[0].mid-anchor[1].mid,anchor[0].y-anchor[1].y),this.lookAround()}}size(){let{clientWidth,clientHeight}=this.
-svg.current;return[Math.max(1,clientWidth),Math.max(1,clientHeight)]}moveBy(x2,y2){(x2||y2)&&this.zooming.translateBy(select(this.svg.current),x2,y2)}scaleBy(factor){
-this.zooming.scaleBy(select(this.svg.current),factor)}fit(){let{left,right,height}=this.props.scene,[wide,high]=this.size(),room=34,across2=(wide-2*room)/(right-
-left),down=(high-2*room)/height,scale=Math.max(Math.min(across2,down,1.15),Math.min(across2,.85),.02),x2=wide/2-(left+right)/2*scale,y2=height*scale<high-2*room?
-(high-height*scale)/2:room;this.zooming.transform(select(this.svg.current),identity2.translate(x2,y2).scale(scale))}fitAll(){let{left,right,height}=this.props.scene,
-[wide,high]=this.size(),scale=Math.min((wide-40)/(right-left),(high-40)/height,1.15),[x2,y2]=[wide/2-(left+right)/2*scale,high/2-height/2*scale];this.zooming.transform(
-select(this.svg.current),identity2.translate(x2,y2).scale(scale))}show(unit){let box=this.props.scene.byUnit.get(unit);if(!box)return;let[wide,high]=this.size(),
-{k}=this.transform,[x2,y2]=this.transform.apply([box.mid,box.y]);if(x2>60&&x2<wide-60&&y2>30&&y2+Math.min(box.h*k,high/2)<high-20&&k>=.45)return;let scale=Math.
-max(k,.8),middle=box.y+Math.min(box.h,high/scale)/2;this.zooming.transform(select(this.svg.current),identity2.translate(wide/2-box.mid*scale,high/2-middle*scale).
-scale(scale))}lookAround(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert([0,0]),had=this.state.window,[w2,h2]=[wide/k,high/k];had&&
-had.grade===grade(k)&&x2>=had.x&&y2>=had.y&&x2+w2<=had.x+had.w&&y2+h2<=had.y+had.h||this.setState({window:{x:x2-w2/2,y:y2-h2/2,w:2*w2,h:2*h2,grade:grade(k)}})}static within(scene,window2){
-let scale=1.25**window2.grade,small=1.2/scale,{x:x2,y:y2,w:w2,h:h2}=window2,touches=(left,top,wide,high)=>left<x2+w2&&top<y2+h2&&left+wide>x2&&top+high>y2,boxes=scene.
-boxes.filter(box=>box.h>small&&touches(box.x-120,box.y,box.w+240,box.h)),lines=new Map;if(scale>.06)for(let line of scene.lines){let[left,top,wide,high]=line.box;
-if(!touches(left-20,top,wide+40,high))continue;let own=lines.get(line.within);own?own.push(line):lines.set(line.within,[line])}return{boxes,lines}}visible(){let[
-wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert([0,0]),window2={x:x2,y:y2,w:wide/k,h:high/k,grade:grade(k)},{model,opened,scene,marks}=this.
-props;return{...window2,node:a2(Drawn,{model,opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**window2.grade)})}}base(window2){let{model,opened,
-scene,marks}=this.props,key=[model,scene,marks.matches,window2];if(this.drawn?.key.every((part,at)=>part===key[at]))return this.drawn.node;let node=a2(Drawn,{model,
-opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**window2.grade)});return this.drawn={key,node},node}overlay(lit,window2){let{model,opened,scene,
-marks}=this.props,detail=detailAt(1.25**window2.grade),boxes=[...lit.units].map(([unit,role])=>[scene.byUnit.get(unit),role]),bridges=line=>+(line.side!=="bridg\
-e");return a2("g",{class:"overlay",children:[[...lit.lines].sort((a3,b)=>bridges(a3)-bridges(b)).map(line=>a2(LineShape,{line,detail,bright:!0},line.d)),boxes.map(
-([box,role])=>box&&(box.kind==="open"?a2("rect",{class:"ring",x:box.x,y:box.y,width:box.w,height:box.h,rx:8},box.unit):a2(BoxShape,{model,opened,box,detail,marks,
-role:`is-${role}`},box.unit)))]})}at(event){let target=event.target,number2=name=>{let found=target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);return found==
-null?null:Number(found)},loop=number2("loop");return{unit:number2("unit"),fold:number2("fold"),turn:loop===null?null:[loop,number2("turn")]}}clicked=event=>{let{
-unit,fold,turn}=this.at(event),{scene}=this.props;if(event.detail>1)return;if(this.lastFold=null,turn)return this.props.onTurn(...turn);let folded=unit!==null&&
-scene.byUnit.get(unit)?.kind==="folded"?-unit-1:fold;if(folded===null)return this.props.onClick(unit);this.lastFold={frame:folded,when:event.timeStamp},this.props.
-onFold(folded)};doubled=event=>{this.lastFold&&event.timeStamp-this.lastFold.when<700&&this.props.onOpenAll(this.lastFold.frame)};hold(frame2){this.lastFold={frame:frame2,
-when:-1/0}}render({scene,lit,pinned,onHover}){let window2=this.state.window;return a2("svg",{ref:this.svg,class:`picture${pinned?" pinned":""}`,tabindex:0,role:"\
-application","aria-label":"forward and backward","data-boxes":scene.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:event=>onHover(this.at(
-event).unit),onMouseLeave:()=>onHover(null),children:[a2(Tips,{}),a2("g",{ref:this.world,children:[a2("g",{class:"base",children:window2&&this.base(window2)}),window2&&
-lit&&this.overlay(lit,window2)]})]})}};function costsBy(model,key){let found=new Map,{product,other,read,written}=model.data.nodes;for(let node=0;node<model.count;node++){let name=key(node),side=model.
+tapDistance=function(_2){return arguments.length?(tapDistance=+_2,zoom3):tapDistance},zoom3}var grade=scale=>Math.round(Math.log(scale)/Math.log(1.25)),Picture=class _Picture extends x{state={window:null};svg=M();world=M();zooming;transform=identity2;drawn=null;lastFold=null;measured=[
+1,1];watcher=new ResizeObserver(()=>this.resized());componentDidMount(){this.props.mounted(this);let svg=this.svg.current;this.zooming=zoom2().scaleExtent([.015,
+4]).filter(event=>event.type==="wheel"?event.ctrlKey||event.metaKey:!event.button).on("zoom",event=>{this.transform=event.transform,this.world.current.setAttribute(
+"transform",event.transform.toString()),this.lookAround()}),select(svg).call(this.zooming).on("dblclick.zoom",null),svg.addEventListener("wheel",event=>{if(event.
+ctrlKey||event.metaKey)return;event.preventDefault();let unit=event.deltaMode?16:1,[dx,dy]=event.shiftKey?[event.deltaY,0]:[event.deltaX,event.deltaY];this.moveBy(
+-dx*unit/this.transform.k,-dy*unit/this.transform.k)},{passive:!1}),this.watcher.observe(svg),this.resized(),this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(before){
+if(before.model!==this.props.model)this.fit();else if(before.scene!==this.props.scene){let anchor=this.lastFold&&[before.scene,this.props.scene].map(scene=>scene.
+byUnit.get(-this.lastFold.frame-1));anchor?.[0]&&anchor[1]&&this.moveBy(anchor[0].mid-anchor[1].mid,anchor[0].y-anchor[1].y),this.lookAround()}}size(){return this.
+measured}resized(){let{clientWidth,clientHeight}=this.svg.current;this.measured=[Math.max(1,clientWidth),Math.max(1,clientHeight)],this.lookAround()}moveBy(x2,y2){
+(x2||y2)&&this.zooming.translateBy(select(this.svg.current),x2,y2)}scaleBy(factor){this.zooming.scaleBy(select(this.svg.current),factor)}fit(){let{left,right,height}=this.
+props.scene,[wide,high]=this.size(),room=34,across2=(wide-2*room)/(right-left),down=(high-2*room)/height,scale=Math.max(Math.min(across2,down,1.15),Math.min(across2,
+.85),.02),x2=wide/2-(left+right)/2*scale,y2=height*scale<high-2*room?(high-height*scale)/2:room;this.zooming.transform(select(this.svg.current),identity2.translate(
+x2,y2).scale(scale))}fitAll(){let{left,right,height}=this.props.scene,[wide,high]=this.size(),scale=Math.min((wide-40)/(right-left),(high-40)/height,1.15),[x2,y2]=[
+wide/2-(left+right)/2*scale,high/2-height/2*scale];this.zooming.transform(select(this.svg.current),identity2.translate(x2,y2).scale(scale))}show(unit){let box=this.
+props.scene.byUnit.get(unit);if(!box)return;let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.apply([box.mid,box.y]);if(x2>60&&x2<wide-60&&y2>
+30&&y2+Math.min(box.h*k,high/2)<high-20&&k>=.45)return;let scale=Math.max(k,.8),middle=box.y+Math.min(box.h,high/scale)/2;this.zooming.transform(select(this.svg.
+current),identity2.translate(wide/2-box.mid*scale,high/2-middle*scale).scale(scale))}lookAround(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.
+invert([0,0]),had=this.state.window,[w2,h2]=[wide/k,high/k];had&&had.grade===grade(k)&&x2>=had.x&&y2>=had.y&&x2+w2<=had.x+had.w&&y2+h2<=had.y+had.h||this.setState(
+{window:{x:x2-w2/2,y:y2-h2/2,w:2*w2,h:2*h2,grade:grade(k)}})}static within(scene,window2){let scale=1.25**window2.grade,small=1.2/scale,{x:x2,y:y2,w:w2,h:h2}=window2,
+touches=(left,top,wide,high)=>left<x2+w2&&top<y2+h2&&left+wide>x2&&top+high>y2,boxes=scene.boxes.filter(box=>box.h>small&&touches(box.x-120,box.y,box.w+240,box.
+h)),lines=new Map;if(scale>.06)for(let line of scene.lines){let[left,top,wide,high]=line.box;if(!touches(left-20,top,wide+40,high))continue;let own=lines.get(line.
+within);own?own.push(line):lines.set(line.within,[line])}return{boxes,lines}}visible(){let[wide,high]=this.size(),{k}=this.transform,[x2,y2]=this.transform.invert(
+[0,0]),window2={x:x2,y:y2,w:wide/k,h:high/k,grade:grade(k)},{model,opened,scene,marks}=this.props;return{...window2,node:a2(Drawn,{model,opened,marks,..._Picture.
+within(scene,window2),detail:detailAt(1.25**window2.grade)})}}base(window2){let{model,opened,scene,marks}=this.props,key=[model,scene,marks.matches,window2];if(this.
+drawn?.key.every((part,at)=>part===key[at]))return this.drawn.node;let node=a2(Drawn,{model,opened,marks,..._Picture.within(scene,window2),detail:detailAt(1.25**
+window2.grade)});return this.drawn={key,node},node}overlay(lit,window2){let{model,opened,scene,marks}=this.props,detail=detailAt(1.25**window2.grade),boxes=[...lit.
+units].map(([unit,role])=>[scene.byUnit.get(unit),role]),bridges=line=>+(line.side!=="bridge");return a2("g",{class:"overlay",children:[[...lit.lines].sort((a3,b)=>bridges(
+a3)-bridges(b)).map(line=>a2(LineShape,{line,detail,bright:!0},line.d)),boxes.map(([box,role])=>box&&(box.kind==="open"?a2("rect",{class:"ring",x:box.x,y:box.y,
+width:box.w,height:box.h,rx:8},box.unit):a2(BoxShape,{model,opened,box,detail,marks,role:`is-${role}`},box.unit)))]})}at(event){let target=event.target,number2=name=>{
+let found=target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);return found==null?null:Number(found)},loop=number2("loop");return{unit:number2("unit"),
+fold:number2("fold"),turn:loop===null?null:[loop,number2("turn")]}}clicked=event=>{let{unit,fold,turn}=this.at(event),{scene}=this.props;if(event.detail>1)return;
+if(this.lastFold=null,turn)return this.props.onTurn(...turn);let folded=unit!==null&&scene.byUnit.get(unit)?.kind==="folded"?-unit-1:fold;if(folded===null)return this.
+props.onClick(unit);this.lastFold={frame:folded,when:event.timeStamp},this.props.onFold(folded)};doubled=event=>{this.lastFold&&event.timeStamp-this.lastFold.when<
+700&&this.props.onOpenAll(this.lastFold.frame)};hold(frame2){this.lastFold?.frame!==frame2&&(this.lastFold={frame:frame2,when:-1/0})}render({scene,lit,pinned,onHover}){
+let window2=this.state.window;return a2("svg",{ref:this.svg,class:`picture${pinned?" pinned":""}`,tabindex:0,role:"application","aria-label":"forward and backwa\
+rd","data-boxes":scene.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:event=>onHover(this.at(event).unit),onMouseLeave:()=>onHover(null),
+children:[a2(Tips,{}),a2("g",{ref:this.world,children:[a2("g",{class:"base",children:window2&&this.base(window2)}),window2&&lit&&this.overlay(lit,window2)]})]})}};function costsBy(model,key){let found=new Map,{product,other,read,written}=model.data.nodes;for(let node=0;node<model.count;node++){let name=key(node),side=model.
 isForward(node)?0:1,cost=found.get(name)??{name,steps:[0,0],flops:[0,0],bytes:[0,0]};found.set(name,cost),cost.steps[side]++,cost.flops[side]+=product[node]+other[node],
 cost.bytes[side]+=read[node]+written[node]}return[...found.values()]}var memo=new WeakMap;function Operators({model,search}){let known=memo.get(model)??{kinds:costsBy(
 model,node=>model.kinds[node]),operators:costsBy(model,node=>model.shorts[node])};memo.set(model,known);let all=sums(known.kinds);return a2("div",{class:"panel",
@@ -1263,70 +1149,71 @@ model.usersOf(port.value)[0]??-1:port.value,cell:port=>{let step=port.into?model
 children:"unused"}):a2(StepLink,{model,value:step,go})}}];return a2("div",{class:"panel",children:[a2("h2",{children:"Inputs and outputs"}),[...groups].map(([title,
 ports])=>a2("details",{open:ports.length<=12,children:[a2("summary",{children:[title," ",a2("span",{class:"soft",children:[whole(ports.length),", ",bytes(ports.
 reduce((sum,port)=>sum+port.bytes,0))]})]}),a2(Table,{columns,rows:ports,sort:[2,-1],empty:""})]},title))]})}var TABS=[["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["values","Values","v"],["po\
-rts","In/out","i"]],App=class extends x{picture;finder;searchers=new Map;keep=new Map;timer=0;state={...this.begin(location.hash),hovered:null,query:"",found:null,
-at:-1,moment:null,tab:"details",help:!1,told:"",wide:400};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],start3=opened??
-firstOpen(model);return{pair,selected:unit,opened:unit===null||opened?start3:revealed(model,start3,unit)}}get model(){return this.props.models[this.state.pair]}get scene(){
-return this.kept("scene",[this.model,this.state.opened],()=>place(this.model,this.state.opened))}get searcher(){let{model}=this;return this.searchers.has(model)||
-this.searchers.set(model,new Searcher(model)),this.searchers.get(model)}kept(name,key,make){let had=this.keep.get(name);if(had&&had.key.length===key.length&&had.
-key.every((part,at)=>part===key[at]))return had.value;let value=make();return this.keep.set(name,{key,value}),value}componentDidMount(){document.addEventListener(
-"keydown",this.pressed),addEventListener("hashchange",this.followed),this.state.selected!==null&&this.picture.show(this.visible(this.state.selected))}componentWillUnmount(){
-document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(_2,before){let{pair,selected,opened}=this.
-state;before.pair===pair&&before.selected===selected&&before.opened===opened||(clearTimeout(this.timer),location.protocol!=="about:"&&(this.timer=window.setTimeout(
-()=>history.replaceState(null,"",hashOf(pair,selected,opened)),250)))}followed=()=>{let begun=this.begin(location.hash);this.setState(begun,()=>begun.selected!==
-null&&this.picture.show(this.visible(begun.selected)))};visible(unit){return visibleOf(this.model,this.scene,unit)}go=unit=>{let opened=this.scene.byUnit.has(unit)?
-this.state.opened:revealed(this.model,this.state.opened,unit);this.setState({opened,selected:unit,hovered:null,...this.momentOf(unit)},()=>this.picture.show(this.
-visible(unit)))};momentOf(unit){return unit!==null&&unit>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=unit=>this.setState({selected:unit===frameUnit(0)?
-null:unit,told:""});fold=frame2=>{this.picture.hold(frame2);let opened=toggled(this.model,this.state.opened,frame2),inside=this.state.selected,hidden=inside!==null&&
-!isOpen(this.model,opened,frame2)&&this.model.above(inside).includes(frame2);this.setState({opened,selected:frame2===0?this.state.selected:hidden||inside===null||
-inside<0?frameUnit(frame2):inside})};openAll=frame2=>{this.picture.hold(frame2),this.setState({opened:openedInside(this.model,this.state.opened,frame2),selected:frame2===
-0?null:frameUnit(frame2)})};turn=(loop,turn)=>{this.picture.hold(loop);let{model}=this,{selected}=this.state,opened=turned(model,this.state.opened,loop,turn);this.
-setState({opened,selected:selected!==null&&model.above(selected).includes(loop)?this.sameIn(loop,opened,selected):selected})};sameIn(loop,opened,unit){let{model}=this,
-path=[unit,...model.above(unit).map(frameUnit)],end=path.indexOf(frameUnit(loop)),found=model.frame(loop).units[turnOf(model,opened,loop)];for(let part of path.
+rts","In/out","i"]],App=class extends x{picture;finder;searchers=new Map;keep=new Map;timer=0;marking=0;state={...this.begin(location.hash),hovered:null,query:"",
+found:null,marked:null,at:-1,moment:null,tab:"details",help:!1,told:"",wide:400};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],
+start3=opened??firstOpen(model);return{pair,selected:unit,opened:unit===null||opened?start3:revealed(model,start3,unit)}}get model(){return this.props.models[this.
+state.pair]}get scene(){return this.kept("scene",[this.model,this.state.opened],()=>place(this.model,this.state.opened))}get searcher(){let{model}=this;return this.
+searchers.has(model)||this.searchers.set(model,new Searcher(model)),this.searchers.get(model)}kept(name,key,make){let had=this.keep.get(name);if(had&&had.key.length===
+key.length&&had.key.every((part,at)=>part===key[at]))return had.value;let value=make();return this.keep.set(name,{key,value}),value}componentDidMount(){document.
+addEventListener("keydown",this.pressed),addEventListener("hashchange",this.followed),setTimeout(()=>this.searcher,300),this.state.selected!==null&&this.picture.
+show(this.visible(this.state.selected))}componentWillUnmount(){document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(_2,before){
+let{pair,selected,opened}=this.state;before.pair===pair&&before.selected===selected&&before.opened===opened||(clearTimeout(this.timer),location.protocol!=="abou\
+t:"&&(this.timer=window.setTimeout(()=>history.replaceState(null,"",hashOf(pair,selected,opened)),250)))}followed=()=>{let begun=this.begin(location.hash);this.
+setState(begun,()=>begun.selected!==null&&this.picture.show(this.visible(begun.selected)))};visible(unit){return visibleOf(this.model,this.scene,unit)}go=unit=>{
+let opened=this.scene.byUnit.has(unit)?this.state.opened:revealed(this.model,this.state.opened,unit);this.setState({opened,selected:unit,hovered:null,...this.momentOf(
+unit)},()=>this.picture.show(this.visible(unit)))};momentOf(unit){return unit!==null&&unit>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=unit=>this.setState(
+{selected:unit===frameUnit(0)?null:unit,told:""});fold=frame2=>{this.picture.hold(frame2);let opened=toggled(this.model,this.state.opened,frame2),inside=this.state.
+selected,hidden=inside!==null&&!isOpen(this.model,opened,frame2)&&this.model.above(inside).includes(frame2);this.setState({opened,selected:frame2===0?this.state.
+selected:hidden||inside===null||inside<0?frameUnit(frame2):inside})};openAll=frame2=>{this.picture.hold(frame2),this.setState({opened:openedInside(this.model,this.
+state.opened,frame2),selected:frame2===0?null:frameUnit(frame2)})};turn=(loop,turn)=>{this.picture.hold(loop);let{model}=this,{selected}=this.state,opened=turned(
+model,this.state.opened,loop,turn);this.setState({opened,selected:selected!==null&&model.above(selected).includes(loop)?this.sameIn(loop,opened,selected):selected})};sameIn(loop,opened,unit){
+let{model}=this,path=[unit,...model.above(unit).map(frameUnit)],end=path.indexOf(frameUnit(loop)),found=model.frame(loop).units[turnOf(model,opened,loop)];for(let part of path.
 slice(0,end-1).reverse()){let place3=part<0?model.framePlace[-part-1]:model.place[part],next=found<0?model.frame(-found-1).units[place3]:void 0;if(next===void 0)
 return frameUnit(loop);found=next}return found}depth=depth=>this.setState({opened:openedTo(this.model,this.state.opened,depth)},()=>{this.state.selected!==null?
-this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=query=>this.setState({query,found:this.searcher.find(query),at:-1});ask=query=>{
-this.search(query),this.finder.focus()};goMatch=at=>{let unit=this.state.found.units[at];this.setState({at}),this.go(unit)};nextMatch(way){let{found,at}=this.state,
-count=found?.units.length??0;count&&this.goMatch(at<0?way>0?0:count-1:(at+way+count)%count)}moment=moment=>this.setState({moment,tab:"memory"});exported=()=>{let name=this.
-props.page.title.replace(/[^\w.-]+/g,"_").slice(0,60)||"graph";download(`${name}.svg`,svgOf(this.picture,this.props.page.title))};link=()=>{let{pair,selected,opened}=this.
-state,address=location.href.replace(/#.*$/,"")+hashOf(pair,selected,opened);copy(address).then(told=>this.setState({told}))};choose=pair=>{let opened=firstOpen(
-this.props.models[pair]);this.setState({pair,opened,selected:null,hovered:null,query:"",found:null,at:-1,moment:null})};turnAround(way){let{selected,opened}=this.
-state,loop=(selected===null?[]:[...selected<0?[-selected-1]:[],...this.model.above(selected)]).find(frame2=>this.model.frame(frame2).kind==="loop")??this.onlyLoop();
-loop!==void 0&&this.turn(loop,turnOf(this.model,opened,loop)+way)}onlyLoop(){let loops=this.scene.boxes.filter(box=>box.unit<0&&this.model.frame(-box.unit-1).kind===
-"loop");return loops.length?-loops[0].unit-1:void 0}pressed=event=>{let target=event.target;if(event.ctrlKey||event.metaKey||event.altKey||/^(INPUT|SELECT|TEXTAREA)$/.
-test(target.tagName)||event.key==="Enter"&&target.tagName==="BUTTON"||event.key.startsWith("Arrow")&&target.closest(".code, .side"))return;let act=this.actions(
-event)[event.key];act&&(event.preventDefault(),act())};actions(event){let{model,scene}=this,{selected}=this.state,picture=this.picture,move=unit=>unit!==null&&this.
-go(unit);return{"/":()=>this.finder.focus(),"?":()=>this.setState({help:!this.state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),
-Enter:()=>{if(selected===null)return;let id2=selected<0?-selected-1:scene.byUnit.has(selected)?model.above(selected).find(one2=>scene.byUnit.has(frameUnit(one2))):
--this.visible(selected)-1;event.shiftKey?this.openAll(id2):this.fold(id2)},ArrowDown:()=>move(along(model,scene,selected,1)),ArrowUp:()=>move(along(model,scene,
-selected,-1)),ArrowLeft:()=>move(across(model,selected,!1)),ArrowRight:()=>move(across(model,selected,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),
-n:()=>this.nextMatch(1),p:()=>this.nextMatch(-1),"+":()=>picture.scaleBy(1.3),"=":()=>picture.scaleBy(1.3),"-":()=>picture.scaleBy(1/1.3),f:()=>picture.fit(),a:()=>picture.
-fitAll(),...Object.fromEntries(this.tabs().map(([tab,,key])=>[key,()=>this.setState({tab})])),...Object.fromEntries(Array.from({length:10},(_2,depth)=>[String(depth),
-()=>this.depth(Math.max(1,depth))]))}}tabs(){return TABS.filter(([tab])=>tab!=="values"||this.model.data.stats)}lit(){let{model,scene}=this,{selected,hovered}=this.
-state,unit=hovered??selected;if(unit===null||unit===frameUnit(0)||hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==
-null&&scene.byUnit.get(hovered)?.kind==="open"?selected:unit;return this.kept("lit",[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,
-opened,selected,moment}=this.state,{page}=this.props,lit=tab==="code"?this.lit():null;return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab===
-"code"?a2(Code,{model,selected,go,lit:lit?new Set(lit.units.keys()):null}):tab==="memory"?a2(Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"?a2(Lines,
-{model,go,search:this.ask}):tab==="operators"?a2(Operators,{model,search:this.ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,
-{model,go}):a2(Details,{page,model,opened,selected,go,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,
-found,at,told}=this.state,{model}=this,depth=depthOf(model,this.state.opened);return a2("header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.
-title})}),models.length>1&&a2("select",{"aria-label":"pair",value:pair,onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2(
-"option",{value:index,children:one2.data.name||`pair ${index+1}`},index))}),a2(Finder,{mounted:finder=>this.finder=finder,model,query,found,at,onQuery:this.search,
-onGo:this.goMatch,onLeave:()=>this.focusPicture()}),a2("span",{class:"group",role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=
-1,onClick:()=>this.depth(Math.max(1,depth-1)),children:"−"}),a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("but\
-ton",{title:"open one level",disabled:depth>model.deepest,onClick:()=>this.depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"\
-the whole picture (a)",onClick:()=>this.picture.fitAll(),children:"fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),
-a2("button",{title:"save the visible part as an SVG file",onClick:this.exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),
-children:"?"})]}),told&&(told.includes("#")?a2("input",{class:"told",readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2(
-"output",{class:"told",children:told}))]})}focusPicture(){document.querySelector("svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,
-unit=hovered??selected;if(unit===null)return"";if(unit<0)return[model.text(model.frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join(
-"  ");let code=model.data.sources[model.data.nodes.source[unit]]?.[3];return[`${model.nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),
-code===void 0?"":model.text(code)].filter(Boolean).join("   ")}dragged=event=>{event.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-
-event.clientX))})};render(){let{model,scene}=this,{selected,found,tab,help,moment,wide,opened}=this.state,marks=this.kept("marks",[found],()=>({matches:found?.within??
-null,steps:found?.steps??null}));return a2("div",{class:"app",style:{"--wide":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[
-a2(Picture,{mounted:picture=>this.picture=picture,model,scene,opened,marks,lit:this.lit(),pinned:selected!==null,onClick:this.select,onFold:this.fold,onOpenAll:this.
-openAll,onTurn:this.turn,onHover:this.hover}),a2("div",{class:"legend","aria-hidden":"true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("sp\
-an",{class:"saved",children:"saved"}),a2("span",{class:"backward",children:"backward ↑"})]}),a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),
-a2("div",{class:"grip",onPointerDown:event=>event.currentTarget.setPointerCapture(event.pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[
+this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=query=>{let found=this.searcher.find(query);this.setState({query,found,at:-1}),
+clearTimeout(this.marking),this.marking=window.setTimeout(()=>this.setState({marked:found}),90)};ask=query=>{this.search(query),this.finder.focus()};goMatch=at=>{
+let unit=this.state.found.units[at];this.setState({at}),this.go(unit)};nextMatch(way){let{found,at}=this.state,count=found?.units.length??0;count&&this.goMatch(
+at<0?way>0?0:count-1:(at+way+count)%count)}moment=moment=>this.setState({moment,tab:"memory"});exported=()=>{let name=this.props.page.title.replace(/[^\w.-]+/g,
+"_").slice(0,60)||"graph";download(`${name}.svg`,svgOf(this.picture,this.props.page.title))};link=()=>{let{pair,selected,opened}=this.state,address=location.href.
+replace(/#.*$/,"")+hashOf(pair,selected,opened);copy(address).then(told=>this.setState({told}))};choose=pair=>{let opened=firstOpen(this.props.models[pair]);this.
+setState({pair,opened,selected:null,hovered:null,query:"",found:null,marked:null,at:-1,moment:null})};turnAround(way){let{selected,opened}=this.state,loop=(selected===
+null?[]:[...selected<0?[-selected-1]:[],...this.model.above(selected)]).find(frame2=>this.model.frame(frame2).kind==="loop")??this.onlyLoop();loop!==void 0&&this.
+turn(loop,turnOf(this.model,opened,loop)+way)}onlyLoop(){let loops=this.scene.boxes.filter(box=>box.unit<0&&this.model.frame(-box.unit-1).kind==="loop");return loops.
+length?-loops[0].unit-1:void 0}pressed=event=>{let target=event.target;if(event.ctrlKey||event.metaKey||event.altKey||/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)||
+event.key==="Enter"&&target.tagName==="BUTTON"||event.key.startsWith("Arrow")&&target.closest(".code, .side"))return;let act=this.actions(event)[event.key];act&&
+(event.preventDefault(),act())};actions(event){let{model,scene}=this,{selected}=this.state,picture=this.picture,move=unit=>unit!==null&&this.go(unit);return{"/":()=>this.
+finder.focus(),"?":()=>this.setState({help:!this.state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),Enter:()=>{if(selected===null)
+return;let id2=selected<0?-selected-1:scene.byUnit.has(selected)?model.above(selected).find(one2=>scene.byUnit.has(frameUnit(one2))):-this.visible(selected)-1;event.
+shiftKey?this.openAll(id2):this.fold(id2)},ArrowDown:()=>move(along(model,scene,selected,1)),ArrowUp:()=>move(along(model,scene,selected,-1)),ArrowLeft:()=>move(
+across(model,selected,!1)),ArrowRight:()=>move(across(model,selected,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>this.nextMatch(1),p:()=>this.
+nextMatch(-1),"+":()=>picture.scaleBy(1.3),"=":()=>picture.scaleBy(1.3),"-":()=>picture.scaleBy(1/1.3),f:()=>picture.fit(),a:()=>picture.fitAll(),...Object.fromEntries(
+this.tabs().map(([tab,,key])=>[key,()=>this.setState({tab})])),...Object.fromEntries(Array.from({length:10},(_2,depth)=>[String(depth),()=>this.depth(Math.max(1,
+depth))]))}}tabs(){return TABS.filter(([tab])=>tab!=="values"||this.model.data.stats)}lit(){let{model,scene}=this,{selected,hovered}=this.state,unit=hovered??selected;
+if(unit===null||unit===frameUnit(0)||hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==null&&scene.byUnit.
+get(hovered)?.kind==="open"?selected:unit;return this.kept("lit",[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,opened,selected,moment}=this.
+state,{page}=this.props,lit=tab==="code"?this.lit():null;return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab==="code"?a2(Code,{model,selected,
+go,lit:lit?.steps??null}):tab==="memory"?a2(Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"?a2(Lines,{model,go,search:this.ask}):tab==="operators"?
+a2(Operators,{model,search:this.ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,{model,go}):a2(Details,{page,model,opened,selected,
+go,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,found,at,told}=this.state,{model}=this,depth=depthOf(
+model,this.state.opened);return a2("header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.title})}),models.length>1&&a2("select",{"aria-\
+label":"pairs of graphs",value:pair,onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2("option",{value:index,children:one2.
+data.name||`pair ${index+1}`},index))}),a2(Finder,{mounted:finder=>this.finder=finder,model,query,found,at,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.
+focusPicture()}),a2("span",{class:"group",role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=1,onClick:()=>this.depth(
+Math.max(1,depth-1)),children:"−"}),a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("button",{title:"open one lev\
+el",disabled:depth>model.deepest,onClick:()=>this.depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"the whole picture (a)",
+onClick:()=>this.picture.fitAll(),children:"fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),a2("button",{title:"sav\
+e the visible part as an SVG file",onClick:this.exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),children:"?"})]}),told&&
+(told.includes("#")?a2("input",{class:"told",readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2("output",{class:"told",
+children:told}))]})}focusPicture(){document.querySelector("svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,unit=hovered??selected;
+if(unit===null)return"";if(unit<0)return[model.text(model.frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join("  ");let code=model.
+data.sources[model.data.nodes.source[unit]]?.[3];return[`${model.nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),code===void 0?"":
+model.text(code)].filter(Boolean).join("   ")}dragged=event=>{event.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-event.clientX))})};render(){
+let{model,scene}=this,{selected,marked,tab,help,moment,wide,opened}=this.state,marks=this.kept("marks",[marked],()=>({matches:marked?.within??null,steps:marked?.
+steps??null}));return a2("div",{class:"app",style:{"--wide":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[a2(Picture,
+{mounted:picture=>this.picture=picture,model,scene,opened,marks,lit:this.lit(),pinned:selected!==null,onClick:this.select,onFold:this.fold,onOpenAll:this.openAll,
+onTurn:this.turn,onHover:this.hover}),a2("div",{class:"legend","aria-hidden":"true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("span",{class:"\
+saved",children:"saved"}),a2("span",{class:"backward",children:"backward ↑"})]}),a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),a2(
+"div",{class:"grip",onPointerDown:event=>event.currentTarget.setPointerCapture(event.pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[
 a2("nav",{role:"tablist",children:this.tabs().map(([one2,title,key])=>a2("button",{role:"tab","aria-selected":tab===one2,title:`key ${key}`,onClick:()=>this.setState(
 {tab:one2}),children:title},one2))}),this.panel()]})]}),a2(Timeline,{model,moment,selected,onMoment:this.moment}),help&&a2(Keys,{onClose:()=>this.setState({help:!1})})]})}hover=unit=>{
 unit!==this.state.hovered&&this.setState({hovered:unit})}};function Keys({onClose}){return a2("div",{class:"cover",onClick:onClose,children:a2("div",{class:"car\
