@@ -59,6 +59,4 @@ def test_the_page_writes_no_html_from_texts() -> None:
     sources = [path for path in PAGE.iterdir() if path.suffix in {".ts", ".tsx"}]
     assert len(sources) > 10
     for path in sources:
-        assert not re.search(
-            r"(inner|outer|Inner|Adjacent)HTML|document\.write", path.read_text("utf-8")
-        ), path
+        assert not re.search(r"(inner|outer|Inner|Adjacent)HTML|document\.write", path.read_text("utf-8")), path
