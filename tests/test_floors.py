@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "graphnet": (*GROUND, "graph", "fx", "sample"),
     "replaying": (*GROUND, "graph", "fx", "sample.load", "sample.recipes", "sample.redraws"),
     "regions": (*GROUND, "graph", "drawing", "tracing.frames", "replaying.compare"),
-    "differing": ("amounts", "plain", "graph"),
+    "differing": ("amounts", "plain", "web_page", "graph", "drawing"),
     "parts": (*GROUND, "graph", "fx", "tracing.entry", "tracing.program", "sample", "replaying"),
     "extracting": (*ROOMS, "target", "corpora", "corpus", "report", "benching", "__init__"),
     "kernel_sets": ("errors", "graph", "api", "extracting"),

@@ -44,15 +44,9 @@ def view(capture: Capture, path: str | os.PathLike[str] | None = None, *, stats:
     every value.
     """
     from backprint.calls import check_capture
-    from backprint.web_page import in_notebook
 
     check_capture(capture, "view")
-    page = page_of(capture, observed_rows(capture) if stats else None)
-    if path is not None:
-        page.save(path)
-    elif not in_notebook():
-        page.open()
-    return page
+    return page_of(capture, observed_rows(capture) if stats else None).shown(path)
 
 
 def page_of(capture: Capture, rows: StatsRows | None = None) -> WebPage:

@@ -32,6 +32,14 @@ class WebPage:
         webbrowser.open(place.as_uri())
         return place
 
+    def shown(self, path: str | os.PathLike[str] | None) -> WebPage:
+        """Write the page to a path; without one open it in a browser, unless a notebook shows it. Return the page."""
+        if path is not None:
+            self.save(path)
+        elif not in_notebook():
+            self.open()
+        return self
+
     def _repr_html_(self) -> str:
         inside = html.escape(self.html, quote=True)
         look = "width:100%;height:760px;border:1px solid #8888;border-radius:6px"

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import Tensor
 
 import backprint as bp
 from backprint.cli import VERBS, main
+from backprint.graph.summary import summarise
 from backprint.version import __version__
 
 HUGE = """
@@ -477,6 +479,12 @@ def test_show_the_summary_alone(sample: Path) -> None:
     assert "class GraphModule" not in said
     assert "verdict bitwise" in said
     assert "parameters" in said
+    numbers = summarise(bp.load(sample).pairs[0])
+    for side, cost in (("forward", numbers.forward), ("backward", numbers.backward)):
+        words = [f"{side} {cost.product_flops} FLOPs of products, {cost.other_flops} others,"]
+        words += [f"{cost.read} B read, {cost.written} B written", f"{side}, by operator"]
+        assert all(each in " ".join(said.split()) for each in words)
+    assert f"peak {numbers.peak_bytes} B, beside {numbers.held_bytes} B of parameters" in " ".join(said.split())
 
 
 def test_show_answers_in_json(sample: Path) -> None:
@@ -485,6 +493,11 @@ def test_show_answers_in_json(sample: Path) -> None:
     assert pair.backward is not None
     assert (answer["name"], answer["verdict"]["verdict"], len(answer["pairs"])) == ("mlp", "bitwise", 1)
     assert answer["pairs"][0]["parameters"] == 3 * 4 + 4 + 4 + 1
+    row, numbers = answer["pairs"][0], summarise(pair)
+    assert row["forward"] == asdict(numbers.forward)
+    assert row["peak_bytes"] == numbers.peak_bytes > 0
+    kinds = {kind["operator"]: kind["cost"] for kind in row["backward_kinds"]}
+    assert kinds["aten.mm.default"]["product_flops"] == numbers.backward.product_flops > 0
     assert (answer["pairs"][0]["forward_hash"], answer["pairs"][0]["backward_hash"]) == (
         pair.forward.hash(),
         pair.backward.hash(),

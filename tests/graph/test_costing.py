@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
+from hypothesis import given, settings
 from subjects.costed import MODELS
 from subjects.programs import PROGRAMS
+from subjects.random_graphs import anything
 from torch import Tensor, nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,10 +23,11 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 
 import backprint as bp
 from backprint.graph.costing import storages
-from backprint.graph.costing.flops import specs_of
+from backprint.graph.costing.live import memory_line
+from backprint.graph.costing.products import specs_of
 from backprint.graph.costing.steps import FREE, StepCost, step_costs, total_cost
 from backprint.graph.costing.storages import is_view, storage_bytes, storages_of, uses_first
-from backprint.graph.nouns import DTYPES, Graph, List, Ref, Step, TensorSpec, Value
+from backprint.graph.nouns import DTYPES, Graph, List, Pair, Ref, Step, TensorSpec, Value
 from backprint.graph.summary import summarise
 from backprint.graph.table import operators
 from backprint.graph.text import HEADER, parse
@@ -353,6 +356,16 @@ def test_costs_need_no_torch_and_no_stack() -> None:
     tail = ['y: "f32[4, 2]" = aten.mm.default(a27999, w)', 'rows: "f32[3, 8]" = aten.embedding.default(x, n)']
     graph = graph_of(*lines, *tail)
     assert len(step_costs(graph)) == 28_002
+
+
+@settings(max_examples=200, deadline=None)
+@given(anything())
+def test_any_graph_that_a_stranger_writes_has_numbers(graph: Graph) -> None:
+    pair = Pair("pair_0", graph)
+    assert all(cost.flops >= -(2**63) for cost in step_costs(graph))
+    line = memory_line(pair)
+    assert len(line.during) == len(graph.steps)
+    assert repr(summarise(pair))
 
 
 def test_the_golden_samples_have_numbers() -> None:

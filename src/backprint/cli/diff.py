@@ -19,10 +19,14 @@ COLOURS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
+@click.option("-o", "--output", type=click.Path(path_type=Path),
+              help="Write a page as well, with marks on the steps that changed.")  # fmt: skip
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The differences as one JSON object.")
 @collector_paused()
-def command(before: Path, after: Path, everything: bool, allow: tuple[str, ...], as_json: bool) -> None:
+def command(
+    before: Path, after: Path, everything: bool, output: Path | None, allow: tuple[str, ...], as_json: bool
+) -> None:
     """Show what changed between two samples: steps, ports, saved bytes and FLOPs, forward and backward.
 
     Steps are matched by what they compute. Names of values, the order of independent steps and line numbers do not
@@ -52,5 +56,7 @@ def command(before: Path, after: Path, everything: bool, allow: tuple[str, ...],
                 echo_styled("", line, fg=COLOURS[mark])
             else:
                 echo(line)
+    if output is not None:
+        echo(f"page: {found.view(output).title}, {output}", err=True)
     if not found.same:
         raise SystemExit(1)

@@ -21,6 +21,7 @@ from backprint.differing.wired import Numbers, Wired, number_of, wired
 from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
 from backprint.graph.costing.steps import step_costs, total_cost
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
+from backprint.graph.sizes import at_hints
 from backprint.graph.summary import Summary, summarise
 
 DIRECTIONS = ("forward", "backward")
@@ -34,10 +35,13 @@ def compare_captures(before: Capture, after: Capture) -> Diff:
 
 
 def paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
-    """Yield which Pair is which: those with equal hashes, and between them those in the same order."""
-    numbers: Numbers = {}
-    rows = [[number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after)]
-    places = sorted(common_places(*rows)) if len(before) != len(after) else []
+    """Yield which Pair is which, by number. If one side has more, those with equal hashes are the same, and between
+    them those in the same order."""
+    places: list[tuple[int, int]] = []
+    if len(before) != len(after):
+        numbers: Numbers = {}
+        one, two = ([number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after))
+        places = sorted(common_places(one, two))
     low, start = 0, 0
     for high, stop in (*places, (len(before), len(after))):
         yield from zip_longest(range(low, high), range(start, stop))
@@ -82,7 +86,7 @@ def one_side(direction: str, before: Graph | None, after: Graph | None) -> Graph
     assert graph is not None  # as the caller checked
     ends = [(True, len(graph.inputs)), (False, len(graph.outputs))]
     hashes = graph.hash() if before else "", graph.hash() if after else ""
-    cost = product_flops(graph)
+    cost = flops(graph)
 
     def sided(place: int) -> tuple[int | None, int | None]:
         return (place, None) if before else (None, place)
@@ -119,7 +123,7 @@ def compare_graphs(
         direction, (left, right), only_sizes, steps, changes, ports, orders, renamed_modules(found, steps),
         len(steps) - longest_rise([b for _, b in steps]),
         sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
-        Costs(product_flops(before), product_flops(after)),
+        Costs(flops(before), flops(after)),
     )  # fmt: skip
     return diff, Forward(found)
 
@@ -139,6 +143,11 @@ def match_by_number(found: Matching, one: Mapping[str, str], two: Mapping[str, s
 def guards_of(graph: Wired) -> list[int]:
     """Return the guards of a graph, as values."""
     return [graph.first + place for place, step in enumerate(graph.graph.steps) if step.is_guard]
+
+
+def flops(graph: Graph) -> int:
+    """Return the FLOPs of the products in a graph, at the sizes of the capture."""
+    return total_cost(step_costs(at_hints(graph))).product_flops
 
 
 # ------------------------------------------------------------------ what differs
@@ -251,8 +260,3 @@ def longest_rise(numbers: Sequence[int]) -> int:
         place = bisect_left(ends, number)
         ends[place : place + 1] = [number]
     return len(ends)
-
-
-def product_flops(graph: Graph) -> int:
-    """Return the floating-point operations of the matrix products, convolutions and attentions of a graph."""
-    return total_cost(step_costs(graph)).product_flops

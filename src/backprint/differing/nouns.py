@@ -5,10 +5,14 @@ Steps and ports are numbers of the graphs' own tuples. `words` has the text, `gr
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprint.graph.nouns import Capture
+
+if TYPE_CHECKING:
+    from backprint.web_page import WebPage
 
 PARTS = ("operator", "arguments", "inputs", "type")
 """What of a step can differ: what it calls, its constants, which values it takes, and the type of its result."""
@@ -146,6 +150,12 @@ class Diff:
 
     def __repr__(self) -> str:
         return f"Diff({self.before.name!r}, {self.after.name!r}, same={self.same})"
+
+    def view(self, path: str | os.PathLike[str] | None = None) -> WebPage:
+        """Make the page of the Diff, with marks on the steps that changed; written and shown as that of a Capture."""
+        from backprint.differing.page import page_of_diff
+
+        return page_of_diff(self).shown(path)
 
     def to_json(self) -> dict[str, Any]:
         """Return the Diff as plain data for `json.dumps`."""

@@ -89,7 +89,7 @@ def matched_outputs(found: Matching, forward: Forward) -> dict[int, int]:
     for a, port in enumerate(before.outputs):
         for name in (forward.renamed.get(port.name, port.name), port.name):
             key = port.key._replace(name=name)
-            if port.role != "saved" and a not in made and key in places:
+            if key in places and a not in made:
                 made[a] = places.pop(key)
     taken = set(made.values())
     values: dict[Any, list[int]] = defaultdict(list)

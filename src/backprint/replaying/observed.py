@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.graph.costing.formulas import operator_name
+from backprint.graph.costing.steps import UNWRITTEN
 from backprint.graph.nouns import Capture, Graph
 from backprint.replaying.run import WATCHER, Watcher
 from backprint.replaying.whole import replay
@@ -19,17 +21,29 @@ ValueStats = dict[tuple[int, int, str], Stats]
 
 
 def observed_values(capture: Capture) -> ValueStats:
-    """Run a Capture once on its own inputs, forward and backward; return statistics of each floating-point tensor."""
+    """Run a Capture once on its own inputs, forward and backward; return statistics of each floating-point tensor.
+
+    Tensors that are made without a value, as `empty` makes them, have none.
+    """
     places = {
         id(graph): (index, side)
         for index, pair in enumerate(capture.pairs)
         for side, graph in enumerate((pair.forward, pair.backward))
         if graph is not None
     }
+    empty = {
+        (id(graph), step.name)
+        for pair in capture.pairs
+        for graph in (pair.forward, pair.backward)
+        if graph is not None
+        for step in graph.steps
+        if step.target.startswith("aten.") and operator_name(step.target) in UNWRITTEN
+    }
     found: ValueStats = {}
 
     def watch(graph: Graph, name: str, value: Any) -> None:
-        if isinstance(value, Tensor) and id(graph) in places and has_stats(value):
+        known = id(graph) in places and (id(graph), name) not in empty
+        if known and isinstance(value, Tensor) and has_stats(value):
             found[(*places[id(graph)], name)] = stats_of(value)
 
     with values_watched(watch):

@@ -65,9 +65,9 @@ def step_cost(made: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> StepC
         return cost_with_subgraphs(made, specs, [total_cost(step_costs(graph)) for graph in subs], read, written)
     name = made.target.split(".")[1] if made.target.startswith("aten.") else ""
     if name in FLOPS:
-        return StepCost(FLOPS[name](made, specs), 0, read, written)
+        return StepCost(min(FLOPS[name](made, specs), MOST_FLOPS), 0, read, written)
     other = sum(count for _, count in step_arithmetic(made, specs, subgraphs).by_dtype)
-    return StepCost(0, other, read, written)
+    return StepCost(0, min(other, MOST_FLOPS), read, written)
 
 
 def cost_with_subgraphs(made: Step, specs: Specs, inside: list[StepCost], read: int, written: int) -> StepCost:
@@ -75,7 +75,7 @@ def cost_with_subgraphs(made: Step, specs: Specs, inside: list[StepCost], read: 
     `scan`, once for each slice; of a loop, one iteration, because how often it runs is not known."""
     name = made.target.rpartition(".")[2]
     if name in FLEXIBLE:
-        return StepCost(FLOPS[FLEXIBLE[name]](made, specs), 0, read, written)
+        return StepCost(min(FLOPS[FLEXIBLE[name]](made, specs), MOST_FLOPS), 0, read, written)
     if name == "cond":
         return max(inside, key=lambda cost: (cost.product_flops, cost.other_flops, cost.moved))
     times = next((found[0] for found in shapes_taken(made, specs) if found), 1) if name in SLICED else 1
