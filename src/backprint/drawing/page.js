@@ -215,22 +215,21 @@ slots,`${at}.slots`,[range(0,1e5),range(0,1e5)]);let place3=range(-1,count);["le
 edge,here,[place3,place3,range(-1,layout.slots[which]),range(0,pair.strings.length),amount]))),each(layout.bridges,`${at}.bridges`,(bridge,here)=>row(bridge,here,
 [place3,place3,amount,amount]))})}function checkMemory(pair,where){let count=pair.nodes.name.length,memory=object(pair.memory,`${where}.memory`);amount(memory.before,
 `${where}.memory.before`),each(memory.live,`${where}.memory.live`,amount),need(pair.memory.live.length===count,`${where}.memory.live`,`${count} entries were exp\
-ected, one a step, found ${pair.memory.live.length}`);let values=range(-1,count+pair.ports.length),steps=range(0,Math.max(count,1)),span=(one2,at)=>row(one2,at,
-[values,steps,range(0,count+1),amount,range(0,pair.strings.length)]);for(let name of["spans","held"])each(memory[name],`${where}.memory.${name}`,span);row(memory.
-peak,`${where}.memory.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){if(pair.stats===void 0)return;let{value,rows}=object(pair.stats,
-where);each(value,`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,`${where}.rows`,(one2,at)=>{need(list(one2,at).length===9,at,`9 \
-numbers were expected, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||Number.isFinite(number2),here,`${said(number2)} is not a number`))}),
-need(value.length===rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){let pair=object(value,where);text(pair.name,
-`${where}.name`),each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first is not the empty text");for(let name of["por\
-ts","sources","saved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);let word=range(0,pair.strings.length);each(
-pair.sources,`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),checkPorts(pair,where),checkLayouts(pair,where),
-checkFrames(pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.forward,code.backward])each(lines,`${where}.cod\
-e`,text);row(code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}.stats`)}function parse(json){let value;try{
-value=JSON.parse(json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");need(page.format===1,"format",`this page r\
-eads format 1, found ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,"title"),each(page.facts,"facts",(one2,at)=>row(
-one2,at,[text,text])),each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"pairs","there is none");let pairs=page.pairs.map(
-pair=>({...pair,name:clean(pair.name)}));return{...page,title:clean(page.title),facts:page.facts.map(([name,said2])=>[clean(name),clean(said2)]),notes:page.notes.
-map(clean),pairs}}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
+ected, one a step, found ${pair.memory.live.length}`);let values=range(-1,count+pair.ports.length),span=(one2,at)=>row(one2,at,[values,range(0,count+1),range(0,
+count+1),amount,range(0,pair.strings.length)]);for(let name of["spans","held"])each(memory[name],`${where}.memory.${name}`,span);row(memory.peak,`${where}.memor\
+y.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){if(pair.stats===void 0)return;let{value,rows}=object(pair.stats,where);each(value,
+`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,`${where}.rows`,(one2,at)=>{need(list(one2,at).length===9,at,`9 numbers were expec\
+ted, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||Number.isFinite(number2),here,`${said(number2)} is not a number`))}),need(value.length===
+rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){let pair=object(value,where);text(pair.name,`${where}.name`),
+each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first is not the empty text");for(let name of["ports","sources","sa\
+ved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);let word=range(0,pair.strings.length);each(pair.sources,
+`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),checkPorts(pair,where),checkLayouts(pair,where),checkFrames(
+pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.forward,code.backward])each(lines,`${where}.code`,text);row(
+code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}.stats`)}function parse(json){let value;try{value=JSON.parse(
+json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");need(page.format===1,"format",`this page reads format 1, fo\
+und ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,"title"),each(page.facts,"facts",(one2,at)=>row(one2,at,[text,text])),
+each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"pairs","there is none");let pairs=page.pairs.map(pair=>({...pair,name:clean(
+pair.name)}));return{...page,title:clean(page.title),facts:page.facts.map(([name,said2])=>[clean(name),clean(said2)]),notes:page.notes.map(clean),pairs}}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
 this.entering=data.ports.filter(port=>port.into),this.shorts=nodes.op.map(op=>short(this.strings[op])),this.kinds=this.shorts.map((name,at)=>kindOf(name,(nodes.
 flags[at]&VIEW)!==0,(nodes.flags[at]&GUARD)!==0)),[this.starts,this.users]=usersOf(nodes.inputs,this.count+this.entering.length),this.pulled=reversed(nodes.partners,
 this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(frames.length);for(let frame2 of frames)frame2.units.forEach((unit,at)=>(unit<0?
