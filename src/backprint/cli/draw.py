@@ -8,6 +8,7 @@ import click
 
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo
+from backprint.graph.folding.stored import collector_paused
 
 
 @click.command("draw")
@@ -20,6 +21,7 @@ from backprint.cli.say import echo
 @click.option("--scale", type=click.FloatRange(min=0.1, max=10), default=2.0, show_default=True,
               help="The pixels of a .png for each point.")  # fmt: skip
 @ALLOW
+@collector_paused()
 def command(sample: Path, output: Path, pair: int, nodes: int, scale: float, allow: tuple[str, ...]) -> None:
     """Draw a sample as a picture: forward on the left, backward on the right, what is saved between them.
 

@@ -14,6 +14,7 @@ from backprint.corpus.apart import apart, write_answer
 from backprint.corpus.task import Task
 from backprint.corpus.verbs import loaded
 from backprint.errors import ReplayError
+from backprint.graph.folding.stored import collector_paused
 
 
 @click.command("view")
@@ -24,6 +25,7 @@ from backprint.errors import ReplayError
               help="Run the graphs once, on the sample's inputs, in their own process; show statistics.")  # fmt: skip
 @limits
 @ALLOW
+@collector_paused()
 def command(
     sample: Path, output: Path | None, stats: bool, timeout: float, memory: float | None, allow: tuple[str, ...]
 ) -> None:

@@ -253,9 +253,9 @@ def units_by_line(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Ite
 
 
 def title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> str:
-    """Return the names of the first and the last of some units."""
-    first, last = (unit.name if isinstance(unit, Box) else nodes[unit].name for unit in (chunk[0], chunk[-1]))
-    return f"{first} … {last}"
+    """Return the names of the first and the last step of some units."""
+    first, last = (list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in (chunk[0], chunk[-1]))
+    return f"{nodes[first[0]].name} … {nodes[last[-1]].name}"
 
 
 # ------------------------------------------------------------------ the backward
