@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import backprint as bp
-from backprint.drawing.data import page_data
+from backprint.drawing.page_data import page_data
 from backprint.drawing.page import page_html
 
 PAGE = Path(__file__).parents[1] / "page"

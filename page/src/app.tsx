@@ -47,7 +47,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   private readonly keep = new Map<string, { key: unknown[]; value: unknown }>();
   private timer = 0;
   private marking = 0;
-  override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, marked: null, at: -1, moment: null, tab: "details", help: false, told: "", wide: 400 };
+  override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, marked: null, at: -1, moment: null, tab: "details", help: false, told: "", wide: 430 };
 
   /** The state that a link asks for. */
   private begin(hash: string): Pick<AppState, "pair" | "opened" | "selected"> {
@@ -240,7 +240,8 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   }
 
   private tabs(): typeof TABS {
-    return TABS.filter(([tab]) => tab !== "values" || this.model.data.stats);
+    const { stats } = this.model.data, without = [!stats && "values", !this.model.timed && "memory", !this.model.timed && "lines"];
+    return TABS.filter(([tab]) => !without.includes(tab));
   }
 
   private lit(): Lit | null {
@@ -256,8 +257,8 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     const lit = tab === "code" ? this.lit() : null;
     return this.kept("panel", [model, tab, opened, selected, moment, lit], () => {
       if (tab === "code") return <Code {...{ model, selected, go }} lit={lit?.steps ?? null} />;
-      if (tab === "memory") return <Memory {...{ model, moment, go }} onMoment={this.moment} />;
-      if (tab === "lines") return <Lines {...{ model, go }} search={this.ask} />;
+      if (tab === "memory" && model.timed) return <Memory {...{ model, moment, go }} onMoment={this.moment} />;
+      if (tab === "lines" && model.timed) return <Lines {...{ model, go }} search={this.ask} />;
       if (tab === "operators") return <Operators model={model} search={this.ask} />;
       if (tab === "values" && model.data.stats) return <Values {...{ model, go }} />;
       if (tab === "ports") return <Ports {...{ model, go }} />;
@@ -316,7 +317,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
         {this.bar()}
         <main>
           <div class="stage">
-            <Picture mounted={picture => (this.picture = picture)} {...{ model, scene, opened, marks }} lit={this.lit()} pinned={selected !== null}
+            <Picture mounted={picture => (this.picture = picture)} {...{ model, scene, opened, marks }} lit={this.lit()} pinned={selected !== null && selected >= 0}
               onClick={this.select} onFold={this.fold} onOpenAll={this.openAll} onTurn={this.turn} onHover={this.hover} />
             <div class="legend" aria-hidden="true"><span class="forward">forward ↓</span><span class="saved">saved</span><span class="backward">backward ↑</span></div>
             <div class="caption"><bdi>{this.caption()}</bdi></div>
@@ -327,7 +328,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
             {this.panel()}
           </section>
         </main>
-        <Timeline {...{ model, moment, selected }} onMoment={this.moment} />
+        {model.timed && <Timeline {...{ model, moment, selected }} onMoment={this.moment} />}
         {help && <Keys onClose={() => this.setState({ help: false })} />}
       </div>
     );

@@ -278,8 +278,8 @@ function checkMemory(pair: PairData, where: string): void {
   amount(memory["before"], `${where}.memory.before`);
   each(memory["live"], `${where}.memory.live`, amount);
   need(pair.memory.live.length === count, `${where}.memory.live`, `${count} entries were expected, one a step, found ${pair.memory.live.length}`);
-  const values = range(-1, count + pair.ports.length), steps = range(0, Math.max(count, 1));
-  const span = (one: unknown, at: string) => row(one, at, [values, steps, range(0, count + 1), amount, range(0, pair.strings.length)]);
+  const values = range(-1, count + pair.ports.length);
+  const span = (one: unknown, at: string) => row(one, at, [values, range(0, count + 1), range(0, count + 1), amount, range(0, pair.strings.length)]);
   for (const name of ["spans", "held"]) each(memory[name], `${where}.memory.${name}`, span);
   row(memory["peak"], `${where}.memory.peak`, [range(-1, Math.max(count, 1)), amount]);
 }

@@ -37,7 +37,7 @@ function About({ page, model }: DetailsProps): VNode {
         ["Forward", `${plural(forward, "step")}${first ? `, ${flops(first)}FLOP in products` : ""}`],
         ["Backward", backward ? `${plural(backward, "step")}${second ? `, ${flops(second)}FLOP in products` : ""}` : "this graph has no backward"],
         ["Saved", bytes(saved)],
-        ["Peak", bytes(model.data.memory.peak[1])],
+        ["Peak", model.timed ? bytes(model.data.memory.peak[1]) : ""],
         ...page.facts.map(([name, text]): [string, ComponentChildren] => [name, <bdi>{text}</bdi>]),
       ]} />
       {page.notes.map(note => <p key={note} class="remark"><bdi>{note}</bdi></p>)}
@@ -98,8 +98,8 @@ function StepDetails({ model, node, go }: DetailsProps & { node: number }): VNod
           <div key={one.value}>{bytes(one.bytes)} {forward ? "for " : "from "}{forward ? <StepLinks model={model} values={one.users} go={go} /> : <StepLink model={model} value={one.value} go={go} />}</div>
         )) : ""],
         ["FLOPs", nodes.product[node] || nodes.other[node] ? [nodes.product[node] && `${flops(nodes.product[node])} in products`, nodes.other[node] && `${flops(nodes.other[node])} in others`].filter(Boolean).join(", ") : ""],
-        ["Bytes", `${bytes(nodes.read[node])} read, ${bytes(nodes.written[node])} written${model.isView(node) ? ", a view" : nodes.memory[node] ? `, ${bytes(nodes.memory[node])} new` : ""}`],
-        ["Live", bytes(model.data.memory.live[node])],
+        ["Bytes", model.timed ? `${bytes(nodes.read[node])} read, ${bytes(nodes.written[node])} written${model.isView(node) ? ", a view" : nodes.memory[node] ? `, ${bytes(nodes.memory[node])} new` : ""}` : ""],
+        ["Live", model.timed ? bytes(model.data.memory.live[node]) : ""],
         ["Source", source ? <span><bdi>{model.lineOf(node)}</bdi>{source[2] ? <span class="soft"> in <bdi>{model.text(source[2])}</bdi></span> : ""}<code class="source"><bdi>{model.text(source[3])}</bdi></code></span> : ""],
         ["Module", source && model.moduleOf(node) ? <bdi>{model.moduleOf(node)}</bdi> : ""],
         ["Within", frames.length ? <span class="links">{frames.map(frame => <button key={frame} class="link" onClick={() => go(frameUnit(frame))}><bdi>{model.title(frame)}</bdi></button>)}</span> : ""],

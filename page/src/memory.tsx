@@ -75,7 +75,7 @@ export class Timeline extends Component<TimelineProps, { wide: number }> {
 
   render({ model, moment, selected }: TimelineProps): VNode {
     const { wide } = this.state, { memory, forward } = model.data, [peak, most] = memory.peak, [first, second] = wide && model.count ? this.paths() : ["", ""];
-    const at = (node: number) => (node + 0.5) * this.step, right = at(peak) > wide - 220;
+    const at = (node: number) => (node + 0.5) * this.step, right = at(peak) > wide - 330;
     const now = moment === null ? "" : `, ${bytes(memory.live[moment])} at step ${whole(moment + 1)}`;
     return (
       <div class="timeline" ref={this.frame} tabIndex={0} role="slider" aria-label="live bytes over forward and backward"

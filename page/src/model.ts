@@ -39,6 +39,8 @@ export class Model {
   readonly depth: Int32Array;
   readonly deepest: number;
   readonly pills: Map<number, { outer: Pill[]; made: Pill[] }>;
+  /** Whether the memory of steps is known; of a region it is not. */
+  readonly timed: boolean;
   readonly bad: Map<number, { nan: number; inf: number }>;
   readonly badFrames: Set<number>;
   readonly savedFrom: Map<number, [port: number, bytes: number, fresh: number][]>;
@@ -60,6 +62,7 @@ export class Model {
     for (const frame of frames) frame.units.forEach((unit, at) => ((unit < 0 ? this.framePlace : this.place)[unit < 0 ? -unit - 1 : unit] = at));
     [this.alike, this.depth] = this.structure();
     this.deepest = this.depth.reduce((most, depth) => Math.max(most, depth), 0);
+    this.timed = data.memory.spans.length > 0 || data.memory.peak[1] > 0 || data.memory.before > 0;
     this.savedFrom = new Map();
     for (const [value, port, size, fresh] of data.saved) listed(this.savedFrom, value).push([port, size, fresh]);
     this.pills = this.portPills();

@@ -20,7 +20,7 @@ export function detailAt(scale: number): Detail {
 }
 
 const HEAD = 24;
-const LETTER = 6.6;
+const LETTER = 6.9;
 
 export function LineShape({ line, detail, bright }: { line: Line; detail: Detail; bright?: boolean }): VNode {
   const marker = line.side === "bridge" || !detail.near ? undefined : `url(#tip-${line.side})`;
@@ -151,7 +151,7 @@ function OpenShape({ model, opened, box, detail, role }: BoxProps): VNode {
         <text class="title" x={box.x + 10} y={box.y + (size > 13 ? size : 16.5)} font-size={size}>
           {detail.near && <tspan class="sign">− </tspan>}{fit(titleOf(model, id), Math.max(6, Math.floor(((frame.kind === "loop" ? box.mid - 66 - box.x : box.w - 130) - 30) / (size * 0.58))))}
         </text>
-        {detail.near && <text class="soft" x={box.x + box.w - 10} y={box.y + 16.5} text-anchor="end">{`${bytes(frame.counts[2])} saved`}</text>}
+        {detail.near && frame.counts[2] > 0 && <text class="soft" x={box.x + box.w - 10} y={box.y + 16.5} text-anchor="end">{`${bytes(frame.counts[2])} saved`}</text>}
       </g>
       {frame.kind === "loop" && detail.near && <Stepper model={model} opened={opened} id={id} x={box.mid} y={box.y} />}
       {id === 0 && detail.near && <Entries model={model} role="input" middle={box.mid - ENTRY} y={box.y - 20} />}

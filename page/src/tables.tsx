@@ -94,7 +94,7 @@ export function Lines({ model, go, search }: { model: Model; go: Go; search: (qu
   const rows = savedByLine(model), all = rows.reduce((sum, row) => sum + row.bytes, 0), most = Math.max(1, ...rows.map(row => row.bytes));
   const columns: Column<SavedLine>[] = [
     { name: "source line", value: row => row.line, cell: row => (
-      <span>{row.line.includes(":") ? <button class="link" onClick={() => search(`line:${row.line}`)}><bdi>{row.line}</bdi></button> : row.line}<code class="soft"><bdi>{row.code}</bdi></code></span>
+      <span>{row.line.includes(":") ? <button class="link" title={row.line} onClick={() => search(`line:${row.line}`)}><bdi>{row.line.split("/").at(-1)}</bdi></button> : row.line}<code class="soft"><bdi>{row.code}</bdi></code></span>
     ) },
     { name: "saved", value: row => row.bytes, cell: row => <span><Bar share={row.bytes / most} side="saved" /> {bytes(row.bytes)}</span> },
     { name: "values", value: row => row.values.length, cell: row => <span>{whole(row.values.length)} <StepLink model={model} value={row.values[0]} go={go} /></span> },

@@ -215,29 +215,29 @@ slots,`${at}.slots`,[range(0,1e5),range(0,1e5)]);let place3=range(-1,count);["le
 edge,here,[place3,place3,range(-1,layout.slots[which]),range(0,pair.strings.length),amount]))),each(layout.bridges,`${at}.bridges`,(bridge,here)=>row(bridge,here,
 [place3,place3,amount,amount]))})}function checkMemory(pair,where){let count=pair.nodes.name.length,memory=object(pair.memory,`${where}.memory`);amount(memory.before,
 `${where}.memory.before`),each(memory.live,`${where}.memory.live`,amount),need(pair.memory.live.length===count,`${where}.memory.live`,`${count} entries were exp\
-ected, one a step, found ${pair.memory.live.length}`);let values=range(-1,count+pair.ports.length),steps=range(0,Math.max(count,1)),span=(one2,at)=>row(one2,at,
-[values,steps,range(0,count+1),amount,range(0,pair.strings.length)]);for(let name of["spans","held"])each(memory[name],`${where}.memory.${name}`,span);row(memory.
-peak,`${where}.memory.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){if(pair.stats===void 0)return;let{value,rows}=object(pair.stats,
-where);each(value,`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,`${where}.rows`,(one2,at)=>{need(list(one2,at).length===9,at,`9 \
-numbers were expected, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||Number.isFinite(number2),here,`${said(number2)} is not a number`))}),
-need(value.length===rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){let pair=object(value,where);text(pair.name,
-`${where}.name`),each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first is not the empty text");for(let name of["por\
-ts","sources","saved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);let word=range(0,pair.strings.length);each(
-pair.sources,`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),checkPorts(pair,where),checkLayouts(pair,where),
-checkFrames(pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.forward,code.backward])each(lines,`${where}.cod\
-e`,text);row(code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}.stats`)}function parse(json){let value;try{
-value=JSON.parse(json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");need(page.format===1,"format",`this page r\
-eads format 1, found ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,"title"),each(page.facts,"facts",(one2,at)=>row(
-one2,at,[text,text])),each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"pairs","there is none");let pairs=page.pairs.map(
-pair=>({...pair,name:clean(pair.name)}));return{...page,title:clean(page.title),facts:page.facts.map(([name,said2])=>[clean(name),clean(said2)]),notes:page.notes.
-map(clean),pairs}}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
+ected, one a step, found ${pair.memory.live.length}`);let values=range(-1,count+pair.ports.length),span=(one2,at)=>row(one2,at,[values,range(0,count+1),range(0,
+count+1),amount,range(0,pair.strings.length)]);for(let name of["spans","held"])each(memory[name],`${where}.memory.${name}`,span);row(memory.peak,`${where}.memor\
+y.peak`,[range(-1,Math.max(count,1)),amount])}function checkStats(pair,where){if(pair.stats===void 0)return;let{value,rows}=object(pair.stats,where);each(value,
+`${where}.value`,range(0,pair.nodes.name.length+pair.ports.length)),each(rows,`${where}.rows`,(one2,at)=>{need(list(one2,at).length===9,at,`9 numbers were expec\
+ted, found ${one2.length}`),each(one2,at,(number2,here)=>need(number2===null||Number.isFinite(number2),here,`${said(number2)} is not a number`))}),need(value.length===
+rows.length,where,`${value.length} values and ${rows.length} rows`)}function checkPair(value,where){let pair=object(value,where);text(pair.name,`${where}.name`),
+each(pair.strings,`${where}.strings`,text),need(pair.strings[0]==="",`${where}.strings`,"the first is not the empty text");for(let name of["ports","sources","sa\
+ved","frames","layouts"])list(pair[name],`${where}.${name}`);each(pair.frames,`${where}.frames`,object);let word=range(0,pair.strings.length);each(pair.sources,
+`${where}.sources`,(one2,at)=>row(one2,at,[word,range(0,1/0),word,word,word])),checkColumns(pair,where),checkPorts(pair,where),checkLayouts(pair,where),checkFrames(
+pair,where),checkMemory(pair,where);let code=object(pair.code,`${where}.code`);for(let lines of[code.forward,code.backward])each(lines,`${where}.code`,text);row(
+code.ends,`${where}.code.ends`,[0,1].map(()=>(lines,at)=>each(lines,at,text))),checkStats(pair,`${where}.stats`)}function parse(json){let value;try{value=JSON.parse(
+json)}catch(error){fail("data",`they are not JSON (${error.message})`)}let page=object(value,"data");need(page.format===1,"format",`this page reads format 1, fo\
+und ${said(page.format)}; write the page again with this version of Backprint`),text(page.title,"title"),each(page.facts,"facts",(one2,at)=>row(one2,at,[text,text])),
+each(page.notes,"notes",text),each(page.pairs,"pairs",checkPair),need(page.pairs.length,"pairs","there is none");let pairs=page.pairs.map(pair=>({...pair,name:clean(
+pair.name)}));return{...page,title:clean(page.title),facts:page.facts.map(([name,said2])=>[clean(name),clean(said2)]),notes:page.notes.map(clean),pairs}}var frameUnit=frame2=>-frame2-1,Model=class{constructor(data){this.data=data;let{nodes,frames}=data;this.count=nodes.name.length,this.strings=data.strings.map(clean),
 this.entering=data.ports.filter(port=>port.into),this.shorts=nodes.op.map(op=>short(this.strings[op])),this.kinds=this.shorts.map((name,at)=>kindOf(name,(nodes.
 flags[at]&VIEW)!==0,(nodes.flags[at]&GUARD)!==0)),[this.starts,this.users]=usersOf(nodes.inputs,this.count+this.entering.length),this.pulled=reversed(nodes.partners,
 this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(frames.length);for(let frame2 of frames)frame2.units.forEach((unit,at)=>(unit<0?
 this.framePlace:this.place)[unit<0?-unit-1:unit]=at);[this.alike,this.depth]=this.structure(),this.deepest=this.depth.reduce((most,depth)=>Math.max(most,depth),
-0),this.savedFrom=new Map;for(let[value,port,size,fresh]of data.saved)listed(this.savedFrom,value).push([port,size,fresh]);this.pills=this.portPills(),this.bad=
-new Map,data.stats?.value.forEach((value,at)=>{let[nan,inf]=[data.stats.rows[at][6],data.stats.rows[at][7]];(nan||inf)&&this.bad.set(value,{nan,inf})}),this.badFrames=
-new Set([...this.bad.keys()].filter(value=>value<this.count).flatMap(value=>this.above(value)))}data;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;bad;badFrames;savedFrom;lines;paths;lineAt;text(id2){
+0),this.timed=data.memory.spans.length>0||data.memory.peak[1]>0||data.memory.before>0,this.savedFrom=new Map;for(let[value,port,size,fresh]of data.saved)listed(
+this.savedFrom,value).push([port,size,fresh]);this.pills=this.portPills(),this.bad=new Map,data.stats?.value.forEach((value,at)=>{let[nan,inf]=[data.stats.rows[at][6],
+data.stats.rows[at][7]];(nan||inf)&&this.bad.set(value,{nan,inf})}),this.badFrames=new Set([...this.bad.keys()].filter(value=>value<this.count).flatMap(value=>this.
+above(value)))}data;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;timed;bad;badFrames;savedFrom;lines;paths;lineAt;text(id2){
 return this.strings[id2]}frame(id2){return this.data.frames[id2]}isForward(node){return node<this.data.forward}nameOf(value){return value<0?"a constant":this.strings[value<
 this.count?this.data.nodes.name[value]:this.entering[value-this.count].name]}specOf(value){return value<0?"":this.strings[value<this.count?this.data.nodes.spec[value]:
 this.entering[value-this.count].spec]}usersOf(value){return[...this.users.subarray(this.starts[value],this.starts[value+1])]}lineOf(node){let source=this.data.sources[this.
@@ -372,13 +372,13 @@ rows.length)]})]})}};function Details(props){let{selected}=props;return selected
 node:selected})}function Facts({rows}){return a2("dl",{children:rows.map(([name,value])=>value!==""&&value!==null&&[a2("dt",{children:name},name),a2("dd",{children:value},
 `${name} `)])})}function About({page,model}){let[forward,backward,saved,first2,second]=model.frame(0).counts;return a2("div",{class:"panel",children:[a2("h2",{children:a2(
 "bdi",{children:page.title})}),a2(Facts,{rows:[["Forward",`${plural(forward,"step")}${first2?`, ${flops(first2)}FLOP in products`:""}`],["Backward",backward?`${plural(
-backward,"step")}${second?`, ${flops(second)}FLOP in products`:""}`:"this graph has no backward"],["Saved",bytes(saved)],["Peak",bytes(model.data.memory.peak[1])],
-...page.facts.map(([name,text2])=>[name,a2("bdi",{children:text2})])]}),page.notes.map(note=>a2("p",{class:"remark",children:a2("bdi",{children:note})},note)),a2(
-"p",{class:"soft",children:"The forward runs down on the left, the backward up on the right. Bands between them are saved tensors. Click a frame to open it, a s\
-tep to see what belongs to it."})]})}function FrameDetails({model,opened,id:id2,go,onFold,onOpenAll,onTurn}){let frame2=model.frame(id2),[forward,backward,saved,
-first2,second]=frame2.counts,turn=frame2.kind==="loop"?turnOf(model,opened,id2):-1,heavy=frame2.kind==="loop"?[]:[...model.inside(id2)].filter(node=>model.data.
-nodes.product[node]>0).sort((a3,b)=>model.data.nodes.product[b]-model.data.nodes.product[a3]).slice(0,6);return a2("div",{class:"panel",children:[a2("h2",{children:a2(
-"bdi",{children:[model.path(id2)||model.title(id2),turn>=0?` × ${frame2.units.length}`:""]})}),a2("p",{class:"buttons",children:[a2("button",{onClick:()=>onFold(
+backward,"step")}${second?`, ${flops(second)}FLOP in products`:""}`:"this graph has no backward"],["Saved",bytes(saved)],["Peak",model.timed?bytes(model.data.memory.
+peak[1]):""],...page.facts.map(([name,text2])=>[name,a2("bdi",{children:text2})])]}),page.notes.map(note=>a2("p",{class:"remark",children:a2("bdi",{children:note})},
+note)),a2("p",{class:"soft",children:"The forward runs down on the left, the backward up on the right. Bands between them are saved tensors. Click a frame to op\
+en it, a step to see what belongs to it."})]})}function FrameDetails({model,opened,id:id2,go,onFold,onOpenAll,onTurn}){let frame2=model.frame(id2),[forward,backward,
+saved,first2,second]=frame2.counts,turn=frame2.kind==="loop"?turnOf(model,opened,id2):-1,heavy=frame2.kind==="loop"?[]:[...model.inside(id2)].filter(node=>model.
+data.nodes.product[node]>0).sort((a3,b)=>model.data.nodes.product[b]-model.data.nodes.product[a3]).slice(0,6);return a2("div",{class:"panel",children:[a2("h2",{
+children:a2("bdi",{children:[model.path(id2)||model.title(id2),turn>=0?` × ${frame2.units.length}`:""]})}),a2("p",{class:"buttons",children:[a2("button",{onClick:()=>onFold(
 id2),children:isOpen(model,opened,id2)?"close":"open"}),a2("button",{onClick:()=>onOpenAll(id2),children:"open all inside"})]}),turn>=0&&a2("p",{class:"turns",children:[
 a2("button",{"aria-label":"previous turn",disabled:turn===0,onClick:()=>onTurn(id2,turn-1),children:"‹"}),a2("label",{children:["turn ",a2("input",{type:"numb\
 er",min:1,max:frame2.units.length,value:turn+1,onChange:event=>onTurn(id2,Number(event.currentTarget.value)-1)})," of ",whole(frame2.units.length)]}),a2("button",
@@ -396,15 +396,15 @@ partners,go})],["Echo",model.echoOf(node)],["Inputs",a2(StepLinks,{model,values:
 eaves as",made.length?a2("span",{class:"links",children:made.map(port=>a2("span",{class:"port",title:model.text(port.spec),children:[port.role," ",a2("bdi",{children:model.
 text(port.name)})]}))}):""],["Saved",related.saved.length?related.saved.map(one2=>a2("div",{children:[bytes(one2.bytes)," ",forward?"for ":"from ",forward?a2(StepLinks,
 {model,values:one2.users,go}):a2(StepLink,{model,value:one2.value,go})]},one2.value)):""],["FLOPs",nodes.product[node]||nodes.other[node]?[nodes.product[node]&&
-`${flops(nodes.product[node])} in products`,nodes.other[node]&&`${flops(nodes.other[node])} in others`].filter(Boolean).join(", "):""],["Bytes",`${bytes(nodes.read[node])}\
- read, ${bytes(nodes.written[node])} written${model.isView(node)?", a view":nodes.memory[node]?`, ${bytes(nodes.memory[node])} new`:""}`],["Live",bytes(model.data.
-memory.live[node])],["Source",source?a2("span",{children:[a2("bdi",{children:model.lineOf(node)}),source[2]?a2("span",{class:"soft",children:[" in ",a2("bdi",{children:model.
-text(source[2])})]}):"",a2("code",{class:"source",children:a2("bdi",{children:model.text(source[3])})})]}):""],["Module",source&&model.moduleOf(node)?a2("bdi",{
-children:model.moduleOf(node)}):""],["Within",frames.length?a2("span",{class:"links",children:frames.map(frame2=>a2("button",{class:"link",onClick:()=>go(frameUnit(
-frame2)),children:a2("bdi",{children:model.title(frame2)})},frame2))}):""],...statistics(model,node)]})]})}function statistics(model,node){let at=model.data.stats?.
-value.indexOf(node)??-1;if(at<0)return[];let[count,min,max,mean,std,norm,nan,inf,zeros]=model.data.stats.rows[at];return[["NaN and Inf",a2("span",{class:nan||inf?
-"alarm":"",children:`${whole(nan)} NaN, ${whole(inf)} Inf of ${whole(count)}`})],["Values",`${real(min)} to ${real(max)}, mean ${real(mean)}, deviation ${real(std)}\
-, norm ${real(norm)}, ${whole(zeros)} zero`]]}var picture_default=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
+`${flops(nodes.product[node])} in products`,nodes.other[node]&&`${flops(nodes.other[node])} in others`].filter(Boolean).join(", "):""],["Bytes",model.timed?`${bytes(
+nodes.read[node])} read, ${bytes(nodes.written[node])} written${model.isView(node)?", a view":nodes.memory[node]?`, ${bytes(nodes.memory[node])} new`:""}`:""],[
+"Live",model.timed?bytes(model.data.memory.live[node]):""],["Source",source?a2("span",{children:[a2("bdi",{children:model.lineOf(node)}),source[2]?a2("span",{class:"\
+soft",children:[" in ",a2("bdi",{children:model.text(source[2])})]}):"",a2("code",{class:"source",children:a2("bdi",{children:model.text(source[3])})})]}):""],[
+"Module",source&&model.moduleOf(node)?a2("bdi",{children:model.moduleOf(node)}):""],["Within",frames.length?a2("span",{class:"links",children:frames.map(frame2=>a2(
+"button",{class:"link",onClick:()=>go(frameUnit(frame2)),children:a2("bdi",{children:model.title(frame2)})},frame2))}):""],...statistics(model,node)]})]})}function statistics(model,node){
+let at=model.data.stats?.value.indexOf(node)??-1;if(at<0)return[];let[count,min,max,mean,std,norm,nan,inf,zeros]=model.data.stats.rows[at];return[["NaN and Inf",
+a2("span",{class:nan||inf?"alarm":"",children:`${whole(nan)} NaN, ${whole(inf)} Inf of ${whole(count)}`})],["Values",`${real(min)} to ${real(max)}, mean ${real(
+mean)}, deviation ${real(std)}, norm ${real(norm)}, ${whole(zeros)} zero`]]}var picture_default=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
 :root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #c25400; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
   --save: #00805e; --save-soft: #cdebe1; --ink: #1c2127; --soft: #616b76; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa;
   --grey: #eef0f3; --found: #f5d000; --found-ink: #3a3200; --alarm: #c0182b; --alarm-ink: #ffffff; }
@@ -424,8 +424,8 @@ value.indexOf(node)??-1;if(at<0)return[];let[count,min,max,mean,std,norm,nan,inf
 .picture .line text { font-size: 9px; fill: var(--soft); paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }
 .picture .line.bridge text { fill: var(--save); font-weight: 600; } .picture .middle { text-anchor: middle; }
 .tip.left path { fill: var(--fwd-line); } .tip.right path { fill: var(--bwd-line); }
-.step rect { stroke-width: 1.1; } .step.forward rect { fill: var(--fwd-soft); stroke: var(--fwd); }
-.step.backward rect { fill: var(--bwd-soft); stroke: var(--bwd); }
+.step > rect { stroke-width: 1.1; } .step.forward > rect { fill: var(--fwd-soft); stroke: var(--fwd); }
+.step.backward > rect { fill: var(--bwd-soft); stroke: var(--bwd); }
 .step.view > rect, .step.guard > rect { fill: var(--grey); stroke: var(--line); } .picture .step.view > text { fill: var(--soft); font-size: 10px; }
 .step .kept { fill: var(--save); stroke: var(--paper); stroke-width: 1; }
 .step[role], .folded, .head, .turn { cursor: pointer; }
@@ -457,7 +457,7 @@ ize: 10px; font-weight: 700; text-anchor: middle; }
 .picture .is-partner.forward > rect { fill: var(--fwd-line); } .picture .is-partner.backward > rect { fill: var(--bwd-line); }
 .picture .is-input > rect:not(.hit), .picture .is-user > rect:not(.hit) { stroke-width: 2; }
 .picture .is-saved > rect:not(.hit), .picture .is-saved > .half > rect:not(.behind) { stroke: var(--save); stroke-width: 2.4; }
-`;function detailAt(scale){return{near:scale>.42,close:scale>.78,title:Math.min(120,Math.max(12,9.5/scale))}}var HEAD2=24,LETTER=6.6;function LineShape({line,detail,
+`;function detailAt(scale){return{near:scale>.42,close:scale>.78,title:Math.min(120,Math.max(12,9.5/scale))}}var HEAD2=24,LETTER=6.9;function LineShape({line,detail,
 bright}){let marker=line.side==="bridge"||!detail.near?void 0:`url(#tip-${line.side})`,label=line.side==="bridge"?bytes(Number(line.label)):line.label;return a2(
 "g",{class:`line ${line.side}${bright?" bright":""}`,children:[a2("path",{d:line.d,"stroke-width":line.width,"marker-end":marker}),detail.close&&line.side!=="br\
 idge"&&label&&a2("text",{x:line.at[0],y:line.at[1],children:fit(label,26)}),detail.close&&line.side==="bridge"&&bright&&line.label!=="0"&&a2("text",{x:line.at[0],
@@ -492,12 +492,12 @@ title,Math.max(12,Math.min(box.h*.1,60)));return a2("g",{class:`frame open ${fra
 tint backward",x:box.mid+GUTTER,y:box.y,width:box.x+box.w-box.mid-GUTTER,height:box.h,rx:8}),a2("g",{"data-fold":id2,class:"head",role:"button","aria-expanded":"\
 true","aria-label":`close ${titleOf(model,id2)}`,children:[a2("rect",{x:box.x,y:box.y,width:box.w,height:HEAD2,rx:8}),a2("text",{class:"title",x:box.x+10,y:box.
 y+(size>13?size:16.5),"font-size":size,children:[detail.near&&a2("tspan",{class:"sign",children:"− "}),fit(titleOf(model,id2),Math.max(6,Math.floor(((frame2.kind===
-"loop"?box.mid-66-box.x:box.w-130)-30)/(size*.58))))]}),detail.near&&a2("text",{class:"soft",x:box.x+box.w-10,y:box.y+16.5,"text-anchor":"end",children:`${bytes(
-frame2.counts[2])} saved`})]}),frame2.kind==="loop"&&detail.near&&a2(Stepper,{model,opened,id:id2,x:box.mid,y:box.y}),id2===0&&detail.near&&a2(Entries,{model,role:"\
-input",middle:box.mid-ENTRY,y:box.y-20}),id2===0&&detail.near&&a2(Entries,{model,role:"tangent",middle:box.mid+ENTRY,y:box.y+box.h+6})]})}function Entries({model,
-role,middle,y:y2}){let ports=model.entering.filter(port=>port.role===role),texts=ports.slice(0,ports.length>3?2:3).map(port=>({text:fit(model.text(port.name),16),
-title:`${role} ${model.text(port.name)} ${model.text(port.spec)}`}));ports.length>3&&texts.push({text:`+${ports.length-2}`,title:ports.slice(2).map(port=>model.
-text(port.name)).join(`
+"loop"?box.mid-66-box.x:box.w-130)-30)/(size*.58))))]}),detail.near&&frame2.counts[2]>0&&a2("text",{class:"soft",x:box.x+box.w-10,y:box.y+16.5,"text-anchor":"en\
+d",children:`${bytes(frame2.counts[2])} saved`})]}),frame2.kind==="loop"&&detail.near&&a2(Stepper,{model,opened,id:id2,x:box.mid,y:box.y}),id2===0&&detail.near&&
+a2(Entries,{model,role:"input",middle:box.mid-ENTRY,y:box.y-20}),id2===0&&detail.near&&a2(Entries,{model,role:"tangent",middle:box.mid+ENTRY,y:box.y+box.h+6})]})}
+function Entries({model,role,middle,y:y2}){let ports=model.entering.filter(port=>port.role===role),texts=ports.slice(0,ports.length>3?2:3).map(port=>({text:fit(
+model.text(port.name),16),title:`${role} ${model.text(port.name)} ${model.text(port.spec)}`}));ports.length>3&&texts.push({text:`+${ports.length-2}`,title:ports.
+slice(2).map(port=>model.text(port.name)).join(`
 `)});let x2=middle-texts.reduce((sum,one2)=>sum+pillWidth(one2.text)+4,-4)/2;return a2("g",{children:texts.map(one2=>{let wide=pillWidth(one2.text),left=x2;return x2+=
 wide+4,a2(PillShape,{...one2,role,x:left,y:y2,wide})})})}function PillShape({x:x2,y:y2,wide,text:text2,title,role}){return a2("g",{class:`pill ${role}`,children:[
 a2("title",{children:title}),a2("rect",{x:x2,y:y2+1,width:wide,height:13,rx:6.5}),a2("text",{x:x2+wide/2,y:y2+10.5,children:text2})]})}function Stepper({model,opened,
@@ -599,7 +599,7 @@ getBoundingClientRect().left)/this.step);this.props.onMoment(Math.max(0,Math.min
 props,by={ArrowRight:1,ArrowLeft:-1,PageDown:10,PageUp:-10}[event.key],now2=moment??model.data.memory.peak[0],next=event.key==="Home"?0:event.key==="End"?model.
 count-1:by===void 0?null:now2+by*(event.shiftKey?10:1);next!==null&&(event.preventDefault(),event.stopPropagation(),onMoment(Math.max(0,Math.min(model.count-1,next))))};render({
 model,moment,selected}){let{wide}=this.state,{memory,forward}=model.data,[peak,most]=memory.peak,[first2,second]=wide&&model.count?this.paths():["",""],at=node=>(node+
-.5)*this.step,right=at(peak)>wide-220,now2=moment===null?"":`, ${bytes(memory.live[moment])} at step ${whole(moment+1)}`;return a2("div",{class:"timeline",ref:this.
+.5)*this.step,right=at(peak)>wide-330,now2=moment===null?"":`, ${bytes(memory.live[moment])} at step ${whole(moment+1)}`;return a2("div",{class:"timeline",ref:this.
 frame,tabIndex:0,role:"slider","aria-label":"live bytes over forward and backward","aria-valuemin":0,"aria-valuemax":Math.max(0,model.count-1),"aria-valuenow":moment??
 Math.max(0,peak),"aria-valuetext":`peak ${bytes(most)}${now2}`,onClick:this.chosen,onMouseMove:event=>event.buttons===1&&this.chosen(event),onKeyDown:this.pressed,
 children:a2("svg",{width:wide,height:TOP+HIGH2+1,children:[a2("path",{class:"area forward",d:first2}),a2("path",{class:"area backward",d:second}),forward>0&&forward<
@@ -1128,29 +1128,29 @@ let found=new Map,{nodes,sources,saved}=model.data;for(let[value,,,fresh]of save
 model.count?"inputs and parameters":model.lineOf(value)||"no source line",row2=found.get(line)??{line,code:source?model.text(source[3]):"",bytes:0,values:[]};found.
 set(line,row2),row2.bytes+=fresh,row2.values.push(value)}return[...found.values()]}function Lines({model,go,search}){let rows=savedByLine(model),all=rows.reduce(
 (sum,row2)=>sum+row2.bytes,0),most=Math.max(1,...rows.map(row2=>row2.bytes)),columns=[{name:"source line",value:row2=>row2.line,cell:row2=>a2("span",{children:[
-row2.line.includes(":")?a2("button",{class:"link",onClick:()=>search(`line:${row2.line}`),children:a2("bdi",{children:row2.line})}):row2.line,a2("code",{class:"\
-soft",children:a2("bdi",{children:row2.code})})]})},{name:"saved",value:row2=>row2.bytes,cell:row2=>a2("span",{children:[a2(Bar,{share:row2.bytes/most,side:"sav\
-ed"})," ",bytes(row2.bytes)]})},{name:"values",value:row2=>row2.values.length,cell:row2=>a2("span",{children:[whole(row2.values.length)," ",a2(StepLink,{model,value:row2.
-values[0],go})]})}];return a2("div",{class:"panel",children:[a2("h2",{children:"Saved, by source line"}),a2("p",{class:"soft",children:`${bytes(all)} that the c\
-aller does not hold anyway. A value that shares memory with another counts once.`}),a2(Table,{columns,rows,sort:[1,-1],empty:"Nothing is saved."})]})}function Values({
-model,go}){let gradients=new Map;for(let port of model.data.ports)!port.into&&port.role==="gradient"&&gradients.set(port.value,model.text(port.name));let{value,
-rows}=model.data.stats,all=value.map((id2,at)=>({value:id2,gradient:gradients.get(id2)??"",row:rows[at]})),column=(name,at)=>({name,value:row2=>row2.row[at]??NaN,
-cell:row2=>a2("span",{class:(at===6||at===7)&&row2.row[at]?"alarm":"",children:real(row2.row[at])})}),columns=[{name:"value",value:row2=>row2.gradient||model.nameOf(
-row2.value),cell:row2=>a2("span",{children:[row2.gradient&&a2("span",{class:"tag",children:["gradient of ",a2("bdi",{children:row2.gradient})]}),a2(StepLink,{model,
-value:row2.value,go})]})},column("NaN",6),column("Inf",7),column("norm",5),column("mean",3),column("std",4),column("min",1),column("max",2),column("zeros",8),column(
-"count",0)],bad=all.filter(one2=>one2.row[6]||one2.row[7]).length,own=all.filter(one2=>one2.gradient),rest=all.filter(one2=>!one2.gradient);return a2("div",{class:"\
-panel",children:[a2("h2",{children:"Values"}),a2("p",{class:bad?"alarm":"soft",children:bad?`${whole(bad)} of ${whole(all.length)} measured values have NaN or I\
-nf.`:`No NaN and no Inf in ${whole(all.length)} measured values.`}),own.length>0&&a2("h3",{children:"Gradients"}),own.length>0&&a2(Table,{columns,rows:own,sort:[
-bad?1:3,-1],empty:""}),a2("h3",{children:"Other values"}),a2(Table,{columns,rows:rest,sort:[bad?1:3,-1],empty:"No other value was measured."})]})}function Ports({
-model,go}){let groups=new Map;for(let port of model.data.ports)listed(groups,`${port.side?"Backward":"Forward"} ${port.into?"takes":"gives"}: ${port.role}`).push(
-port);let columns=[{name:"name",value:port=>model.text(port.name),cell:port=>a2("bdi",{children:model.text(port.name)})},{name:"type",value:port=>model.text(port.
-spec),cell:port=>a2("code",{children:model.text(port.spec)})},{name:"bytes",value:port=>port.bytes,cell:port=>bytes(port.bytes)},{name:"step",value:port=>port.into?
-model.usersOf(port.value)[0]??-1:port.value,cell:port=>{let step=port.into?model.usersOf(port.value)[0]:port.value;return step===void 0?a2("span",{class:"soft",
-children:"unused"}):a2(StepLink,{model,value:step,go})}}];return a2("div",{class:"panel",children:[a2("h2",{children:"Inputs and outputs"}),[...groups].map(([title,
-ports])=>a2("details",{open:ports.length<=12,children:[a2("summary",{children:[title," ",a2("span",{class:"soft",children:[whole(ports.length),", ",bytes(ports.
-reduce((sum,port)=>sum+port.bytes,0))]})]}),a2(Table,{columns,rows:ports,sort:[2,-1],empty:""})]},title))]})}var TABS=[["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["values","Values","v"],["po\
+row2.line.includes(":")?a2("button",{class:"link",title:row2.line,onClick:()=>search(`line:${row2.line}`),children:a2("bdi",{children:row2.line.split("/").at(-1)})}):
+row2.line,a2("code",{class:"soft",children:a2("bdi",{children:row2.code})})]})},{name:"saved",value:row2=>row2.bytes,cell:row2=>a2("span",{children:[a2(Bar,{share:row2.
+bytes/most,side:"saved"})," ",bytes(row2.bytes)]})},{name:"values",value:row2=>row2.values.length,cell:row2=>a2("span",{children:[whole(row2.values.length)," ",
+a2(StepLink,{model,value:row2.values[0],go})]})}];return a2("div",{class:"panel",children:[a2("h2",{children:"Saved, by source line"}),a2("p",{class:"soft",children:`${bytes(
+all)} that the caller does not hold anyway. A value that shares memory with another counts once.`}),a2(Table,{columns,rows,sort:[1,-1],empty:"Nothing is saved."})]})}
+function Values({model,go}){let gradients=new Map;for(let port of model.data.ports)!port.into&&port.role==="gradient"&&gradients.set(port.value,model.text(port.
+name));let{value,rows}=model.data.stats,all=value.map((id2,at)=>({value:id2,gradient:gradients.get(id2)??"",row:rows[at]})),column=(name,at)=>({name,value:row2=>row2.
+row[at]??NaN,cell:row2=>a2("span",{class:(at===6||at===7)&&row2.row[at]?"alarm":"",children:real(row2.row[at])})}),columns=[{name:"value",value:row2=>row2.gradient||
+model.nameOf(row2.value),cell:row2=>a2("span",{children:[row2.gradient&&a2("span",{class:"tag",children:["gradient of ",a2("bdi",{children:row2.gradient})]}),a2(
+StepLink,{model,value:row2.value,go})]})},column("NaN",6),column("Inf",7),column("norm",5),column("mean",3),column("std",4),column("min",1),column("max",2),column(
+"zeros",8),column("count",0)],bad=all.filter(one2=>one2.row[6]||one2.row[7]).length,own=all.filter(one2=>one2.gradient),rest=all.filter(one2=>!one2.gradient);return a2(
+"div",{class:"panel",children:[a2("h2",{children:"Values"}),a2("p",{class:bad?"alarm":"soft",children:bad?`${whole(bad)} of ${whole(all.length)} measured values\
+ have NaN or Inf.`:`No NaN and no Inf in ${whole(all.length)} measured values.`}),own.length>0&&a2("h3",{children:"Gradients"}),own.length>0&&a2(Table,{columns,
+rows:own,sort:[bad?1:3,-1],empty:""}),a2("h3",{children:"Other values"}),a2(Table,{columns,rows:rest,sort:[bad?1:3,-1],empty:"No other value was measured."})]})}
+function Ports({model,go}){let groups=new Map;for(let port of model.data.ports)listed(groups,`${port.side?"Backward":"Forward"} ${port.into?"takes":"gives"}: ${port.
+role}`).push(port);let columns=[{name:"name",value:port=>model.text(port.name),cell:port=>a2("bdi",{children:model.text(port.name)})},{name:"type",value:port=>model.
+text(port.spec),cell:port=>a2("code",{children:model.text(port.spec)})},{name:"bytes",value:port=>port.bytes,cell:port=>bytes(port.bytes)},{name:"step",value:port=>port.
+into?model.usersOf(port.value)[0]??-1:port.value,cell:port=>{let step=port.into?model.usersOf(port.value)[0]:port.value;return step===void 0?a2("span",{class:"s\
+oft",children:"unused"}):a2(StepLink,{model,value:step,go})}}];return a2("div",{class:"panel",children:[a2("h2",{children:"Inputs and outputs"}),[...groups].map(
+([title,ports])=>a2("details",{open:ports.length<=12,children:[a2("summary",{children:[title," ",a2("span",{class:"soft",children:[whole(ports.length),", ",bytes(
+ports.reduce((sum,port)=>sum+port.bytes,0))]})]}),a2(Table,{columns,rows:ports,sort:[2,-1],empty:""})]},title))]})}var TABS=[["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["values","Values","v"],["po\
 rts","In/out","i"]],App=class extends x{picture;finder;searchers=new Map;keep=new Map;timer=0;marking=0;state={...this.begin(location.hash),hovered:null,query:"",
-found:null,marked:null,at:-1,moment:null,tab:"details",help:!1,told:"",wide:400};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],
+found:null,marked:null,at:-1,moment:null,tab:"details",help:!1,told:"",wide:430};begin(hash){let{models}=this.props,{pair,unit,opened}=spotOf(hash,models),model=models[pair],
 start3=opened??firstOpen(model);return{pair,selected:unit,opened:unit===null||opened?start3:revealed(model,start3,unit)}}get model(){return this.props.models[this.
 state.pair]}get scene(){return this.kept("scene",[this.model,this.state.opened],()=>place(this.model,this.state.opened))}get searcher(){let{model}=this;return this.
 searchers.has(model)||this.searchers.set(model,new Searcher(model)),this.searchers.get(model)}kept(name,key,make){let had=this.keep.get(name);if(had&&had.key.length===
@@ -1188,37 +1188,38 @@ shiftKey?this.openAll(id2):this.fold(id2)},ArrowDown:()=>move(along(model,scene,
 across(model,selected,!1)),ArrowRight:()=>move(across(model,selected,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>this.nextMatch(1),p:()=>this.
 nextMatch(-1),"+":()=>picture.scaleBy(1.3),"=":()=>picture.scaleBy(1.3),"-":()=>picture.scaleBy(1/1.3),f:()=>picture.fit(),a:()=>picture.fitAll(),...Object.fromEntries(
 this.tabs().map(([tab,,key])=>[key,()=>this.setState({tab})])),...Object.fromEntries(Array.from({length:10},(_2,depth)=>[String(depth),()=>this.depth(Math.max(1,
-depth))]))}}tabs(){return TABS.filter(([tab])=>tab!=="values"||this.model.data.stats)}lit(){let{model,scene}=this,{selected,hovered}=this.state,unit=hovered??selected;
-if(unit===null||unit===frameUnit(0)||hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==null&&scene.byUnit.
-get(hovered)?.kind==="open"?selected:unit;return this.kept("lit",[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,opened,selected,moment}=this.
-state,{page}=this.props,lit=tab==="code"?this.lit():null;return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab==="code"?a2(Code,{model,selected,
-go,lit:lit?.steps??null}):tab==="memory"?a2(Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"?a2(Lines,{model,go,search:this.ask}):tab==="operators"?
-a2(Operators,{model,search:this.ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,{model,go}):a2(Details,{page,model,opened,selected,
-go,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,found,at,told}=this.state,{model}=this,depth=depthOf(
-model,this.state.opened);return a2("header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.title})}),models.length>1&&a2("select",{"aria-\
-label":"pairs of graphs",value:pair,onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2("option",{value:index,children:one2.
-data.name||`pair ${index+1}`},index))}),a2(Finder,{mounted:finder=>this.finder=finder,model,query,found,at,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.
-focusPicture()}),a2("span",{class:"group",role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=1,onClick:()=>this.depth(
-Math.max(1,depth-1)),children:"−"}),a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("button",{title:"open one lev\
-el",disabled:depth>model.deepest,onClick:()=>this.depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"the whole picture (a)",
-onClick:()=>this.picture.fitAll(),children:"fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),a2("button",{title:"sav\
-e the visible part as an SVG file",onClick:this.exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),children:"?"})]}),told&&
-(told.includes("#")?a2("input",{class:"told",readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2("output",{class:"told",
-children:told}))]})}focusPicture(){document.querySelector("svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,unit=hovered??selected;
-if(unit===null)return"";if(unit<0)return[model.text(model.frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join("  ");let code=model.
-data.sources[model.data.nodes.source[unit]]?.[3];return[`${model.nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),code===void 0?"":
-model.text(code)].filter(Boolean).join("   ")}dragged=event=>{event.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-event.clientX))})};render(){
-let{model,scene}=this,{selected,marked,tab,help,moment,wide,opened}=this.state,marks=this.kept("marks",[marked],()=>({matches:marked?.within??null,steps:marked?.
-steps??null}));return a2("div",{class:"app",style:{"--wide":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[a2(Picture,
-{mounted:picture=>this.picture=picture,model,scene,opened,marks,lit:this.lit(),pinned:selected!==null,onClick:this.select,onFold:this.fold,onOpenAll:this.openAll,
-onTurn:this.turn,onHover:this.hover}),a2("div",{class:"legend","aria-hidden":"true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("span",{class:"\
-saved",children:"saved"}),a2("span",{class:"backward",children:"backward ↑"})]}),a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),a2(
-"div",{class:"grip",onPointerDown:event=>event.currentTarget.setPointerCapture(event.pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[
-a2("nav",{role:"tablist",children:this.tabs().map(([one2,title,key])=>a2("button",{role:"tab","aria-selected":tab===one2,title:`key ${key}`,onClick:()=>this.setState(
-{tab:one2}),children:title},one2))}),this.panel()]})]}),a2(Timeline,{model,moment,selected,onMoment:this.moment}),help&&a2(Keys,{onClose:()=>this.setState({help:!1})})]})}hover=unit=>{
-unit!==this.state.hovered&&this.setState({hovered:unit})}};function Keys({onClose}){return a2("div",{class:"cover",onClick:onClose,children:a2("div",{class:"car\
-d",role:"dialog","aria-label":"keys",children:[a2("h2",{children:"Keys"}),a2("dl",{children:KEYS.map(([keys,meaning])=>[a2("dt",{children:a2("kbd",{children:keys})},
-keys),a2("dd",{children:meaning},`${keys} `)])}),a2("button",{onClick:onClose,children:"close"})]})})}function start2(place3){let page=parse(document.getElementById("data")?.textContent??"");document.title=page.title||document.title,Q(a2(App,{page,models:page.pairs.
+depth))]))}}tabs(){let{stats}=this.model.data,without=[!stats&&"values",!this.model.timed&&"memory",!this.model.timed&&"lines"];return TABS.filter(([tab])=>!without.
+includes(tab))}lit(){let{model,scene}=this,{selected,hovered}=this.state,unit=hovered??selected;if(unit===null||unit===frameUnit(0)||hovered!==null&&scene.byUnit.
+get(hovered)?.kind==="open"&&selected===null)return null;let shown=hovered!==null&&scene.byUnit.get(hovered)?.kind==="open"?selected:unit;return this.kept("lit",
+[scene,shown],()=>litBy(model,scene,shown))}panel(){let{model,go}=this,{tab,opened,selected,moment}=this.state,{page}=this.props,lit=tab==="code"?this.lit():null;
+return this.kept("panel",[model,tab,opened,selected,moment,lit],()=>tab==="code"?a2(Code,{model,selected,go,lit:lit?.steps??null}):tab==="memory"&&model.timed?a2(
+Memory,{model,moment,go,onMoment:this.moment}):tab==="lines"&&model.timed?a2(Lines,{model,go,search:this.ask}):tab==="operators"?a2(Operators,{model,search:this.
+ask}):tab==="values"&&model.data.stats?a2(Values,{model,go}):tab==="ports"?a2(Ports,{model,go}):a2(Details,{page,model,opened,selected,go,onFold:this.fold,onOpenAll:this.
+openAll,onTurn:this.turn}))}bar(){let{page,models}=this.props,{pair,query,found,at,told}=this.state,{model}=this,depth=depthOf(model,this.state.opened);return a2(
+"header",{children:[a2("h1",{title:page.title,children:a2("bdi",{children:page.title})}),models.length>1&&a2("select",{"aria-label":"pairs of graphs",value:pair,
+onChange:event=>this.choose(Number(event.currentTarget.value)),children:models.map((one2,index)=>a2("option",{value:index,children:one2.data.name||`pair ${index+
+1}`},index))}),a2(Finder,{mounted:finder=>this.finder=finder,model,query,found,at,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.focusPicture()}),a2("sp\
+an",{class:"group",role:"group","aria-label":"depth",children:[a2("button",{title:"close one level",disabled:depth<=1,onClick:()=>this.depth(Math.max(1,depth-1)),
+children:"−"}),a2("span",{class:"soft",title:"frames are open to this depth",children:["depth ",depth]}),a2("button",{title:"open one level",disabled:depth>model.
+deepest,onClick:()=>this.depth(depth+1),children:"+"})]}),a2("span",{class:"group",children:[a2("button",{title:"the whole picture (a)",onClick:()=>this.picture.
+fitAll(),children:"fit"}),a2("button",{title:"copy a link to the selection",onClick:this.link,children:"link"}),a2("button",{title:"save the visible part as an \
+SVG file",onClick:this.exported,children:"SVG"}),a2("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),children:"?"})]}),told&&(told.includes("#")?
+a2("input",{class:"told",readOnly:!0,value:told,"aria-label":"link",onFocus:event=>event.currentTarget.select()}):a2("output",{class:"told",children:told}))]})}focusPicture(){
+document.querySelector("svg.picture").focus()}caption(){let{model}=this,{hovered,selected}=this.state,unit=hovered??selected;if(unit===null)return"";if(unit<0)return[
+model.text(model.frame(-unit-1).name),model.text(model.frame(-unit-1).label)].filter(Boolean).join("  ");let code=model.data.sources[model.data.nodes.source[unit]]?.[3];
+return[`${model.nameOf(unit)}: ${model.specOf(unit)} = ${model.call(unit)}`,model.lineOf(unit),code===void 0?"":model.text(code)].filter(Boolean).join("   ")}dragged=event=>{
+event.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-event.clientX))})};render(){let{model,scene}=this,{selected,marked,tab,help,
+moment,wide,opened}=this.state,marks=this.kept("marks",[marked],()=>({matches:marked?.within??null,steps:marked?.steps??null}));return a2("div",{class:"app",style:{
+"--wide":`${wide}px`},children:[this.bar(),a2("main",{children:[a2("div",{class:"stage",children:[a2(Picture,{mounted:picture=>this.picture=picture,model,scene,
+opened,marks,lit:this.lit(),pinned:selected!==null&&selected>=0,onClick:this.select,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn,onHover:this.hover}),
+a2("div",{class:"legend","aria-hidden":"true",children:[a2("span",{class:"forward",children:"forward ↓"}),a2("span",{class:"saved",children:"saved"}),a2("span",
+{class:"backward",children:"backward ↑"})]}),a2("div",{class:"caption",children:a2("bdi",{children:this.caption()})})]}),a2("div",{class:"grip",onPointerDown:event=>event.
+currentTarget.setPointerCapture(event.pointerId),onPointerMove:this.dragged}),a2("section",{class:"side",children:[a2("nav",{role:"tablist",children:this.tabs().
+map(([one2,title,key])=>a2("button",{role:"tab","aria-selected":tab===one2,title:`key ${key}`,onClick:()=>this.setState({tab:one2}),children:title},one2))}),this.
+panel()]})]}),model.timed&&a2(Timeline,{model,moment,selected,onMoment:this.moment}),help&&a2(Keys,{onClose:()=>this.setState({help:!1})})]})}hover=unit=>{unit!==
+this.state.hovered&&this.setState({hovered:unit})}};function Keys({onClose}){return a2("div",{class:"cover",onClick:onClose,children:a2("div",{class:"card",role:"\
+dialog","aria-label":"keys",children:[a2("h2",{children:"Keys"}),a2("dl",{children:KEYS.map(([keys,meaning])=>[a2("dt",{children:a2("kbd",{children:keys})},keys),
+a2("dd",{children:meaning},`${keys} `)])}),a2("button",{onClick:onClose,children:"close"})]})})}function start2(place3){let page=parse(document.getElementById("data")?.textContent??"");document.title=page.title||document.title,Q(a2(App,{page,models:page.pairs.
 map(pair=>new Model(pair))}),place3)}var place2=document.getElementById("app");try{start2(place2)}catch(error){let said2=error instanceof Error?error.message:String(
 error);Q(a2("div",{class:"wrong",role:"alert",children:[a2("h1",{children:"This page cannot be drawn"}),a2("p",{children:error instanceof DataError?"Its data ar\
 e not whole, or are not what this page reads. The first thing that is wrong:":"Something in the page itself failed:"}),a2("pre",{children:said2}),a2("p",{children:[
