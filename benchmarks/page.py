@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 import backprint as bp
-from backprint.drawing.page_data import page_data
 from backprint.drawing.page import page_html
+from backprint.drawing.page_data import page_data
 
 PAGE = Path(__file__).parents[1] / "page"
 BARS = {"MB": 15, "first": 2, "open": 0.3, "search": 0.2}

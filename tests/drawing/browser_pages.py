@@ -19,8 +19,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import backprint as bp
-from backprint.drawing.page_data import page_data
 from backprint.drawing.page import page_html
+from backprint.drawing.page_data import page_data
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;\u202egpj.exe\u05d0\u05d1"
 
